@@ -5,7 +5,8 @@
 One broker with a tier whose store fails now and then, by dice; clients of librdkafka and of plain
 frames: good, slow to read, slow to write, silent, flooding, talking nonsense, idle, reading old
 offsets, joining groups, making topics and deleting them (benchmarks/soak_parts/load.py lists them).
-Each few seconds is sampled what processes take and what the broker says; progress is shown.
+Each few seconds is sampled what processes take and what the broker says; progress is shown, also
+of the end.
 
 At the end every figure that must be flat is judged by the rule of benchmarks/soak_parts/judge.py.
 No acknowledged record may be lost or wrong, no good client refused, no traceback and no other ERROR
@@ -25,20 +26,28 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks import brokers
+from benchmarks.soak_parts.ending import NO_PAGE, Ending, shown
 from benchmarks.soak_parts.judge import verdict
 from benchmarks.soak_parts.report import Log, findings_of_load, last_words, summary
-from benchmarks.soak_parts.sampling import Samples, health, wait_until
+from benchmarks.soak_parts.sampling import Samples, health
 from benchmarks.soak_parts.store import LEAKS
 
 SAMPLE_S = 2.5
 SHOW_S = 30
-CALM_S = 120
-"""So long after the last client health is green, and what clients held is free."""
-CLIENTS_END_S = 300
-"""What was acknowledged is read to its end, for a minute or two."""
+START_S = 60
+CALM_S = 60
+"""So long after the last client health is green; then so long until what clients held is free."""
+CLIENTS_END_S = 150
+"""They have bounds of their own for each step, and name what came to none (load.py, lanes.py)."""
+SAMPLES_MIN, MORE_S = 12, 45
+"""A machine that is too busy for so many after the warm-up has some more time for them."""
+WORDLESS_S = 90
+"""Clients that say nothing for so long hang."""
 STOP_S = 45
+STAGE_S = 2
 PRODUCE_MS_MORE = 15
 CONNECTIONS_MORE = 4
 """Than before the first client: the tier's own come and go."""
@@ -49,7 +58,7 @@ SETTINGS = {
     "remote.log.manager.copier.thread.pool.size": "3",
     "remote.log.manager.expiration.thread.pool.size": "3",
     "remote.log.index.file.cache.total.size.bytes": str(4 << 20),
-    "tidemark.remote.copy.max.ms": "10000",
+    "tidemark.remote.copy.max.ms": "30000",
     "tidemark.remote.delete.grace.ms": "2000",
     "tidemark.connection.write.timeout.ms": "20000",
     "tidemark.request.receive.timeout.ms": "15000",
@@ -77,6 +86,8 @@ class Soak:
         self._options, self._data = options, data
         self._http = f"127.0.0.1:{brokers.free_port()}"
         self._words = data / "clients.jsonl"
+        self._ending = Ending()
+        self._watched_s = options.minutes * 60
 
     def run(self) -> None:
         leak = self._options.plant if self._options.plant in LEAKS else "none"
@@ -87,35 +98,42 @@ class Soak:
         with brokers.launched(config) as process:
             brokers.wait_answering(bootstrap, process)
             samples = Samples(process.pid, self._http, self._data)
-            wait_until(lambda: health(self._http)["status"] == "green", CALM_S)
+            self._wait_green("health is green before the first client", START_S)
             samples.take()
             at_rest = samples.latest("open connections")
-            with self._clients(bootstrap) as clients:
+            with self._clients(bootstrap, process.pid) as clients:
                 self._watch(samples, process, clients)
             self.findings += findings_of_load(last_words(self._words), clients.returncode)
             if process.poll() is None:
                 self._see_that_it_calms_down(samples, at_rest)
             process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self.findings.append(f"the broker did not end within {STOP_S} s of SIGTERM")
+            self._ending.wait(
+                "the broker has ended",
+                lambda: process.poll() is not None,
+                STOP_S,
+                lambda: str(health(self._http, STAGE_S)["stage"]),
+            )
         if process.returncode:
             self.findings.append(f"the broker ended with {process.returncode}")
         self._judge(samples)
 
     @contextmanager
-    def _clients(self, bootstrap: str) -> Iterator["subprocess.Popen[bytes]"]:
+    def _clients(self, bootstrap: str, pid: int) -> Iterator["subprocess.Popen[bytes]"]:
         command = [sys.executable, "-m", "benchmarks.soak_parts.load", bootstrap]
-        command += [str(self._options.seed)]
+        command += [str(pid), str(self._options.seed)]
         command += ["--plant-connections"] if self._options.plant == "connections" else []
         with self._words.open("wb") as words:
             clients = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=words)
             try:
                 yield clients
-                clients.communicate(timeout=CLIENTS_END_S)  # they end when their input does
-            except subprocess.TimeoutExpired:
-                self.findings.append(f"the clients did not end within {CLIENTS_END_S} s")
+                assert clients.stdin is not None
+                clients.stdin.close()  # they end when their input does
+                self._ending.wait(
+                    "the clients have ended",
+                    lambda: clients.poll() is not None,
+                    CLIENTS_END_S,
+                    lambda: str(last_words(self._words).get("ending", "they hear of it")),
+                )
             finally:
                 clients.kill()
                 clients.wait()
@@ -126,22 +144,32 @@ class Soak:
         process: "subprocess.Popen[bytes]",
         clients: "subprocess.Popen[bytes]",
     ) -> None:
-        began, shown = time.monotonic(), 0.0
-        while (now := time.monotonic() - began) < self._options.minutes * 60:
+        began, shown, seconds = time.monotonic(), 0.0, self._watched_s
+
+        def lacks_samples() -> bool:
+            return now < seconds + MORE_S and samples.count_after(seconds / 3) < SAMPLES_MIN
+
+        while (now := time.monotonic() - began) < seconds or lacks_samples():
+            self._watched_s = max(seconds, now)
             if process.poll() is not None or clients.poll() is not None:
                 self.findings.append(f"somebody ended after {now:.0f} s")
+                return
+            if time.time() - self._words.stat().st_mtime > WORDLESS_S:
+                self.findings.append(f"the clients say nothing any more after {now:.0f} s")
                 return
             time.sleep(SAMPLE_S)
             try:
                 samples.take()
-            except OSError as error:  # a page that is late, or a broker that has just ended
+            except NO_PAGE as error:  # a page that is late, or a broker that has just ended
                 self.findings.append(f"no sample after {now:.0f} s: {error}")
                 continue
             words = last_words(self._words)
-            produce = words.get("latencies_ms", {}).get("produce")
-            if produce:
-                samples.add("time of small produces", produce["p50"], "ms", PRODUCE_MS_MORE)
-                samples.add("p99 of small produces", produce["p99"], "ms", None)
+            told = words.get("latencies_ms", {})
+            if "produce" in told:
+                samples.add("time of small produces", told["produce"]["p50"], "ms", PRODUCE_MS_MORE)
+                for name in ("p50", "p99"):
+                    value = told["produce by the clock"][name]
+                    samples.add(f"{name} of small produces by the clock", value, "ms", None)
             if now - shown >= SHOW_S:
                 shown = now
                 self._show(samples, words)
@@ -155,13 +183,11 @@ class Soak:
             for name in ("broker", "tier")
         ]
         counts = words.get("counts", {})
-        print(
+        shown(
             f"{samples.elapsed_s():5.0f} s: {''.join(figures)}"
             f"{counts.get('topic_maker topics', 0)} topics, "
-            f"p99 {samples.latest('p99 of small produces'):.0f} ms, "
-            f"{counts.get('complaints', 0)} complaints",
-            file=sys.stderr,
-            flush=True,
+            f"p99 {samples.latest('p99 of small produces by the clock'):.0f} ms, "
+            f"{counts.get('complaints', 0)} complaints"
         )
 
     def _see_that_it_calms_down(self, samples: Samples, at_rest: float) -> None:
@@ -169,23 +195,38 @@ class Soak:
             samples.take()
             return samples.latest("open connections") <= at_rest + CONNECTIONS_MORE
 
-        if not wait_until(lambda: health(self._http)["status"] == "green", CALM_S):
-            self.findings.append(f"health after {CALM_S} s: {health(self._http)}")
-        if not wait_until(are_gone, CALM_S):
-            self.findings.append(
-                f"{samples.latest('open connections'):.0f} connections are open when all clients "
-                f"are gone, {at_rest:.0f} before they came"
-            )
+        self._wait_green("health is green after the last client", CALM_S)
+        self._ending.wait(
+            f"the connections of clients are gone (but for {at_rest + CONNECTIONS_MORE:.0f})",
+            are_gone,
+            CALM_S,
+            lambda: f"{samples.latest('open connections'):.0f} are open",
+        )
+
+    def _wait_green(self, awaited: str, deadline_s: float) -> None:
+        last: dict[str, Any] = {}
+
+        def is_green() -> bool:
+            last.update(health(self._http))
+            return bool(last["status"] == "green")
+
+        self._ending.wait(awaited, is_green, deadline_s, lambda: str(last.get("reasons"))[:300])
 
     def _judge(self, samples: Samples) -> None:
-        verdicts = [verdict(series) for series in samples.of_the_run(self._options.minutes * 60)]
+        verdicts = [verdict(series) for series in samples.of_the_run(self._watched_s)]
         log = Log(self._data / "server.log")
+        self.findings += self._ending.findings
         self.findings += [one.finding for one in verdicts if one.finding] + log.findings()
         print(summary(verdicts, last_words(self._words), log))
         if self._options.json:
-            series = {one.series.name: one.series.samples for one in verdicts}
-            text = json.dumps({"findings": self.findings, "series": series}, indent=1)
-            self._options.json.write_text(text)
+            found = {
+                "findings": self.findings,
+                "clients": last_words(self._words),
+                "store": log.store,
+                "steps": self._ending.took_s,
+                "series": {one.series.name: one.series.samples for one in verdicts},
+            }
+            self._options.json.write_text(json.dumps(found, indent=1))
 
 
 def main() -> None:

@@ -31,6 +31,10 @@ class ChildProcess(Protocol):
         """Wait for its end; None if it runs on for so long."""
         ...
 
+    def starved_ms(self) -> float:
+        """How long its threads, added up, could have run and had no CPU; 0 where nobody knows."""
+        ...
+
 
 class _Child:
     def __init__(self, child: "subprocess.Popen[bytes]") -> None:
@@ -52,6 +56,23 @@ class _Child:
             return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
+
+    def starved_ms(self) -> float:
+        return runnable_ms_of(self.pid)
+
+
+def runnable_ms_of(pid: int) -> float:
+    """Milliseconds that the threads of a process waited for a CPU; 0 if it is gone.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst.
+    """
+    total_ns = 0
+    for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total_ns += int(stat.read_bytes().split()[1])
+        except (OSError, ValueError, IndexError):  # the thread has ended; a kernel without it
+            continue
+    return total_ns / 1e6
 
 
 def start_child(

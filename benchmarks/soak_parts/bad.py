@@ -75,9 +75,13 @@ async def flooding(client: Soaked) -> None:
             burst = [small[0]] * 150 + [small[1]] * 5 + [small[2]] * 60
             client.dice.shuffle(burst)
             sending = asyncio.ensure_future(line.send(b"".join(burst)))
-            for _ in burst:
-                await line.answer()
-            await sending
+            try:
+                for _ in burst:
+                    await line.answer()
+                await sending
+            finally:  # its socket is closed next, and the number of that may be another's then
+                sending.cancel()
+                await asyncio.wait({sending})
             await client.pause(4)
 
 

@@ -6,7 +6,6 @@ lane and offset; a consumer that is never far behind compares every one, and a g
 
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -21,7 +20,12 @@ BURST_RECORDS = 10
 BURSTS_PER_S = 10
 BATCH_BYTES = 64_000
 """What waits while the broker is held up must fit a segment of the topic."""
-CATCH_UP_S = 60
+ACKNOWLEDGED_S = 30
+"""So long after the last record was sent all are acknowledged."""
+SILENCE_S = 20
+"""Without one more record read, the rest is given up."""
+END_S = 100
+"""All of that, and closing."""
 
 
 class Lanes(threading.Thread):
@@ -47,7 +51,7 @@ class Lanes(threading.Thread):
         self._tails = [Consumer(alone) for _ in range(LANES)]
         shared = {**usual, **small, "group.id": "readers", "auto.offset.reset": "earliest"}
         self._group = [Consumer(shared) for _ in range(GROUP_MEMBERS)]
-        self._seen: Counter[int] = Counter()
+        self._stage = "sending"
 
     def run(self) -> None:
         for lane, consumer in enumerate(self._tails):
@@ -58,25 +62,41 @@ class Lanes(threading.Thread):
             self._send()
             self._look()
             self._stopping.wait(1 / BURSTS_PER_S)
+        self._stage = "are acknowledged"
+        until = time.monotonic() + ACKNOWLEDGED_S
         for producer in self._producers:
-            producer.flush(CATCH_UP_S)
-        until = time.monotonic() + CATCH_UP_S
-        while self.checked != self.sent and time.monotonic() < until:
-            self._look()
-            time.sleep(0.05)
-        for consumer in (*self._tails, *self._group):
+            producer.flush(max(0.0, until - time.monotonic()))
+        self._stage = "are read"
+        self._read_to_the_end()
+        for n, consumer in enumerate((*self._tails, *self._group)):
+            self._stage = f"{n} consumers are closed"
             consumer.close()
+
+    def _read_to_the_end(self) -> None:
+        read, last = sum(self.checked), time.monotonic()
+        while self.checked != self.sent and time.monotonic() - last < SILENCE_S:
+            self._look()
+            if sum(self.checked) != read:
+                read, last = sum(self.checked), time.monotonic()
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """Send no more, wait until all that was acknowledged has been read, and end."""
         self._stopping.set()
-        self.join(3 * CATCH_UP_S)
+        self.join(END_S)
+        if self.is_alive():
+            self._tally.complain(f"lanes did not end within {END_S} s: {self.progress()}")
         for lane in range(LANES):
             sent, told, read = self.sent[lane], self.acknowledged[lane], self.checked[lane]
-            if not sent == told == read or self.is_alive():
+            if not sent == told == read:
                 self._tally.complain(
                     f"lane {lane}: {sent} sent, {told} acknowledged, {read} read and compared"
                 )
+
+    def progress(self) -> str:
+        """How far the end is."""
+        sent, told, read = sum(self.sent), sum(self.acknowledged), sum(self.checked)
+        return f"lanes, {self._stage}: {sent} sent, {told} acknowledged, {read} read and compared"
 
     def _send(self) -> None:
         for lane in range(LANES):

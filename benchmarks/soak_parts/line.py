@@ -2,7 +2,9 @@
 
 import asyncio
 import socket
+import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Self
@@ -33,16 +35,23 @@ class Tally:
         self.counts["complaints"] += 1
         if len(self.wrong) < TROUBLES_MAX:
             self.wrong.append(text)
+            print(f"  complaint: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass
 class Soaked:
-    """What a client is given."""
+    """What a client is given.
+
+    Attributes:
+        runnable_ms: how long the event loops of broker and clients together could have run and had
+            no CPU. Clients measure without it: a busy machine makes no broker slow.
+    """
 
     bootstrap: str
     dice: Random
     tally: Tally
     number: int
+    runnable_ms: Callable[[], float]
 
     async def pause(self, seconds: float) -> None:
         """So long, give or take a third."""
@@ -78,11 +87,15 @@ class Line:
         self._sock.close()
 
     async def send(self, data: bytes) -> None:
-        await asyncio.wait_for(self._loop.sock_sendall(self._sock, data), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            await self._loop.sock_sendall(self._sock, data)
 
     async def receive(self, size: int, patience_s: float = PATIENCE_S) -> bytes:
         """Up to so many bytes; b"" is the end."""
-        return await asyncio.wait_for(self._loop.sock_recv(self._sock, size), patience_s)
+        # No `wait_for`: in Python 3.11 it drops a cancellation that comes with what it waits for,
+        # and then the client lives on.
+        async with asyncio.timeout(patience_s):
+            return await self._loop.sock_recv(self._sock, size)
 
     async def answer(self) -> bytes:
         """The next answer, without its length."""

@@ -1,25 +1,32 @@
 """All clients of the soak, in one process beside the broker.
 
-    python -m benchmarks.soak_parts.load BOOTSTRAP SEED [--plant-connections]
+    python -m benchmarks.soak_parts.load BOOTSTRAP PID SEED [--plant-connections]
 
-Makes the topics, then prints a line of JSON each five seconds until its input ends, and then the
-last one, with what was wrong.
+Makes the topics, then prints a line of JSON each five seconds until its input ends, each second
+while the clients end, and then the last one, with what was wrong.
 """
 
 import asyncio
 import json
 import statistics
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from random import Random
 
 from benchmarks.soak_parts import bad, good
 from benchmarks.soak_parts.lanes import CLIENTS, Lanes
 from benchmarks.soak_parts.line import Soaked, Tally
 from benchmarks.soak_parts.records import LANES, topic_fields
+from benchmarks.stall_probe import RunnableTime
 from kafka_protocol.wire.api_keys import ApiKey
 
 REPORT_S = 5
+ENDING_REPORT_S = 1
+LEAVE_S = 20
+"""So long after the word to end the last client has closed its connection."""
 PLANTED_PER_S = 1.0
 
 Life = Callable[[Soaked], Awaitable[None]]
@@ -90,13 +97,14 @@ async def never_closed(client: Soaked) -> None:
 
 
 def report(tally: Tally, **more: object) -> None:
-    shown = {
-        kind: {"p50": statistics.median(found), "p99": sorted(found)[int(len(found) * 0.99)]}
-        for kind, found in tally.latencies_ms.items()
-        if found
-    }
-    for found in tally.latencies_ms.values():
-        found.clear()
+    shown = {}
+    for kind, kept in list(tally.latencies_ms.items()):
+        found = kept[:]  # the lanes' thread may add to it at any moment
+        del kept[: len(found)]
+        if found:
+            found.sort()
+            p99 = found[int(len(found) * 0.99)]
+            shown[kind] = {"p50": statistics.median(found), "p99": p99}
     print(json.dumps({"counts": tally.counts, "latencies_ms": shown, **more}), flush=True)
 
 
@@ -109,10 +117,16 @@ async def make_topics(client: Soaked) -> None:
             assert not told.topics[0].error_code, told
 
 
-async def run(bootstrap: str, seed: int, *, planted: bool) -> None:
+async def run(bootstrap: str, pid: int, seed: int, *, planted: bool) -> None:
     tally = Tally()
+    broker = RunnableTime(f"/proc/{pid}/schedstat")
+    own = RunnableTime(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+
+    def runnable_ms() -> float:
+        return broker.read() + own.read()
+
     clients = [
-        (life, Soaked(bootstrap, Random(f"{seed} {life.__name__} {n}"), tally, n))
+        (life, Soaked(bootstrap, Random(f"{seed} {life.__name__} {n}"), tally, n, runnable_ms))
         for life, count in RAW_CLIENTS.items()
         for n in range(count)
     ]
@@ -123,19 +137,46 @@ async def run(bootstrap: str, seed: int, *, planted: bool) -> None:
     tasks = [asyncio.create_task(for_ever(life, client)) for life, client in clients]
     if planted:
         tasks.append(asyncio.create_task(never_closed(clients[0][1])))
-    ended = asyncio.ensure_future(asyncio.to_thread(sys.stdin.read))
-    while not ended.done():
-        await asyncio.wait({ended}, timeout=REPORT_S)
-        report(tally)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.to_thread(lanes.stop)
+    await until_input_ends(lambda: report(tally))
+    await leave(tasks, tally)
+    stopped = asyncio.ensure_future(asyncio.to_thread(lanes.stop))
+    while not stopped.done():
+        await asyncio.wait({stopped}, timeout=ENDING_REPORT_S)
+        report(tally, ending=lanes.progress())
     report(tally, wrong=tally.wrong)
 
 
+async def until_input_ends(each_time: Callable[[], None]) -> None:
+    """Report now and then until somebody closes the pipe that is our input.
+
+    Without a thread that reads it: that would keep a process alive whose clients have failed.
+    """
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), ended.set)
+    while not ended.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_S):
+                await ended.wait()
+        each_time()
+    loop.remove_reader(sys.stdin.fileno())
+
+
+async def leave(tasks: list[asyncio.Task[None]], tally: Tally) -> None:
+    """End all clients of plain frames; whoever does not is a complaint."""
+    for task in tasks:
+        task.cancel()
+    began, staying = time.monotonic(), set(tasks)
+    while staying and time.monotonic() - began < LEAVE_S:
+        _, staying = await asyncio.wait(staying, timeout=ENDING_REPORT_S)
+        report(tally, ending=f"{len(staying)} of {len(tasks)} clients are leaving")
+    if staying:
+        tally.complain(f"{len(staying)} clients do not leave: {next(iter(staying))}")
+
+
 def main() -> None:
-    asyncio.run(run(sys.argv[1], int(sys.argv[2]), planted="--plant-connections" in sys.argv))
+    planted = "--plant-connections" in sys.argv
+    asyncio.run(run(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), planted=planted))
 
 
 if __name__ == "__main__":

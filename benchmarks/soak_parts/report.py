@@ -11,9 +11,12 @@ from benchmarks.soak_parts.judge import Verdict
 from benchmarks.soak_parts.store import SAYS
 
 SHOWN_MAX = 12
+LINE_BYTES_MAX = 1 << 18
+"""Of what the clients say; an hour has many lines."""
 LEVEL = re.compile(r"^\[?[-\d]{10} [\d:,]+\]? (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)$")
 """Of the broker, and of its tier, which writes its lines without brackets."""
 REASON = re.compile(r"closed connection: .* reason=(.{0,40})")
+STORE = re.compile(r"the soak's store: (.*)$")
 HELD = re.compile(r"the event loop was held: held_ms=\d+ callback=(\S+) at=(\S+)")
 MUST_COME = (
     "lanes acknowledged",
@@ -31,7 +34,11 @@ MUST_COME = (
 
 
 class Log:
-    """A broker's log, whole."""
+    """A broker's log, whole.
+
+    Attributes:
+        store: what the store counted of its calls and failures.
+    """
 
     def __init__(self, path: Path) -> None:
         self.closed: Counter[str] = Counter()
@@ -39,6 +46,7 @@ class Log:
         self.warnings: Counter[str] = Counter()
         self.errors: list[str] = []
         self.tracebacks = 0
+        self.store: dict[str, int] = {}
         with path.open(errors="replace") as lines:
             for line in lines:
                 self._take(line.rstrip("\n"))
@@ -52,7 +60,11 @@ class Log:
         level, text = found.groups()
         if level in ("ERROR", "CRITICAL") and SAYS not in text:
             self.errors.append(line)
-        if (closed := REASON.search(text)) is not None:
+        if (told := STORE.search(text)) is not None:
+            self.store = {
+                name: int(count) for name, _, count in (w.partition("=") for w in told[1].split())
+            }
+        elif (closed := REASON.search(text)) is not None:
             self.closed[re.sub(r"\d+", "N", closed[1])] += 1
         elif (held := HELD.search(text)) is not None:
             self.held[f"{held[1]} at {held[2]}"] += 1
@@ -63,13 +75,17 @@ class Log:
         found = [f"{self.tracebacks} tracebacks in the log"] if self.tracebacks else []
         if self.errors:
             found.append(f"{len(self.errors)} ERROR lines in the log: {self.errors[0][:300]}")
+        if not self.store.get("failed"):
+            found.append("the store never failed")
         return found
 
 
 def last_words(path: Path) -> dict[str, Any]:
     """The last whole line of what the clients said; empty before the first."""
-    lines = [line for line in path.read_text().splitlines() if line.endswith("}")]
-    return dict(json.loads(lines[-1])) if lines else {}
+    with path.open("rb") as words:
+        words.seek(max(0, path.stat().st_size - LINE_BYTES_MAX))
+        whole = words.read().split(b"\n")[:-1]
+    return dict(json.loads(whole[-1])) if whole else {}
 
 
 def findings_of_load(words: dict[str, Any], code: int | None) -> list[str]:
@@ -85,17 +101,19 @@ def findings_of_load(words: dict[str, Any], code: int | None) -> list[str]:
 
 def summary(verdicts: Sequence[Verdict], words: dict[str, Any], log: Log) -> str:
     """Tables for people."""
-    lines = [f"{'figure':42} {'first':>9} {'last':>9} {'growth':>9} {'allowed':>9}"]
+    head = ("first", "last", "growth", "certain", "allowed")
+    lines = [f"{'figure':42} {' '.join(f'{name:>9}' for name in head)}"]
     for one in verdicts:
         allowed = one.series.allowance
         shown = "-" if allowed is None else f"{allowed:g}"
         lines.append(
-            f"{one.series.name:42} {one.first:9.1f} {one.last:9.1f} {one.growth:9.1f} {shown:>9}"
-            f" {one.series.unit}"
+            f"{one.series.name:42} {one.first:9.1f} {one.last:9.1f} {one.growth:9.1f}"
+            f" {one.least:9.1f} {shown:>9} {one.series.unit}"
         )
     lines += ["", "clients:"]
     lines += [f"  {name}: {n}" for name, n in sorted(words.get("counts", {}).items())]
     lines += [f"  wrong: {text}" for text in words.get("wrong", [])[:SHOWN_MAX]]
+    lines += ["", "store:", *(f"  {name}: {n}" for name, n in log.store.items())]
     for name, counter in (
         ("connections closed because of", log.closed),
         ("the event loop was held by", log.held),

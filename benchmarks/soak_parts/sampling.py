@@ -4,9 +4,7 @@ import json
 import os
 import re
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,25 +16,30 @@ from benchmarks.soak_parts.judge import Series
 MB = 1 << 20
 PAGE_S = 20
 ALLOWED: dict[str, tuple[str, float | None]] = {
-    "resident memory": ("MiB", 16),
-    "descriptors": ("", 25),
-    "threads": ("", 2),
-    "CPU": ("% of a core", None),
-}
-"""Of each process: unit, and growth that is none."""
-ALLOWED_OF_PAGE: dict[str, tuple[str, float | None]] = {
+    "resident memory of the broker": ("MiB", 16),
+    "resident memory of the tier": ("MiB", 16),
+    "threads of the broker": ("", 2),
+    "threads of the tier": ("", 2),
+    "CPU of the broker": ("% of a core", None),
+    "CPU of the tier": ("% of a core", None),
+    "descriptors of the broker": ("", None),
+    "open connections": ("", 25),
+    "segments": ("", 100),
+    "descriptors but for these": ("", 40),
+    "descriptors of the tier": ("", 25),
     "gaps of the broker's loop": ("a minute", 6),
     "gaps of the tier's loop": ("a minute", 6),
-    "lines of the metrics page": ("", 60),
-    "open connections": ("", 25),
-    "descriptors but for connections": ("", 40),
-    "files": ("", 400),
     "longest gap of the broker's loop": ("ms", None),
+    "lines of the metrics page": ("", 60),
+    "files": ("", 400),
 }
+"""Unit, and growth that is none. The broker's descriptors are judged by what holds them."""
 GAPS = {
     "gaps of the broker's loop": "tidemark_event_loop_gap_ms_count",
     "gaps of the tier's loop": "tidemark_remote_event_loop_gap_ms_count",
 }
+SEGMENTS = "kafka_log_Log_NumLogSegments"
+"""Each has a descriptor; while the tier gets no CPU they are as many as retention lets be."""
 CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
 TIER = "rlm.tier_process"
 
@@ -61,6 +64,11 @@ class Samples:
             for one in self._series.values()
         ]
 
+    def count_after(self, seconds: float) -> int:
+        """How many samples were taken since then."""
+        taken = self._series.get("files")
+        return sum(at > seconds for at, _ in taken.samples) if taken else 0
+
     def add(self, name: str, value: float, unit: str, allowance: float | None) -> None:
         series = self._series.setdefault(name, Series(name, unit, allowance))
         series.samples.append((self.elapsed_s(), value))
@@ -79,11 +87,13 @@ class Samples:
             except psutil.NoSuchProcess:
                 continue
         self._of_page()
-        self._page(
-            "descriptors but for connections",
-            self.latest("descriptors of the broker") - self.latest("open connections"),
+        self._take(
+            "descriptors but for these",
+            self.latest("descriptors of the broker")
+            - self.latest("open connections")
+            - self.latest("segments"),
         )
-        self._page("files", sum(len(names) for _, _, names in os.walk(self._data)))
+        self._take("files", sum(len(names) for _, _, names in os.walk(self._data)))
 
     def _of_process(self, name: str, process: psutil.Process) -> None:
         with process.oneshot():
@@ -98,14 +108,14 @@ class Samples:
         self._cpu[process.pid] = used, now
         figures["CPU"] = (used - used_before) / (now - then) * 100
         for kind, value in figures.items():
-            unit, allowance = ALLOWED[kind]
-            self.add(f"{kind} of the {name}", value, unit, allowance)
+            self._take(f"{kind} of the {name}", value)
 
     def _of_page(self) -> None:
         page = scraped(self._http)
-        self._page("lines of the metrics page", page.count("\n"))
-        self._page("open connections", summed(page, CONNECTIONS))
-        self._page(
+        self._take("lines of the metrics page", page.count("\n"))
+        self._take("open connections", summed(page, CONNECTIONS))
+        self._take("segments", summed(page, SEGMENTS))
+        self._take(
             "longest gap of the broker's loop", summed(page, "tidemark_event_loop_longest_gap_ms")
         )
         now = time.monotonic()
@@ -114,10 +124,10 @@ class Samples:
             before, then = self._gaps.get(name, (count, now))
             self._gaps[name] = count, now
             if now > then:
-                self._page(name, (count - before) * 60 / (now - then))
+                self._take(name, (count - before) * 60 / (now - then))
 
-    def _page(self, name: str, value: float) -> None:
-        self.add(name, value, *ALLOWED_OF_PAGE[name])
+    def _take(self, name: str, value: float) -> None:
+        self.add(name, value, *ALLOWED[name])
 
 
 def scraped(http: str) -> str:
@@ -131,19 +141,6 @@ def summed(page: str, metric: str) -> float:
     return sum(float(value) for value in found)
 
 
-def health(http: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{http}/health", timeout=PAGE_S) as answer:
+def health(http: str, timeout_s: float = PAGE_S) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{http}/health", timeout=timeout_s) as answer:
         return dict(json.load(answer))
-
-
-def wait_until(condition: Callable[[], bool], deadline_s: float) -> bool:
-    """Whether it became true in time; a page that is not there is not true."""
-    until = time.monotonic() + deadline_s
-    while time.monotonic() < until:
-        try:
-            if condition():
-                return True
-        except (urllib.error.URLError, OSError):
-            pass
-        time.sleep(0.25)
-    return False

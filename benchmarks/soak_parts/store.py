@@ -3,8 +3,10 @@
 Loaded as a user's plugin is, by its name. `rsm.config.leak` plants what the judge must find.
 """
 
+import logging
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, BinaryIO, ClassVar
@@ -19,9 +21,44 @@ SAYS = "the soak's store fails now and then"
 REFUSED, SLOW, OUTAGE = 0.03, 0.02, 0.004
 """Shares of the calls that are refused, begin late, or begin an outage."""
 SLOW_S = 0.3
-OUTAGE_CALLS = 30
-LEAKED_BYTES = 1 << 20
+OUTAGE_CALLS, OUTAGE_S = 30, 5
+"""An outage ends with either. By calls alone it would last for minutes once few call: while the
+store fails, one partition tries it, with pauses of up to 30 s."""
+TOLD_CALLS = 500
+COUNTS = "the soak's store: calls=%d failed=%d late=%d outages=%d"
+LEAKED_BYTES, LEAK_CALLS = 1 << 20, 10
 LEAKS = ("none", "memory", "descriptors", "threads")
+
+
+log = logging.getLogger(__name__)
+
+
+class Faults:
+    """Which calls fail and which begin late, by dice; pure but for them.
+
+    Attributes:
+        calls, failed, late, outages: how many so far.
+    """
+
+    def __init__(self, dice: Random) -> None:
+        self._dice = dice
+        self.calls = self.failed = self.late = self.outages = 0
+        self._failing, self._outage_end_s = 0, 0.0
+
+    def next(self, now_s: float) -> tuple[bool, bool]:
+        """Of the next call: whether it fails, and whether it begins late."""
+        thrown = self._dice.random()
+        if thrown < OUTAGE:
+            self.outages += 1
+            self._failing, self._outage_end_s = OUTAGE_CALLS, now_s + OUTAGE_S
+        elif self._failing:
+            self._failing = self._failing - 1 if now_s < self._outage_end_s else 0
+        fails = self._failing > 0 or thrown < OUTAGE + REFUSED
+        is_late = not fails and thrown < OUTAGE + REFUSED + SLOW
+        self.calls += 1
+        self.failed += fails
+        self.late += is_late
+        return fails, is_late
 
 
 class FlakyStorageManager(LocalFsRemoteStorageManager):
@@ -36,12 +73,11 @@ class FlakyStorageManager(LocalFsRemoteStorageManager):
     def __init__(self) -> None:
         super().__init__()
         self._lock = threading.Lock()
-        self._calls = self._failing = 0
         self._kept: list[object] = []
 
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
         """See LayoutStorageManager."""
-        self._dice, self._leak = Random(values["seed"]), values["leak"]
+        self._faults, self._leak = Faults(Random(values["seed"])), values["leak"]
         return super().open_store(values)
 
     def copy_log_segment_data(
@@ -71,20 +107,26 @@ class FlakyStorageManager(LocalFsRemoteStorageManager):
         self._throw()
         super().delete_log_segment_data(metadata)
 
+    def close(self) -> None:
+        """See RemoteStorageManager."""
+        self._tell()
+        super().close()
+
     def _throw(self) -> None:
         with self._lock:
-            self._calls += 1
-            if self._calls % 10 == 0:
+            fails, is_late = self._faults.next(time.monotonic())
+            if self._faults.calls % LEAK_CALLS == 0:
                 self._keep()
-            thrown = self._dice.random()
-            if thrown < OUTAGE:
-                self._failing = OUTAGE_CALLS
-            elif self._failing:
-                self._failing -= 1
-        if self._failing or thrown < OUTAGE + REFUSED:
+            if self._faults.calls % TOLD_CALLS == 0:
+                self._tell()
+        if fails:
             raise RetriableRemoteStorageError(SAYS)
-        if thrown < OUTAGE + REFUSED + SLOW:
+        if is_late:
             threading.Event().wait(SLOW_S)
+
+    def _tell(self) -> None:
+        counted = self._faults
+        log.info(COUNTS, counted.calls, counted.failed, counted.late, counted.outages)
 
     def _keep(self) -> None:
         match self._leak:

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 HEARTBEAT_INTERVAL_MS = 1_000
 HEARTBEAT_LIMIT_MS = 15_000
 """Counted in beats: a time in which the broker itself stood still is not the tier's silence."""
+STARVED_PART = 4
+"""While the tier lacks a CPU a quarter of the time counts: one that hangs is found in the end."""
 CONFIGURE_LIMIT_MS = 60_000
 STOP_LIMIT_MS = 5_000
 LOCK_RETRY_MS = 50
@@ -102,7 +104,8 @@ class Supervisor:
         self._dying: list[ChildProcess] = []
         self._timers: list[Timer] = []
         self._last_beat_ms = 0
-        self._silent_ms = 0
+        self._silent_ms: float = 0
+        self._starved_ms: float = 0
         self._backoff_ms = BACKOFF_MS
         self._first: asyncio.Future[None] | None = None
         self._may_connect = False
@@ -289,8 +292,10 @@ class Supervisor:
             return
         beat_ms = self._clock.monotonic_ms()
         # A late beat says that this loop stood still; what the tier sent then is not read yet.
-        self._silent_ms += min(beat_ms - self._last_beat_ms, 2 * HEARTBEAT_INTERVAL_MS)
+        passed_ms = min(beat_ms - self._last_beat_ms, 2 * HEARTBEAT_INTERVAL_MS)
         self._last_beat_ms = beat_ms
+        # Nor is it silent of its own will while it has no CPU, and a new one would not have it.
+        self._silent_ms += max(passed_ms - self._starved_since_ms(), passed_ms / STARVED_PART)
         if self.state == "configured":  # it is asked nothing; a dead tier's link ends
             self._silent_ms = 0
             return
@@ -302,6 +307,14 @@ class Supervisor:
             endpoint.end()
         elif self.state == "up":
             endpoint.ask(Heartbeat()).add_done_callback(self._sign_of_life)
+
+    def _starved_since_ms(self) -> float:
+        """How long the tier waited for CPUs since this was called, if it is silent."""
+        if self._process is None or self._silent_ms < HEARTBEAT_INTERVAL_MS:
+            self._starved_ms = 0  # it costs some time to ask
+            return 0
+        before_ms, self._starved_ms = self._starved_ms, self._process.starved_ms()
+        return max(0.0, self._starved_ms - before_ms) if before_ms else 0
 
     def _sign_of_life(self, done: "ThreadFuture[Received]") -> None:
         if done.exception() is None:

@@ -31,6 +31,7 @@ TESTED = "===== 7 passed, 1 skipped in 3.21s ====="
 PASSES = {
     "test": f"@echo '{TESTED}'",
     "spark": "@echo '===== 1 passed in 1.00s ====='",
+    "soak": "@echo 'soak: 0 findings in 2 minutes'",
     "pythons": "@echo '===== 5 passed in 1.00s ====='",
     "simulate": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=150 violations=0'",
     "simulate-bugs": "@echo '56 of 56 planted bugs are found'",
@@ -100,6 +101,7 @@ def test_when_all_passed_the_last_line_is_that_of_make_test(tmp_path: Path) -> N
     [
         ("test", "@echo 'a linter fails'; exit 1"),
         ("test", "@echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"),
+        ("soak", "@echo 'soak: 1 findings in 2 minutes'; exit 1"),
         ("pythons", "@echo '1 failed in 1s'; echo '===== 5 passed in 1.00s ====='; exit 1"),
         ("simulate", "@echo 'seeds=9 violations=1'; exit 1"),
         ("long", "@echo '===== 1 failed, 2 passed in 2.00s ====='; exit 1"),

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from benchmarks.soak_parts.judge import Series, verdict
-from benchmarks.soak_parts.report import Log, findings_of_load
-from benchmarks.soak_parts.store import SAYS
+from benchmarks.soak_parts.report import LINE_BYTES_MAX, Log, findings_of_load, last_words
+from benchmarks.soak_parts.store import COUNTS, SAYS
 
 MINUTES = (2, 10, 60)
 
@@ -42,6 +42,35 @@ def test_a_leak_above_the_allowance_is_found_however_long_the_run(minutes: int, 
     assert 18 < judged.growth < 32
 
 
+TIMES_S = (45, 50, 53, 62, 65, 74, 80, 84, 90, 93, 95, 98, 101, 104, 107, 110, 113, 115, 118)
+LINES = (
+    988,
+    1012,
+    1063,
+    1061,
+    863,
+    963,
+    983,
+    1051,
+    863,
+    1052,
+    883,
+    1068,
+    1129,
+    923,
+    *[1075] * 4,
+    929,
+)
+"""Of a metrics page, recorded on a busy machine: each topic that is there has some of its own."""
+
+
+def test_what_sways_with_the_load_of_two_minutes_is_no_finding() -> None:
+    judged = verdict(Series("lines", "", 60, [(0, 563), *zip(TIMES_S, LINES, strict=True)]))
+    assert judged.growth > 60
+    assert judged.least < 0
+    assert judged.finding == ""
+
+
 def test_what_shrinks_is_no_finding() -> None:
     assert verdict(memory(10, leaked=-40)).finding == ""
 
@@ -54,8 +83,14 @@ def test_too_few_samples_are_a_finding_and_not_a_pass() -> None:
 
 def test_errors_of_the_soaks_store_are_expected_and_all_others_are_not(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
-    log.write_text(f"[2026-11-24 20:00:00,000] ERROR copying fails: {SAYS} (rlm.telemetry)\n")
+    counts = COUNTS % (500, 20, 9, 1)
+    told = f"2026-11-24 20:00:01,000 INFO tier benchmarks.soak_parts.store: {counts}\n"
+    failed = f"[2026-11-24 20:00:00,000] ERROR copying fails: {SAYS} (rlm.telemetry)\n"
+    log.write_text(failed + told)
     assert Log(log).findings() == []
+    assert Log(log).store == {"calls": 500, "failed": 20, "late": 9, "outages": 1}
+    log.write_text(failed)
+    assert Log(log).findings() == ["the store never failed"]
     log.write_text(
         "[2026-11-24 20:00:00,000] ERROR something else (broker)\n"
         "2026-11-24 20:00:00,000 ERROR tier rlm.reader: of the tier\n"
@@ -66,6 +101,16 @@ def test_errors_of_the_soaks_store_are_expected_and_all_others_are_not(tmp_path:
     assert found[0] == "1 tracebacks in the log"
     assert found[1].startswith("2 ERROR lines in the log: ")
     assert "something else" in found[1]
+
+
+def test_the_last_words_of_clients_are_their_last_whole_line(tmp_path: Path) -> None:
+    words = tmp_path / "clients.jsonl"
+    words.write_text("")
+    assert last_words(words) == {}
+    words.write_text('{"counts": {"a": 1}}\n{"counts": {"a": 2}}\n{"counts": {"a": 3}')
+    assert last_words(words) == {"counts": {"a": 2}}
+    words.write_text("x" * LINE_BYTES_MAX + '\n{"counts": {"a": 4}}\n')
+    assert last_words(words) == {"counts": {"a": 4}}
 
 
 def test_clients_that_did_nothing_prove_nothing() -> None:

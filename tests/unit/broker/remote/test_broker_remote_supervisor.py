@@ -16,6 +16,7 @@ from broker.remote.process import (
 from broker.remote.supervisor import (
     BACKOFF_MS,
     HEARTBEAT_LIMIT_MS,
+    STARVED_PART,
     Spawn,
     Supervisor,
     TierStartError,
@@ -257,6 +258,7 @@ class FakeTier:
         self.well, self.killed = True, False
         self.beats = 0
         self.pid = 4711
+        self.starved_for_ms = 0.0
 
     def spawn(self, link_fd: int, lock: OpenFile) -> ChildProcess:
         sock = socket.socket(fileno=os.dup(link_fd))
@@ -279,6 +281,9 @@ class FakeTier:
 
     def exit_code(self) -> int | None:
         return -9 if self.killed else None
+
+    def starved_ms(self) -> float:
+        return self.starved_for_ms
 
 
 class Ups:
@@ -346,6 +351,24 @@ async def test_a_tier_is_not_killed_for_a_time_in_which_the_broker_stood_still(
         ports.scheduler.advance(1_000)
     await until(lambda: supervisor.state == "down")
     assert "silent" in supervisor.reason
+    await supervisor.stop()
+
+
+async def test_a_tier_that_lacks_a_processor_is_not_killed_as_soon_as_one_that_hangs(
+    tmp_path: Path,
+) -> None:
+    tier, ups = FakeTier(), list[int]()
+    supervisor, scheduler = await supervising(tier, ups, config(tmp_path))
+    tier.well = False
+    seconds = 0
+    while not tier.killed:
+        scheduler.advance(1_000)
+        seconds += 1
+        tier.starved_for_ms += 3_000  # of several threads
+        assert seconds < 1_000
+    limit_s = HEARTBEAT_LIMIT_MS // 1_000
+    assert limit_s * STARVED_PART - 5 <= seconds <= limit_s * STARVED_PART + 1
+    await until(lambda: supervisor.state == "down")
     await supervisor.stop()
 
 

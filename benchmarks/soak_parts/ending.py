@@ -1,0 +1,76 @@
+"""The end of a soak, step by step: what is awaited, how far that is, and how long it took."""
+
+import sys
+import time
+from collections.abc import Callable
+from http.client import HTTPException
+
+SHOW_S = 5
+LOOK_S = 0.25
+NO_PAGE = (OSError, HTTPException, ValueError)
+"""What asking a page raises that is late, cut, or not there any more."""
+
+
+def shown(text: str) -> None:
+    """A line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Ending:
+    """Waits for one thing after the other.
+
+    Attributes:
+        took_s: of each step that is over, in their order.
+        findings: the steps that took too long.
+    """
+
+    def __init__(
+        self,
+        show: Callable[[str], None] = shown,
+        clock_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.took_s: dict[str, float] = {}
+        self.findings: list[str] = []
+        self._show, self._clock_s, self._sleep = show, clock_s, sleep
+
+    def wait(
+        self,
+        awaited: str,
+        condition: Callable[[], bool],
+        deadline_s: float,
+        progress: Callable[[], str],
+    ) -> None:
+        """Return when it is true, or its time is over; a page that is not there is not true.
+
+        Args:
+            awaited: what is waited for, as a sentence.
+            condition: whether it is true.
+            deadline_s: the bound.
+            progress: says how far it is; shown each few seconds.
+        """
+        began = last = self._clock_s()
+        while not (is_true := _holds(condition)) and self._clock_s() - began < deadline_s:
+            self._sleep(LOOK_S)
+            if self._clock_s() - last >= SHOW_S:
+                last = self._clock_s()
+                self._show(f"  {last - began:3.0f} s until {awaited}: {_said(progress)}")
+        self.took_s[awaited] = took_s = self._clock_s() - began
+        if is_true:
+            self._show(f"  after {took_s:.1f} s {awaited}")
+        else:
+            self.findings.append(f"not within {deadline_s:g} s: {awaited}: {_said(progress)}")
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except NO_PAGE:
+        return False
+
+
+def _said(progress: Callable[[], str]) -> str:
+    try:
+        return progress()
+    except NO_PAGE as error:
+        return f"no page ({error!r})"
