@@ -45,7 +45,8 @@ class IndexCache:
     ) -> None:
         self._store, self._files, self._loads = store, files, loads
         self._config, self._clock = config, clock
-        self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()
+        self._parsed: OrderedDict[bytes, SegmentIndex] = OrderedDict()  # as it was used last
+        self._used_ms: dict[bytes, int] = {}
         self._transactions: OrderedDict[bytes, bytes] = OrderedDict()
         self._bytes = 0
         self._distrusted: dict[bytes, None] = {}  # the oldest first
@@ -58,24 +59,42 @@ class IndexCache:
         found = self._parsed.get(segment_id)
         if found is not None:
             self._parsed.move_to_end(segment_id)
+            self._used_ms[segment_id] = self._clock.monotonic_ms()
             return found
         return self._loads.ask(_SegmentIndexLoad(self, metadata), waiter, reader)
 
     def _keep(self, segment_id: bytes, index: SegmentIndex) -> None:
         self._parsed[segment_id] = index
+        self._used_ms[segment_id] = self._clock.monotonic_ms()
         self._distrusted.pop(segment_id, None)
         self._bytes += index.size_bytes
         while self._bytes > MEMORY_BYTES and len(self._parsed) > 1:
-            self._bytes -= self._parsed.popitem(last=False)[1].size_bytes
+            self._drop(next(iter(self._parsed)))
+
+    def _drop(self, segment_id: bytes) -> None:
+        self._bytes -= self._parsed.pop(segment_id).size_bytes
+        del self._used_ms[segment_id]
+
+    def expire(self) -> None:
+        """Drop parsed indexes that were not used for the time of their files.
+
+        Most are of segments that do not exist any more.
+        """
+        ttl_ms = self._config.index_cache_ttl_ms
+        limit_ms = self._clock.monotonic_ms() - ttl_ms
+        while ttl_ms >= 0 and self._parsed:
+            longest_unused = next(iter(self._parsed))
+            if self._used_ms[longest_unused] >= limit_ms:
+                return
+            self._drop(longest_unused)
 
     def distrust(self, segment_id: bytes) -> None:
         """Its log contradicts it: parse it again, from the store."""
         self._distrusted[segment_id] = None
         if len(self._distrusted) > DISTRUSTED_MAX:
             del self._distrusted[next(iter(self._distrusted))]
-        found = self._parsed.pop(segment_id, None)
-        if found is not None:
-            self._bytes -= found.size_bytes
+        if segment_id in self._parsed:
+            self._drop(segment_id)
 
     def raw(
         self, metadata: RemoteLogSegmentMetadata, kind: IndexType, *, past_cache: bool = False

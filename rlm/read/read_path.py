@@ -307,7 +307,8 @@ class ReadPath:
         self._ahead.forget_silent()
 
     def expire_indexes(self) -> None:
-        """Drop index files that nobody has used for their time."""
+        """Drop indexes, in memory and on disk, that nobody has used for their time."""
+        self.indexes.expire()
         self._workers.run(EXPIRATION_POOL, self._index_files.expire, _logged)
 
     def _watch_metrics(self) -> None:

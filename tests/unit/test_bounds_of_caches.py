@@ -260,8 +260,8 @@ def test_a_page_of_partitions_is_bounded_and_names_where_the_next_one_begins(
 def test_parsed_indexes_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = SegmentIndex(metadata(0, 9), b"", b"", 1 << 20, 1 << 20)
     monkeypatch.setattr(index_cache, "MEMORY_BYTES", 3 * one.size_bytes)
-    parts: dict[str, Any] = dict.fromkeys(("store", "files", "loads", "config", "clock"))
-    cache = IndexCache(**parts)  # nothing is loaded
+    parts: dict[str, Any] = dict.fromkeys(("store", "files", "loads", "config"))
+    cache = IndexCache(**parts, clock=ManualClock())  # nothing is loaded
     for n in range(10):
         cache._keep(n.to_bytes(16, "big"), one)
     assert [n for n in range(10) if n.to_bytes(16, "big") in cache._parsed] == [7, 8, 9]

@@ -265,6 +265,22 @@ def test_an_index_that_nobody_uses_goes_after_its_time(tmp_path: Path) -> None:
     pair.scheduler.advance(60_000)
     pair.pump()
     assert {path.name.split("_")[0] for path in index_files(tmp_path)} == {"40"}
+    assert [one.base_offset for one in pair.reads.indexes._parsed.values()] == [40]
+
+
+def test_an_index_that_is_read_from_memory_is_kept_beyond_its_time(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, index_cache_ttl_ms=100_000)
+    pair.log.fill(2, records=20)
+    pair.assign()
+    bytes_of(pair.read(20))
+    bytes_of(pair.read(0))
+    parsed = list(pair.reads.indexes._parsed.values())
+    for _ in range(3):
+        bytes_of(pair.read(0))
+        pair.scheduler.advance(60_000)
+    assert [one.base_offset for one in parsed] == [20, 0]
+    [kept] = pair.reads.indexes._parsed.values()
+    assert kept is parsed[1]
 
 
 def test_what_the_broker_holds_counts_until_it_is_released(tmp_path: Path) -> None:
