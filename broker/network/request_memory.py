@@ -186,6 +186,8 @@ class RequestMemory:
 
     def _next(self) -> Waiter | None:
         """Take the connection out of its line whose turn it is, if one may go on."""
+        if self.used_bytes >= self._bound:
+            return None  # without a look at each address: thousands may wait
         address = next((one for one in self._lines if not self.is_short_for(one)), None)
         if address is None:
             return None
