@@ -100,6 +100,7 @@ class Supervisor:
         self.restarts = 0
         self.public_settings: frozenset[str] = frozenset()
         self._endpoint: Endpoint | None = None
+        self._given: TierConfig | None = None  # what the tier goes by; None before it is configured
         self._process: ChildProcess | None = None
         self._dying: list[ChildProcess] = []
         self._timers: list[Timer] = []
@@ -144,8 +145,13 @@ class Supervisor:
     def reconfigure(self, config: TierConfig) -> None:
         """Settings changed: for the running tier and for all that come after it."""
         self._config = config
-        if self.state in {"configured", "up"} and self._endpoint is not None:
-            self._endpoint.ask(Reconfigure(config))
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Give the tier settings that changed since it got its own."""
+        if self._given not in (None, self._config) and self._endpoint is not None:
+            self._endpoint.ask(Reconfigure(self._config))
+            self._given = self._config
 
     def _attempt(self) -> None:
         if self.state == "stopped":
@@ -163,8 +169,9 @@ class Supervisor:
         self._endpoint = endpoint
         self.state, self.reason = "starting", "the tier process is starting"
         self._last_beat_ms, self._silent_ms = self._clock.monotonic_ms(), 0
-        answer = endpoint.ask(Configure(self._config))
-        answer.add_done_callback(lambda done: self._configured(endpoint, done))
+        config, self._given = self._config, None
+        answer = endpoint.ask(Configure(config))
+        answer.add_done_callback(lambda done: self._configured(endpoint, config, done))
         self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
 
     def _start_process(self) -> socket.socket | None:
@@ -237,14 +244,18 @@ class Supervisor:
         self._scheduler.call_later(self._backoff_ms, self._attempt)
         self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MAX_MS)
 
-    def _configured(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
+    def _configured(
+        self, endpoint: Endpoint, config: TierConfig, done: "ThreadFuture[Received]"
+    ) -> None:
         if endpoint is not self._endpoint:
             return
         error = done.exception()
         if isinstance(error, LinkFailureError):
             self._refused(str(error))
         elif error is None:
+            self._given = config
             self._is_configured(endpoint, done.result().message)
+            self._hand_on()
 
     def _is_configured(self, endpoint: Endpoint, answer: object) -> None:
         if isinstance(answer, Configured):

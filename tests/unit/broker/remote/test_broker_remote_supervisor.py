@@ -23,7 +23,16 @@ from broker.remote.supervisor import (
 )
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
-from rlm.link.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
+from rlm.link.messages import (
+    Ack,
+    Assign,
+    Configure,
+    Connect,
+    Heartbeat,
+    PartitionSettings,
+    Read,
+    Reconfigure,
+)
 from rlm.link.socket_transport import SocketTransport
 from rlm.tier_process import EXIT_ABORTED
 from runtime.child_process import ChildProcess
@@ -55,8 +64,7 @@ class Watched:
         self.supervisor = Supervisor(made, system_ports(loop), loop, self, spawn)
 
     async def up_and_running(self) -> None:
-        await self.supervisor.start()
-        await self.supervisor.connect()
+        await run_up(self.supervisor)
 
     def on_request(self, received: Received, reply: Reply) -> None:
         pass
@@ -252,10 +260,18 @@ async def test_a_tier_whose_callback_raises_ends_itself_and_is_replaced(
 
 
 class FakeTier:
-    """A tier inside the test: answers Configure, and heartbeats as long as it is well."""
+    """A tier inside the test: answers Configure, and heartbeats as long as it is well.
+
+    Attributes:
+        held: messages of these kinds wait for `answer_held`.
+        copy_limit: what it goes by.
+    """
 
     def __init__(self) -> None:
         self.well, self.killed = True, False
+        self.held: tuple[type, ...] = ()
+        self.copy_limit = 0
+        self._waiting: list[Reply] = []
         self.beats = 0
         self.pid = 4711
         self.starved_for_ms = 0.0
@@ -268,9 +284,24 @@ class FakeTier:
         return self  # type: ignore[return-value]
 
     def take(self, received: Received, reply: Reply) -> None:
-        if isinstance(received.message, Configure) or self.well:
-            self.beats += isinstance(received.message, Heartbeat)
+        message = received.message
+        if isinstance(message, Configure | Reconfigure):
+            assert isinstance(message, Configure) or Configure not in self.held, "not yet"
+            self.copy_limit = message.config.copy_bytes_per_second
+        if isinstance(message, self.held):
+            self._waiting.append(reply)
+        elif isinstance(message, Configure) or self.well:
+            self.beats += isinstance(message, Heartbeat)
             reply(Ack())
+
+    async def is_asked_something_held(self) -> None:
+        await until(lambda: bool(self._waiting))
+
+    def answer_held(self) -> None:
+        self.held = ()
+        for reply in self._waiting:
+            reply(Ack())
+        self._waiting.clear()
 
     async def has_answered(self, beats: int) -> None:
         await until(lambda: self.beats == beats)
@@ -306,9 +337,13 @@ async def supervising(
     """A supervisor of `tier` under a clock set by hand, started; `ups` gets one entry a start."""
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(made, ports, loop, Ups(ups), tier.spawn)
+    await run_up(supervisor)
+    return supervisor, ports.scheduler
+
+
+async def run_up(supervisor: Supervisor) -> None:
     await supervisor.start()
     await supervisor.connect()
-    return supervisor, ports.scheduler
 
 
 async def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -> None:
@@ -385,5 +420,26 @@ async def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_ne
     assert tier.killed
     scheduler.advance(BACKOFF_MS)
     await until(lambda: len(ups) == 2)
+    tier.kill()
+    await supervisor.stop()
+
+
+@pytest.mark.parametrize("step", [Configure, Connect])
+async def test_settings_that_change_while_a_tier_starts_are_its_own_when_it_is_up(
+    tmp_path: Path, step: type
+) -> None:
+    tier, ups = FakeTier(), list[int]()
+    tier.held = (step,)
+    before, after = (config(tmp_path, copy_bytes_per_second=limit) for limit in (10, 20))
+    ports, loop = simulated(), asyncio.get_running_loop()
+    supervisor = Supervisor(before, ports, loop, Ups(ups), tier.spawn)
+    starting = asyncio.create_task(run_up(supervisor))
+    await tier.is_asked_something_held()
+    assert tier.copy_limit == 10
+    supervisor.reconfigure(after)
+    tier.answer_held()
+    await starting
+    await asyncio.wrap_future(supervisor.ask(Heartbeat()))
+    assert tier.copy_limit == 20
     tier.kill()
     await supervisor.stop()
