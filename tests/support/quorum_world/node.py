@@ -175,7 +175,7 @@ class QuorumNode:
 
     def _cost_us(self, operation: str, path: Any) -> int:
         if operation not in ("fsync", "fsync_path"):
-            return 0
+            return self.world.touch_us()
         name = str(path)
         is_state = "quorum-state" in name
         until = self.state_is_slow_until if is_state else self.log_is_slow_until
