@@ -61,7 +61,18 @@ class Configured(Message, frozen=True, array_like=True, tag=True):
 
 
 class Connect(Message, frozen=True, array_like=True, tag=True):
-    """The broker takes connections. Answer: Ack once the metadata manager took its settings."""
+    """The broker takes connections. Answer: Ack once the metadata manager took its settings.
+
+    Attributes:
+        client_settings: what the manager's Kafka clients need for them, by librdkafka's names; the
+            token by which the broker knows them is among it, so it is not shown.
+    """
+
+    client_settings: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """The names alone."""
+        return f"Connect({sorted(self.client_settings)})"
 
 
 class Reconfigure(Message, frozen=True, array_like=True, tag=True):

@@ -56,7 +56,7 @@ class Watched:
 
     async def up_and_running(self) -> None:
         await self.supervisor.start()
-        await self.supervisor.connect()
+        await self.supervisor.connect({})
 
     def on_request(self, received: Received, reply: Reply) -> None:
         pass
@@ -159,17 +159,23 @@ async def test_a_tier_works_only_when_the_broker_takes_connections(tmp_path: Pat
     os.kill(first, signal.SIGKILL)
     await until(lambda: supervisor.state == "configured" and supervisor.pid != first)
     assert watched.ups == 0
-    await supervisor.connect()
+    await supervisor.connect({})
     assert (supervisor.state, watched.ups) == ("up", 1)
     await supervisor.stop()
 
 
 async def test_a_metadata_manager_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
     topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
-    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    settings = {"node.id": "1", "log.dir": str(tmp_path)}
     watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
-    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+    with pytest.raises(TierStartError, match=r"cluster\.id"):
         await watched.supervisor.start()
+    await watched.supervisor.stop()
+    settings["cluster.id"] = "c"
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    await watched.supervisor.start()
+    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+        await watched.supervisor.connect({})
     await watched.supervisor.stop()
     assert not (tmp_path / "remote-log-metadata").exists()
 
@@ -307,7 +313,7 @@ async def supervising(
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(made, ports, loop, Ups(ups), tier.spawn)
     await supervisor.start()
-    await supervisor.connect()
+    await supervisor.connect({})
     return supervisor, ports.scheduler
 
 
@@ -341,7 +347,7 @@ async def test_a_tier_is_not_killed_for_a_time_in_which_the_broker_stood_still(
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(config(tmp_path), ports, loop, Ups(ups), tier.spawn)
     await supervisor.start()
-    await supervisor.connect()
+    await supervisor.connect({})
     tier.well = False  # what it answers is not read at once
     for _ in range(3):
         ports.clock.advance(HEARTBEAT_LIMIT_MS * 4)
