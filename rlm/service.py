@@ -12,6 +12,7 @@ from pathlib import Path
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
 from rlm.gauges import add_gauges, add_quota_gauges
+from rlm.link.connect_message import Connect
 from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
@@ -20,7 +21,6 @@ from rlm.link.messages import (
     AuxiliaryState,
     Configure,
     Configured,
-    Connect,
     DescribeMetrics,
     Failure,
     Health,

@@ -5,6 +5,9 @@ SASL/PLAIN with a token that is made at each start of the broker and that the ti
 link: so no client id gives a right, and nothing that is logged can. It is a server of its own, so
 that clients who use up their connections, descriptors or memory of requests do not hold up the
 tier. Strangers of this machine cannot hold it up either: see `unauthenticated_max`.
+
+DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
+`remote.log.metadata.manager.listener.name`, on which ACLs say who may write.
 """
 
 import logging

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.control_messages import ControlMessage
 from rlmm.red import RedText
 
@@ -58,21 +59,6 @@ class Configured(Message, frozen=True, array_like=True, tag=True):
     """The plugin took its settings; names (prefix removed) of those that are no secrets."""
 
     public_settings: list[str]
-
-
-class Connect(Message, frozen=True, array_like=True, tag=True):
-    """The broker takes connections. Answer: Ack once the metadata manager took its settings.
-
-    Attributes:
-        client_settings: what the manager's Kafka clients need for them, by librdkafka's names; the
-            token by which the broker knows them is among it, so it is not shown.
-    """
-
-    client_settings: dict[str, str] = {}
-
-    def __repr__(self) -> str:
-        """The names alone."""
-        return f"Connect({sorted(self.client_settings)})"
 
 
 class Reconfigure(Message, frozen=True, array_like=True, tag=True):
