@@ -195,6 +195,22 @@ async def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> No
     await supervisor.stop()
 
 
+async def test_a_tier_that_is_started_again_is_told_how_to_reach_the_broker(
+    tmp_path: Path,
+) -> None:
+    topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    supervisor = watched.supervisor
+    await supervisor.start()
+    await supervisor.connect({"bootstrap.servers": "127.0.0.1:1"})  # nobody is there, and need be
+    assert supervisor.pid is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    await until(lambda: watched.ups == 2)
+    os.kill(supervisor.pid, signal.SIGKILL)  # a stop would wait for its clients
+    await supervisor.stop()
+
+
 async def test_a_tier_ends_when_its_link_ends(tmp_path: Path) -> None:
     watched = Watched(config(tmp_path))
     await watched.up_and_running()
