@@ -5,9 +5,10 @@ begins without a principal and is served only what its session allows, which lea
 SaslHandshake and SaslAuthenticate (KIP-43, KIP-152). A second principal is never taken on a
 connection.
 
-DIFFERS: Kafka allows ApiVersions once before the handshake, here it may be repeated until the
-connection's time is up. Another request after the handshake closes the connection at once, where
-Kafka answers ILLEGAL_SASL_STATE first. The two fixed texts are Kafka's.
+What a peer is answered before that is bounded: nobody need read it. DIFFERS: Kafka takes a second
+ApiVersions only where the version of the first is unknown (KIP-511), here it is always taken.
+Another request after the handshake closes the connection at once, where Kafka answers
+ILLEGAL_SASL_STATE first. The two fixed texts are Kafka's.
 """
 
 from _operator import _compare_digest as compare_digest  # that of hmac, which loads OpenSSL
@@ -19,8 +20,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's name of a peer that nobody asked who it is."""
 
-_FIRST: Final = frozenset({int(ApiKey.API_VERSIONS), int(ApiKey.SASL_HANDSHAKE)})
-_AFTER_HANDSHAKE: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE)})
+_API_VERSIONS_MAX: Final = 2
 
 
 class PlainAuthenticator:
@@ -52,16 +52,20 @@ class Session:
         refusal: why the connection ends when the answer is sent; None while it may go on.
     """
 
-    __slots__ = ("_allowed", "_authenticator", "principal", "refusal")
+    __slots__ = ("_authenticator", "_expected", "_versions_asked", "principal", "refusal")
 
     def __init__(self, authenticator: PlainAuthenticator | None = None) -> None:
-        self._authenticator, self._allowed = authenticator, _FIRST
+        self._authenticator, self._versions_asked = authenticator, 0
+        self._expected = ApiKey.SASL_HANDSHAKE
         self.principal = ANONYMOUS if authenticator is None else None
         self.refusal: str | None = None
 
     def allows(self, api_key: int) -> bool:
-        """Whether a request may be served while there is no principal."""
-        return api_key in self._allowed
+        """Whether a request may be served now, while there is no principal."""
+        if api_key == ApiKey.API_VERSIONS and self._expected is ApiKey.SASL_HANDSHAKE:
+            self._versions_asked += 1
+            return self._versions_asked <= _API_VERSIONS_MAX
+        return api_key == self._expected
 
     @property
     def mechanisms(self) -> list[str]:
@@ -75,7 +79,7 @@ class Session:
         if mechanism not in self.mechanisms:
             self.refusal = "an unsupported SASL mechanism"
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._allowed = _AFTER_HANDSHAKE
+        self._expected = ApiKey.SASL_AUTHENTICATE
         return ErrorCode.NONE
 
     def authenticate(self, message: bytes) -> tuple[ErrorCode, str | None]:

@@ -226,13 +226,23 @@ async def test_strangers_that_say_nothing_give_way_to_the_next_and_are_closed_in
 async def test_words_buy_a_stranger_no_time() -> None:
     async with guarded(unauthenticated_ms_max=10_000) as harness:
         client = await harness.connect()
-        for _ in range(10_000 // SWEEP_MS):
-            client.send(asked(ApiKey.API_VERSIONS, 0))
-            await client.answer()
-            harness.advance(SWEEP_MS)
+        await until(lambda: len(harness.server._connections) == 1)
+        harness.advance(10_000)
+        client.send(asked(ApiKey.API_VERSIONS, 0))
+        await client.answer()
+        await handshake(client)
         harness.advance(SWEEP_MS)
         assert await client.is_closed()
         assert not harness.server._unauthenticated
+
+
+async def test_bad_input_what_a_stranger_is_answered_is_bounded() -> None:
+    async with guarded() as harness:
+        client = await harness.connect()
+        client.send(asked(ApiKey.API_VERSIONS, 0) * 1_000)
+        for _ in range(2):  # as often as a client asks that guesses the version first
+            await client.answer()
+        assert await client.is_closed()
 
 
 async def test_who_leaves_while_unknown_keeps_no_place() -> None:
