@@ -37,16 +37,14 @@ class Connection(Intake):
         "_paused",
         "_reading",
         "_sender",
-        "_turn_is_over",
         "_wants_memory",
     )
 
     def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
         super().__init__(server, sock, peer)
         self._sender = Sender(sock, server.disk)
-        self._outflow = Outflow(server, sock, self._sender, self._pump, self._failed)
+        self._outflow = Outflow(server, sock, self._sender, self._has_room, self._failed)
         self._paused = False
-        self._turn_is_over = False  # whole frames wait for the next turn
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
         self._reading = True
@@ -123,13 +121,16 @@ class Connection(Intake):
 
     def _end_turn(self) -> None:
         """Serve the rest when everybody else who has something to do has done it."""
-        self._turn_is_over = True
         self._pause()
-        self._server.loop.call_soon(self._next_turn)
+        self._server.turns.join(self)
 
-    def _next_turn(self) -> None:
-        self._turn_is_over = False
-        self._pump()
+    def take_turn(self, now_us: int) -> None:
+        """See `Member`."""
+        if self._paused:
+            self._turn_us = now_us
+            self._go_on()
+        else:
+            self._read(now_us)
 
     def _is_full(self) -> bool:
         limits, unanswered, sender = self._server.limits, self._unanswered, self._sender
@@ -140,11 +141,24 @@ class Connection(Intake):
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
         )
 
+    def _has_room(self) -> None:
+        """The socket takes more: send on, when it is the turn of the address."""
+        if self.account.is_over(self._server.clock.monotonic_us()):
+            self._server.turns.join(self)
+        else:
+            self._serve_now()
+
+    def _serve_now(self) -> None:
+        clock = self._server.clock
+        self._turn_us = clock.monotonic_us()
+        self._go_on()
+        self.account.use(self._turn_us, clock.monotonic_us())
+
     def _pump(self) -> None:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
-        if self._paused:
-            self._turn_since_ms = self._server.clock.monotonic_ms()
-        self._go_on()
+        self._send()
+        if self._may_resume():
+            self._has_room()
 
     def _go_on(self) -> None:
         self._send()
@@ -153,7 +167,7 @@ class Connection(Intake):
             self._send()
 
     def _may_resume(self) -> bool:
-        if not self._paused or self._turn_is_over or self._wants_memory:
+        if not self._paused or self._wants_memory or self in self.account.line:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
@@ -190,7 +204,8 @@ class Connection(Intake):
     def memory_is_there(self) -> None:
         """The turn of its large frame has come; see `RequestMemory`."""
         self._wants_memory = False
-        self._pump()
+        self._server.turns.leave(self)
+        self._serve_now()
 
     def _give_back(self) -> None:
         if self._taken_bytes:
@@ -232,6 +247,7 @@ class Connection(Intake):
         elif (
             self._frame_since_ms
             and not self._paused
+            and self not in self.account.line
             and now_ms - self._frame_since_ms > limits.frame_ms_max
         ):
             self.close(
@@ -271,6 +287,7 @@ class Connection(Intake):
         if self._reading:
             self._reading = False
             self._server.loop.remove_reader(self._sock)
+        self._server.turns.leave(self)
         self._outflow.end()
         self._sock.close()
         self._want_no_memory()

@@ -24,6 +24,7 @@ from broker.network.listening import listen
 from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory
 from broker.network.room import Room
+from broker.network.turns import Turns
 from runtime.disk import FileRegion
 from runtime.disk_errors import (
     MORE_FILES,
@@ -64,6 +65,7 @@ class Server:
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
         self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
+        self.turns = Turns(self.clock, self._soon)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()

@@ -78,9 +78,13 @@ class Harness:
         (connection,) = self.server._connections
         await until(lambda: connection._paused and connection._outflow.is_waiting)
 
-    async def connect(self) -> "Client":
+    async def connect(self, source: str | None = None) -> "Client":
+        """A client whose connection comes from that address of this host."""
         host, port = self.server.bound["PLAINTEXT"]
-        reader, writer = await asyncio.open_connection(host, port, limit=64 * 1024 * 1024)
+        local = None if source is None else (source, 0)
+        reader, writer = await asyncio.open_connection(
+            host, port, limit=64 * 1024 * 1024, local_addr=local
+        )
         self.clients.append(Client(reader, writer))
         return self.clients[-1]
 
