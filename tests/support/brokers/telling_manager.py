@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
-from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess, until
 
 TOLD = "told.json"
 """Beside the log directory; what the metadata manager was configured with last."""
@@ -14,7 +14,10 @@ TOLD = "told.json"
 
 class TellingManager(TopicBasedRemoteLogMetadataManager):
     def configure(self, configs: Mapping[str, str]) -> None:
-        (Path(configs["log.dir"]).parent / TOLD).write_text(json.dumps(dict(configs)))
+        path = Path(configs["log.dir"]).parent / TOLD
+        written = path.with_suffix(".new")
+        written.write_text(json.dumps(dict(configs)))
+        written.rename(path)
         super().configure(configs)
 
 
@@ -26,5 +29,7 @@ def telling(broker: BrokerProcess) -> BrokerProcess:
 
 
 def told(broker: BrokerProcess) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((broker.directory / TOLD).read_text())
+    path = broker.directory / TOLD
+    until(path.exists, "the tier connects")  # a broker is ready before
+    found: dict[str, Any] = json.loads(path.read_text())
     return found
