@@ -1,6 +1,6 @@
 """Questions to leaders while leaders change, against brokers that are a table of answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -36,6 +36,9 @@ class TableClient(WireClient):
             0 if self.leaders[partition] == node else int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         )
         self.away: set[str] = set()
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         self.asked.append((address, api_key))

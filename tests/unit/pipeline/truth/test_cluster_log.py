@@ -1,6 +1,6 @@
 """The log of a cluster, as brokers tell it that have not all heard of the same."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -31,6 +31,9 @@ class Brokers(WireClient):
 
     told: list[Epochs | None]
     ends: dict[int, int]
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         """Answer Metadata and ListOffsets."""

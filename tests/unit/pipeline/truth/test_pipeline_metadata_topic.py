@@ -1,6 +1,7 @@
 """The metadata topic as a planner reads it, from a broker that is a list of batches."""
 
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -43,6 +44,9 @@ class MetadataBroker(WireClient):
         batch = build_batch(told, base_offset=self.end, leader_epoch=self.epoch, codec=codec)
         self.batches.append(batch)
         self.end += len(values)
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         answer = codec.response(api_key).cls
