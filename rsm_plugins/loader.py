@@ -40,8 +40,8 @@ def why_no_class_name(class_name: str) -> str | None:
     name = JAVA_COUNTERPARTS.get(class_name, class_name)
     if _JAVA_NAME.fullmatch(name):
         return (
-            "a Java class cannot be loaded here; give `package.module:Class` of a Python class, with"
-            f" its own rsm.config. settings (docs/remote-stores.md): {', '.join(SHIPPED)}"
+            "a Java class cannot be loaded; give `package.module:Class` of a Python class, with its"
+            f" own rsm.config. settings (docs/remote-stores.md): {', '.join(SHIPPED)}"
         )
     if not _PYTHON_NAME.fullmatch(name):
         return f"must be `package.module:Class` of a Python class, as {', '.join(SHIPPED)} are"
