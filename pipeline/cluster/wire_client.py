@@ -14,8 +14,7 @@ from typing import Any, Final, Self
 from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import header_versions
-from pipeline.cluster.greeting import Address as Address
-from pipeline.cluster.greeting import answering
+from pipeline.cluster.greeting import Address, answering
 
 _TIMEOUT_S: Final = 30.0
 _FRAME_BYTES_MAX = 100 << 20

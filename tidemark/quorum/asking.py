@@ -14,7 +14,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.rpc import PARTITION, TOPIC
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from runtime.clock import Clock
 from tidemark.quorum.description import QuorumDescription, QuorumError, described
 

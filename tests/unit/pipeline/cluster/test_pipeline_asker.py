@@ -11,6 +11,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import NotNowError, UnknownTopicError
+from pipeline.cluster.greeting import Address
 from pipeline.cluster.questions import (
     LATEST,
     EpochAsked,
@@ -19,7 +20,7 @@ from pipeline.cluster.questions import (
     epoch_ends,
     list_offsets,
 )
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 

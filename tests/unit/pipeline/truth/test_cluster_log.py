@@ -10,7 +10,8 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.cluster.wire_client import Address, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import WireClient
 from pipeline.truth import cluster_log
 from pipeline.truth.cluster_log import ClusterLog
 from pipeline.values import ClusterAddress, Where

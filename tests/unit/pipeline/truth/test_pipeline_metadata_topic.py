@@ -14,7 +14,8 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.truth.metadata_topic import MetadataTopic
 from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
