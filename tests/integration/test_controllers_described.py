@@ -30,7 +30,8 @@ async def test_a_stopped_leader_that_is_named_first_does_not_hide_the_others(
     tmp_path: Path,
 ) -> None:
     """Only a real process that is stopped takes connections, and was the leader others know."""
-    async with Quorum(tmp_path, Plan(TidemarkController, is_dynamic=True, has_links=False)) as quorum:
+    plan = Plan(TidemarkController, is_dynamic=True, has_links=False)
+    async with Quorum(tmp_path, plan) as quorum:
         leader = await quorum.settled()
         stopped = quorum.controllers[leader.node_id]
         stopped.pause()
@@ -38,8 +39,16 @@ async def test_a_stopped_leader_that_is_named_first_does_not_hide_the_others(
             others = [one for one in quorum.controllers.values() if one is not stopped]
             named = ",".join(f"127.0.0.1:{one.port}" for one in (stopped, *others))
             status, said = await run_to_end(
-                [sys.executable, "-m", "tidemark.cli", "metadata-quorum"]
-                + ["--bootstrap-controller", named, "describe", "--status"]
+                [
+                    sys.executable,
+                    "-m",
+                    "tidemark.cli",
+                    "metadata-quorum",
+                    "--bootstrap-controller",
+                    named,
+                    "describe",
+                    "--status",
+                ]
             )
         finally:
             stopped.resume()
