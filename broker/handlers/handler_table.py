@@ -10,10 +10,13 @@ from typing import Final, Protocol
 from broker.handlers import (
     api_versions,
     consumer_group_heartbeat,
+    create_acls,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -80,6 +83,9 @@ APIS: Final[tuple[Api, ...]] = (
     list_groups,
     delete_groups,
     consumer_group_heartbeat,
+    describe_acls,
+    create_acls,
+    delete_acls,
 )
 
 
