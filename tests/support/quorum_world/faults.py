@@ -81,9 +81,10 @@ def _can_tell(node: Any, *, is_alone: bool) -> bool:
     """Whether a start without quorum-state can go well.
 
     With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch
-    after its log's last one: it leads one twice of which it had written nothing.
+    after its log's last one: it leads one twice of which it has nothing that a power cut leaves.
     """
-    if not node.disk.batches:
+    disk = node.disk
+    last, election = disk.batch_ending_at(disk.flushed_end), disk.election
+    if last is None:
         return False
-    election = node.disk.election
-    return not is_alone or election is None or node.disk.batches[-1].facts.epoch >= election.epoch
+    return not is_alone or election is None or last.facts.epoch >= election.epoch

@@ -10,8 +10,9 @@ they are equal up to there, so that to compare two logs is to compare one batch.
 
 from typing import TYPE_CHECKING
 
-from metadata_topic.raft.effects import Effect, Persist, RoleChanged
+from metadata_topic.raft.effects import Effect, Persist, Report, RoleChanged
 from metadata_topic.raft.events import (
+    Answered,
     ElectionState,
     Event,
     Received,
@@ -20,6 +21,7 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from metadata_topic.raft.messages import (
+    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 PENDING_MAX_PER_NODE = 6
 """So many unanswered requests of each node may wait at another: retries and duplicates."""
+EPOCH_MAX = 2**31 - 2
+"""The highest that is named or kept: an election after it would need one that has no int32."""
 
 
 class Oracle:
@@ -50,6 +54,7 @@ class Oracle:
         high_watermark: the highest that any node ever knew.
         committed: every batch below it.
         elections: how many leaders there were.
+        error_causes: parts of error reports that a fault of this run has given a reason for.
     """
 
     def __init__(self, world: "World") -> None:
@@ -58,6 +63,7 @@ class Oracle:
         self.committed: list[Batch] = []
         self.committed_epoch_at: dict[int, int] = {}  # by the batch's base offset
         self.elections = 0
+        self.error_causes: set[str] = set()
         self.lost_disks: dict[ReplicaKey, ModelDisk] = {}
         self._marks: list[tuple[int, int]] = []  # (epoch of the leader, committed up to)
         self._batches: dict[tuple[int, int], tuple[int, bytes, int]] = {}
@@ -65,6 +71,7 @@ class Oracle:
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._epochs_said: dict[ReplicaKey, int] = {}
         self._epoch_floors: dict[int, int] = {}
+        self._followed: dict[int, tuple[int, int]] = {}
         self._contacts: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
         self._led_since: dict[int, int] = {}
         self._voters = tuple(key_of(node_id) for node_id in world.plan.voters)
@@ -76,10 +83,12 @@ class Oracle:
     def started(self, node: "SimNode") -> None:
         """A new life knows at least every epoch that its earlier ones have named to others."""
         self._epoch_floors[node.id] = self._epochs_said.get(node.key, 0)
+        self._followed.pop(node.id, None)
 
     def persists(self, node: "SimNode", effect: Persist) -> None:
         """The epoch never goes back on disk, and within one epoch a vote or leader stays."""
         old, new = node.disk.election or ElectionState(), effect.election
+        self._fits(node, new.epoch)
         if new.epoch < old.epoch:
             raise Violation("epochs never go back", f"{node} on disk: {old} -> {new}")
         if new.epoch == old.epoch:
@@ -126,7 +135,44 @@ class Oracle:
         if not kept:
             raise Violation("a vote is durable before it leaves", f"{node} in {epoch}: {election}")
 
+    def _fits(self, node: "SimNode", epoch: int) -> None:
+        """Another epoch comes after this one, and both go into an int32."""
+        if not 0 <= epoch <= EPOCH_MAX:
+            raise Violation("epochs fit the wire", f"{node}: {epoch}")
+
+    def reports(self, node: "SimNode", effect: Report) -> None:
+        """Nobody is told to look where nothing has happened."""
+        if effect.is_error and not any(cause in effect.text for cause in self.error_causes):
+            raise Violation("an error that is reported has a cause", f"{node}: {effect.text}")
+
+    def named_leader(self, node: "SimNode", event: Event) -> tuple[int, int] | None:
+        """The (epoch, leader) that an event names with its address; asked before its step.
+
+        None too where an answer names one that the node has followed already: it may have left that
+        one because it does not answer.
+        """
+        match event:
+            case Received(_, BeginQuorumEpochRequest(epoch, leader_id, _, leader)):
+                return None if leader is None else (epoch, leader_id)
+            case Answered(number, response) if response is not None:
+                said = response.standing
+                named = said.epoch, said.leader_id
+                is_heard = said.leader is not None and number in node.core.replica.pending
+                return named if is_heard and named != self._followed.get(node.id) else None
+            case _:
+                return None
+
+    def follows(self, node: "SimNode", named: tuple[int, int] | None) -> None:
+        """Who hears of the leader of its epoch follows it; asked after the step."""
+        core = node.core
+        known = core.epoch, core.leader_id
+        if core.role is Role.FOLLOWER:
+            self._followed[node.id] = known
+        elif named == known and core.role not in (Role.LEADER, Role.RESIGNED):
+            raise Violation("who hears of its leader follows it", f"{node}: {named}, {core.role}")
+
     def _says(self, node: "SimNode", epoch: int) -> None:
+        self._fits(node, epoch)
         if epoch > self._epochs_said.get(node.key, 0):
             self._epochs_said[node.key] = epoch
 
