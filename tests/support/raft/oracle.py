@@ -78,11 +78,22 @@ class Oracle:
         self._majority = len(self._voters) // 2 + 1
         self._pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
 
+    def who(self, key: ReplicaKey) -> ReplicaKey:
+        """A replica by the name it has here: that of its first disk for a static voter."""
+        plan = self.world.plan
+        return key if plan.dynamic or key.id not in plan.voters else key_of(key.id)
+
+    def forgets(self, node: "SimNode") -> None:
+        """Its disk does not know any more what it voted and which epochs it named."""
+        me = self.who(node.key)
+        self._epochs_said.pop(me, None)
+        self._votes = {one: vote for one, vote in self._votes.items() if one[0] != me}
+
     # Elections
 
     def started(self, node: "SimNode") -> None:
         """A new life knows at least every epoch that its earlier ones have named to others."""
-        self._epoch_floors[node.id] = self._epochs_said.get(node.key, 0)
+        self._epoch_floors[node.id] = self._epochs_said.get(self.who(node.key), 0)
         self._followed.pop(node.id, None)
 
     def persists(self, node: "SimNode", effect: Persist) -> None:
@@ -105,7 +116,7 @@ class Oracle:
         """Who asks for votes has its own on disk."""
         self._says(node, request.epoch)
         if isinstance(request, VoteRequest) and not request.pre_vote:
-            self._votes_for(node, request.epoch, node.key)
+            self._votes_for(node, request.epoch, self.who(node.key))
 
     def answers(self, node: "SimNode", request: Request, response: Response) -> None:
         """Only a node that may vote grants, once an epoch, and from disk."""
@@ -115,7 +126,7 @@ class Oracle:
                 if not node.config.can_vote:
                     raise Violation("observers never grant", f"{node}: {request}")
                 if not request.pre_vote:
-                    self._votes_for(node, request.epoch, request.candidate)
+                    self._votes_for(node, request.epoch, self.who(request.candidate))
             case _, FetchResponse():
                 if response.high_watermark > self.high_watermark:
                     raise Violation("only what is committed is called so", f"{node}: {response}")
@@ -123,7 +134,7 @@ class Oracle:
                 pass
 
     def _votes_for(self, node: "SimNode", epoch: int, candidate: ReplicaKey) -> None:
-        earlier = self._votes.setdefault((node.key, epoch), candidate)
+        earlier = self._votes.setdefault((self.who(node.key), epoch), candidate)
         if earlier != candidate:
             raise Violation("one vote an epoch", f"{node} in {epoch}: {earlier}, {candidate}")
         election = node.disk.election or ElectionState()
@@ -173,8 +184,9 @@ class Oracle:
 
     def _says(self, node: "SimNode", epoch: int) -> None:
         self._fits(node, epoch)
-        if epoch > self._epochs_said.get(node.key, 0):
-            self._epochs_said[node.key] = epoch
+        me = self.who(node.key)
+        if epoch > self._epochs_said.get(me, 0):
+            self._epochs_said[me] = epoch
 
     def changes_role(self, node: "SimNode", effect: RoleChanged) -> None:
         """A leader is the only one of its epoch, was elected, and has all that was committed."""
@@ -183,16 +195,13 @@ class Oracle:
             return
         epoch = effect.epoch
         self._led_since[node.id] = node.local_ms()
-        me = (node.key, node.life)
+        key = self.who(node.key)
+        me = (key, node.life)
         if epoch not in self._leaders:
             self.elections += 1
         if self._leaders.setdefault(epoch, me) != me:
             raise Violation("one leader an epoch", f"{node} in {epoch}, and {self._leaders[epoch]}")
-        votes = [
-            voter
-            for voter in self._voters
-            if voter == node.key or self._votes.get((voter, epoch)) == node.key
-        ]
+        votes = [voter for voter in self._voters if key in (voter, self._votes.get((voter, epoch)))]
         if len(votes) < self._majority:
             raise Violation("a majority of voters elects", f"{node} in {epoch} by {votes}")
         self._has_what_is_committed(node, epoch)
@@ -354,7 +363,8 @@ class Oracle:
         elif request.epoch == node.core.epoch and isinstance(
             request, FetchRequest | FetchSnapshotRequest
         ):
-            self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+            asker = self.who(request.replica)
+            self._contacts[node.id, asker] = (request.epoch, node.local_ms())
 
     def _leads_a_majority(self, node: "SimNode") -> None:
         """A leader from which no majority has fetched for 1.5 fetch timeouts gives up."""
@@ -366,7 +376,7 @@ class Oracle:
         count = 0
         for voter in self._voters:
             epoch, at_ms = self._contacts.get((node.id, voter), (-1, -1))
-            count += voter == node.key or (epoch == node.core.epoch and at_ms >= limit_ms)
+            count += voter == self.who(node.key) or (epoch == node.core.epoch and at_ms >= limit_ms)
         if count < self._majority:
             raise Violation("a leader without a majority gives up", f"{node} in {node.core.epoch}")
 
