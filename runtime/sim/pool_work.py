@@ -149,7 +149,8 @@ class Job:
     def go_on(self) -> None:
         """Run until the next cut or the end; raises what ended the process in between."""
         crew = self._crew
-        assert crew.now is None
+        assert crew.now is None, "a job lets another go on"
+        assert self in crew.jobs, "a job that has ended goes on"
         crew.now = self
         self._turn += 1
         self._worker.let_go_on()
@@ -196,7 +197,8 @@ class Job:
 
     def go_on_at(self, at_us: int) -> None:
         """Be let go on at a moment, unless that happens before."""
-        self.process.timeline.at_process(at_us, self.process, self._due, self._turn)
+        if not self.process.has_ended:
+            self.process.timeline.at_process(at_us, self.process, self._due, self._turn)
 
     def wait(self, mutex: "SimMutex") -> None:
         """Return when somebody lets it go on.

@@ -183,8 +183,13 @@ class QuorumWorld(BaseWorld[QuorumNode]):
     def lose_disk(self, node: QuorumNode) -> None:
         """Give a node that is down an empty disk with another directory id."""
         assert not node.up
-        self.oracle.lost_disks[node.key] = node.disk  # type: ignore[assignment]
+        if self.plan.dynamic or node.id not in self.plan.voters:  # else it is one still
+            self.oracle.lost_disks[node.key] = node.disk  # type: ignore[assignment]
+        else:
+            self.oracle.error_causes.add("two nodes are voter")
+        self.oracle.forgets(node)  # type: ignore[arg-type]
         node.disk_number += 1
+        node.copy = None
         node.new_machine()
 
     def tell_role(self, node: Any, changed: RoleChanged) -> None:

@@ -205,3 +205,25 @@ def test_the_event_loop_has_the_holder_of_a_lock_go_on_and_nothing_else() -> Non
     assert seen == ["one", "two", "loop at 1000"]
     run_until(timeline, 50_000)
     assert seen[3:] == ["two has ended"]
+
+
+def test_jobs_that_wait_for_a_lock_end_with_their_process() -> None:
+    timeline = Timeline()
+    process = process_on(timeline)
+    process.disk.machine.cost_us = lambda _operation, _path: 1_000
+    ports, mutex = process.ports(SeededDice(1)), make_mutex()
+    ended: list[str] = []
+
+    def work(name: str) -> None:
+        try:
+            with mutex:
+                ports.disk.exists(LOG)
+        finally:
+            ended.append(name)
+
+    for name in ("a", "b", "c"):
+        ports.executors.commit.submit(work, name)
+    timeline.at(500, process.end)
+    run_until(timeline, 100_000)
+    assert sorted(ended) == ["a", "b", "c"]
+    assert not process.jobs
