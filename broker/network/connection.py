@@ -21,6 +21,7 @@ from broker.network.intake import Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
+from broker.network.turns import TURN_NS
 from broker.network.unanswered import Slot
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ class Connection(Intake):
     # -- turns and pauses
 
     def _must_pause(self) -> bool:
-        if not self._is_full():
-            return False
         self._send()  # a client that does read is not held up
         if not self._is_full() and not self.closed:
             return False
@@ -129,50 +128,53 @@ class Connection(Intake):
         self._pause()
         self._server.turns.join(self)
 
-    def take_turn(self, now_us: int) -> None:
+    def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
         if self._paused:
-            self._turn_us = now_us
+            self._turn_ns = now_ns
             self._go_on()
         else:
-            self._read(now_us)
+            self._read(now_ns)
 
     def _is_full(self) -> bool:
         limits, unanswered, sender = self._server.limits, self._unanswered, self._sender
         return (
             unanswered.is_behind
             or unanswered.is_held
-            or len(unanswered.slots) + len(sender) >= limits.in_flight_max
+            or len(unanswered.slots) + len(sender.queue) >= limits.in_flight_max
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
         )
 
     def _has_room(self) -> None:
         """The socket takes more: send on, when it is the turn of the address."""
-        if self.account.is_over(self._server.clock.monotonic_us()):
+        if self.account.is_over:
             self._server.turns.join(self)
         else:
             self._serve_now()
 
     def _serve_now(self) -> None:
-        clock = self._server.clock
-        self._turn_us = clock.monotonic_us()
+        account, monotonic_ns = self.account, self._server.clock.monotonic_ns
+        self._turn_ns = monotonic_ns()
         self._go_on()
-        self.account.use(self._turn_us, clock.monotonic_us())
+        account.used_ns += monotonic_ns() - self._turn_ns
+        if account.used_ns > TURN_NS:
+            self._server.turns.end(account)
 
     def _pump(self) -> None:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
         self._send()
-        if self._may_resume():
+        if self._paused and self._may_resume():
             self._has_room()
 
     def _go_on(self) -> None:
         self._send()
-        while self._may_resume():
+        while self._paused and self._may_resume():
             self._resume()
             self._send()
 
     def _may_resume(self) -> bool:
-        if not self._paused or self._wants_memory or self in self.account.line:
+        """Whether it may serve again, having paused."""
+        if self._wants_memory or self in self.account.line:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
