@@ -41,6 +41,14 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.decoded.request.bytes.max",
+        LONG,
+        "67108864",
+        "About, of what requests above 32 KiB decode to, of all connections; an address has half. "
+        "Others wait undecoded.",
+        low=1,
+    ),
+    Key(
         "tidemark.connection.write.timeout.ms",
         INT,
         "60000",

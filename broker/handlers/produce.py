@@ -22,15 +22,16 @@ Versions:
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
 from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
-from broker.handlers.produce_wide import is_wide, slices
+from broker.handlers.produce_wide import count_partitions, is_wide, slices
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
 from broker.replica.manager import ReplicaManager
@@ -112,12 +113,13 @@ class ProduceHandler(RawHandler):
         inline = InlinePool("inline")
         self._decoding = inline if executors is None else decoders(executors)
         self._opening = inline if executors is None else executors.pool("batch-opening", 2)
-        self._to_be_ended: set[asyncio.Task[list[object] | None]] = set()
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""
         if is_wide(context.api_version, frame, offset):
-            return self._to_its_end(self._serve_wide(context, own_body(frame, offset)))
+            body = own_body(frame, offset)
+            elements = partial(count_partitions, context.api_version, body)
+            return InTurn(partial(self._serve_wide, context, body), elements)
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -145,19 +147,19 @@ class ProduceHandler(RawHandler):
 
     # -- in turns
 
-    def _to_its_end(self, serving: Coroutine[Any, Any, list[object] | None]) -> InTurn:
-        """Serve it to its end, also if the client hangs up: with acks=0 it does so rightly."""
-        task = asyncio.ensure_future(serving)
-        self._to_be_ended.add(task)
-        task.add_done_callback(self._to_be_ended.discard)
-        return InTurn(_shielded(task), task)
+    async def _serve_wide(
+        self, context: RequestContext, body: memoryview, in_turn: InTurn
+    ) -> list[object] | None:
+        """Serve it to its end from the first append on, also if the client hangs up.
 
-    async def _serve_wide(self, context: RequestContext, body: memoryview) -> list[object] | None:
+        With acks=0 it does so rightly, and is served whenever it does.
+        """
         version = context.api_version
         asked, _ = await self._decoding.run(_decode, body, version, 0)
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
             return _refuse(asked, context, refused)
+        in_turn.goes_on = True
         with_ids = version >= since.TOPIC_IDS
         waiting: _Waiting = []
         topics: list[TopicAnswer] = []
@@ -260,8 +262,11 @@ class ProduceHandler(RawHandler):
         for each in waiting:
             if type(each) is _Unopened:
                 each.records, unopened = bytearray(each.records), True  # the frame is recycled
-        answer = self._finished_answer(context, asked, topics, waiting)
-        return self._to_its_end(answer) if unopened else answer
+        if unopened:
+            return InTurn(
+                lambda _: self._finished_answer(context, asked, topics, waiting), goes_on=True
+            )
+        return self._finished_answer(context, asked, topics, waiting)
 
     async def _finished_answer(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
@@ -401,7 +406,3 @@ def make(parts: HandlerParts) -> ProduceHandler:
     tier = parts.tier
     tier_client_id = None if tier is None else tier.tier_client_id
     return ProduceHandler(parts.replicas, tier_client_id, parts.ports.executors)
-
-
-async def _shielded(task: asyncio.Task[list[object] | None]) -> list[object] | None:
-    return await asyncio.shield(task)

@@ -11,6 +11,7 @@ those that follow; and in front of a large frame while the others have taken all
 is. Whole frames that are left when the connection's turn is over wait for its next one.
 """
 
+import select
 import socket
 from asyncio import Future
 from typing import TYPE_CHECKING
@@ -248,7 +249,9 @@ class Connection(Intake):
     def check_deadlines(self, now_ms: int) -> None:
         """Close if the peer is too slow in sending a request or taking an answer, or idle."""
         limits = self._server.limits
-        if self._outflow.since_ms and now_ms - self._outflow.since_ms > limits.write_ms_max:
+        if self._unanswered.is_behind and self._is_gone():
+            self.close("the peer closed the connection", quiet=True)
+        elif self._outflow.since_ms and now_ms - self._outflow.since_ms > limits.write_ms_max:
             self.close(f"the peer took no byte of its answers for {limits.write_ms_max} ms")
         elif (
             self._frame_since_ms
@@ -266,6 +269,12 @@ class Connection(Intake):
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
         elif self.provisional and now_ms - self.last_active_ms > limits.provisional_ms_max:
             self.close("too many connections")
+
+    def _is_gone(self) -> bool:
+        """Whether the peer has hung up, also where bytes of it are unread."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def finish(self) -> None:
         """Serve nothing new; close when what was asked so far is answered."""

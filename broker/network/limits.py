@@ -24,6 +24,8 @@ class NetworkLimits:
         request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
         requests_bytes_max: memory of large frames of all connections (`queued.max.request.bytes`,
             `NO_BOUND` where that is not positive). DIFFERS: Kafka's default has no bound.
+        decoded_bytes_max: about, of what requests above 32 KiB decode to, of all connections
+            (`tidemark.decoded.request.bytes.max`). DIFFERS: Kafka has no such bound.
         connections_max: open connections of all listeners (`max.connections`).
         connections_per_ip_max: of one address (`max.connections.per.ip`).
             DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
@@ -54,6 +56,7 @@ class NetworkLimits:
 
     request_bytes_max: int = 104_857_600
     requests_bytes_max: int = 268_435_456
+    decoded_bytes_max: int = 67_108_864
     connections_max: int = 2_147_483_647
     connections_per_ip_max: int = 2_000
     connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)

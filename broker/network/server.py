@@ -21,9 +21,10 @@ from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
-from broker.network.request_memory import RequestMemory
+from broker.network.request_memory import RequestMemory, of_frames, of_objects
 from broker.network.room import Room
 from broker.network.turns import Turns
+from broker.network.wide_requests import WideRequests
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
 from runtime.disk import FileRegion
@@ -62,10 +63,17 @@ class Server:
         """Nothing is opened before `start`; the pool `log-reads` reads cold file regions."""
         metrics = ports.metrics
         self.limits, self.clock, self.disk = limits, ports.clock, ports.disk
-        self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
+        decoding = decoders(ports.executors)
+        decoded = RequestMemory(
+            limits.decoded_bytes_max, self.clock, self._soon, of_objects(metrics)
+        )
+        self.wide = WideRequests(decoded, decoding)
+        self.dispatcher = Dispatcher(handlers, metrics, decoding, self.wide)
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
-        self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
+        self.memory = RequestMemory(
+            limits.requests_bytes_max, self.clock, self._soon, of_frames(metrics)
+        )
         self.turns = Turns(self.clock, self._soon)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
@@ -298,6 +306,8 @@ class Server:
             connection.check_deadlines(now_ms)
         self._make_room(now_ms)
         self._free_memory(now_ms)
+        self.wide.memory.show()
+        self.wide.end_long_waits(now_ms)
 
     def _free_memory(self, now_ms: int) -> None:
         """Close the one that has long been sending a large request, where others wait too long."""

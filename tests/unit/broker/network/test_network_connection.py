@@ -334,7 +334,7 @@ class TestDeadlines:
             return [b"late"]
 
         async with serving(
-            lambda *_: InTurn(late()), limits=NetworkLimits(frame_ms_max=5_000)
+            lambda *_: InTurn(lambda _: late()), limits=NetworkLimits(frame_ms_max=5_000)
         ) as harness:
             client = await harness.connect()
             second = frame(b"second", correlation_id=2)
