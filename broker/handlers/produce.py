@@ -31,7 +31,8 @@ from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
 from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
-from broker.handlers.produce_wide import count_partitions, is_wide, slices
+from broker.handlers.produce_outline import Outline
+from broker.handlers.produce_wide import is_wide, slices
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
 from broker.replica.manager import ReplicaManager
@@ -117,9 +118,10 @@ class ProduceHandler(RawHandler):
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""
         if is_wide(context.api_version, frame, offset):
-            body = own_body(frame, offset)
-            elements = partial(count_partitions, context.api_version, body)
-            return InTurn(partial(self._serve_wide, context, body), elements)
+            outline = Outline(context.api_version, own_body(frame, offset))
+            serve = partial(self._serve_wide, context, outline)
+            # With acks=0 the client hangs up rightly.
+            return InTurn(serve, outline.count, goes_on=outline.acks == 0)
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -148,14 +150,16 @@ class ProduceHandler(RawHandler):
     # -- in turns
 
     async def _serve_wide(
-        self, context: RequestContext, body: memoryview, in_turn: InTurn
+        self, context: RequestContext, outline: Outline, in_turn: InTurn
     ) -> list[object] | None:
-        """Serve it to its end from the first append on, also if the client hangs up.
-
-        With acks=0 it does so rightly, and is served whenever it does.
-        """
+        """Serve it; to its end from the first append on, also if the client hangs up."""
         version = context.api_version
-        asked, _ = await self._decoding.run(_decode, body, version, 0)
+        codes = self._refused_by_name(context, outline)
+        if codes is not None:
+            if outline.acks == 0:
+                raise CloseConnection(f"produce with acks=0 refused: {codes[0].name}")
+            return await self._decoding.run(outline.refusal, codes)
+        asked, _ = await self._decoding.run(_decode, outline.body, version, 0)
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
             return _refuse(asked, context, refused)
@@ -229,6 +233,30 @@ class ProduceHandler(RawHandler):
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"only the tier writes to {topic}")
 
     # -- the whole request
+
+    def _refused_by_name(
+        self, context: RequestContext, outline: Outline
+    ) -> Sequence[ErrorCode] | None:
+        """Why nothing of a wide request can be appended, for each topic; None if some may be."""
+        if not outline.topics:
+            return None
+        if outline.acks not in (-1, 0, 1):
+            return [ErrorCode.INVALID_REQUIRED_ACKS] * len(outline.topics)
+        codes: list[ErrorCode] = []
+        with_ids = context.api_version >= since.TOPIC_IDS
+        for topic in outline.topics:
+            name = self._replicas.topic_names.get(topic.key) if with_ids else topic.key
+            try:
+                if name is None:
+                    raise UnknownTopicId("no topic has this id")
+                self._check_topic(context, name)
+            except ApiError as refused:
+                codes.append(refused.code)
+            else:
+                if name in self._replicas.topic_ids:
+                    return None
+                codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return codes
 
     def _refused_as_a_whole(self, asked: Any) -> ErrorCode | None:
         """Say why no partition of this request can be served, None if they can."""

@@ -1,14 +1,11 @@
 """Produce requests that are too large for one turn of the event loop, found by their outline."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from struct import Struct, error
 from typing import Any, Final
 
 from broker.handlers import produce_versions as since
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.element_caps import CAPS
 from kafka_protocol.wire.primitives import read_uvarint, skip_tags
 
 LONG_FRAME_BYTES: Final = 32 * 1024
@@ -46,18 +43,6 @@ def is_wide(version: int, frame: memoryview, offset: int) -> bool:
     except (IndexError, error, MalformedMessageError):
         pass  # cut short: whoever decodes it says so
     return False
-
-
-def count_partitions(version: int, body: memoryview) -> int:
-    """How many partitions a request has, as far as it is whole; no more than it may have."""
-    walk = _flexible_lengths if version >= since.FLEXIBLE else _plain_lengths
-    count = 0
-    try:
-        for _ in islice(walk(version, body, 0), CAPS[ApiKey.PRODUCE].elements):
-            count += 1
-    except (IndexError, error, MalformedMessageError):
-        pass
-    return count
 
 
 def _plain_lengths(version: int, frame: memoryview, position: int) -> Iterator[int]:
