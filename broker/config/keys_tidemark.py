@@ -41,11 +41,17 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.connections.unsent.bytes.max",
+        LONG,
+        "268435456",
+        "Answers in memory waiting for all peers; above, connections with the most are closed.",
+        low=1,
+    ),
+    Key(
         "tidemark.decoded.request.bytes.max",
         LONG,
         "67108864",
-        "About, of what requests above 32 KiB decode to, of all connections; an address has half. "
-        "Others wait undecoded.",
+        "Objects of requests above 32 KiB, about; an address has half, the rest wait undecoded.",
         low=1,
     ),
     Key(

@@ -40,6 +40,7 @@ class Connection(Intake):
         "_sender",
         "_wants_memory",
         "provisional",
+        "waiting_bytes",
     )
 
     def __init__(
@@ -57,6 +58,7 @@ class Connection(Intake):
         self._paused = False
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
+        self.waiting_bytes = 0  # see `Holder`
         self.provisional = provisional
         self._reading = True
         server.loop.add_reader(sock, self._on_readable)
@@ -195,8 +197,17 @@ class Connection(Intake):
             self._server.loop.add_reader(self._sock, self._on_readable)
 
     def _send(self) -> None:
-        if self._outflow.send() and self._closing is not None and not self._unanswered.slots:
+        is_all = self._outflow.send()
+        if is_all and self._closing is not None and not self._unanswered.slots:
             self.close(self._closing, quiet=self._closing_quiet)
+        elif not is_all or self._unanswered.kept_bytes != self.waiting_bytes:
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        if not self.closed:
+            waiting_bytes = self._sender.memory_bytes + self._unanswered.kept_bytes
+            self._server.unsent.change(waiting_bytes - self.waiting_bytes)
+            self.waiting_bytes = waiting_bytes
 
     # -- memory
 
@@ -305,6 +316,7 @@ class Connection(Intake):
             self._reading = False
             self._server.loop.remove_reader(self._sock)
         self._server.turns.leave(self)
+        self._server.unsent.change(-self.waiting_bytes)
         self._outflow.end()
         self._sock.close()
         self._want_no_memory()

@@ -41,6 +41,8 @@ class NetworkLimits:
             (`tidemark.connection.in.flight.max`).
         unsent_bytes_max: bytes waiting for one peer; reading pauses there
             (`tidemark.connection.unsent.bytes.max`).
+        all_unsent_bytes_max: bytes waiting for all peers, in memory; above, the connections with
+            the most are closed (`tidemark.connections.unsent.bytes.max`).
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
         descriptors_max: a connection whose descriptor has this number or a higher one is refused;
@@ -65,6 +67,7 @@ class NetworkLimits:
     write_ms_max: int = 60_000
     in_flight_max: int = 256
     unsent_bytes_max: int = 8 * 1024 * 1024
+    all_unsent_bytes_max: int = 256 * 1024 * 1024
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     descriptors_max: int = 0

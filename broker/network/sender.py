@@ -61,6 +61,7 @@ class Sender:
         "_disk",
         "_fd",
         "_probed_end",
+        "_region_bytes",
         "_region_sent",
         "_regions",
         "_sock",
@@ -73,6 +74,7 @@ class Sender:
         self._sock, self._fd, self._disk = sock, sock.fileno(), disk
         self.queue: deque[object] = deque()
         self._regions = 0
+        self._region_bytes = 0
         self._region_sent = 0  # of the region at the head of the queue
         self._probed_end = 0  # of the same region: known to be resident up to here
         self.unsent_bytes = 0
@@ -84,7 +86,14 @@ class Sender:
         self.queue.extend(parts)
         self.unsent_bytes += size_bytes
         if len(parts) > 1:
-            self._regions += sum(type(part) is FileRegion for part in parts)
+            regions = [part.size_bytes for part in parts if type(part) is FileRegion]
+            self._regions += len(regions)
+            self._region_bytes += sum(regions)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What waits but for the regions of files."""
+        return self.unsent_bytes - self._region_bytes
 
     def send(self) -> FileRegion | None:
         """Send until nothing is left, the socket is full or the turn is over.
@@ -193,6 +202,7 @@ class Sender:
 
     def _advance_region(self, size_bytes: int) -> None:
         self._region_sent += size_bytes
+        self._region_bytes -= size_bytes
         region = self.queue[0]
         assert type(region) is FileRegion
         if self._region_sent >= region.size_bytes:

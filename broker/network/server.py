@@ -24,6 +24,7 @@ from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory, of_frames, of_objects
 from broker.network.room import Room
 from broker.network.turns import Turns
+from broker.network.unsent import Unsent
 from broker.network.wide_requests import WideRequests
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.framing import read_request_header
@@ -87,6 +88,7 @@ class Server:
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
+        self.unsent = Unsent(limits.all_unsent_bytes_max, self._soon, self._connections, metrics)
         self._per_ip: Tally[str] = Tally()
         self._provisional = 0
         self._timers: list[Timer] = []
@@ -307,6 +309,7 @@ class Server:
         self._make_room(now_ms)
         self._free_memory(now_ms)
         self.wide.memory.show()
+        self.unsent.show()
         self.wide.end_long_waits(now_ms)
 
     def _free_memory(self, now_ms: int) -> None:
