@@ -1,5 +1,6 @@
 """A wide Produce is judged by its outline: what it holds, and why nothing of it can be appended."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,14 @@ import pytest
 
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.produce_outline import ELEMENTS_MAX, Outline
-from broker.network.registry import CloseConnection
+from broker.network.registry import KEPT_FRAME_BYTES, CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
+from runtime.executors import ThreadPools
 from tests.support.worlds.data_plane import World, batch, build, call
+from tests.support.worlds.network import frame, serving
+from tests.support.worlds.waiting import until
 
 VERSIONS = [3, 5, 8, 9, 13]
 PRODUCE = request(ApiKey.PRODUCE)
@@ -129,3 +133,53 @@ def test_nothing_is_known_of_a_refused_acks_but_its_code(world: World) -> None:
     assert codes == {ErrorCode.INVALID_REQUIRED_ACKS}
     with pytest.raises(CloseConnection, match="acks=0 refused"):
         call(ProduceHandler(world.replicas), 7, ask(7, {"nope": [b"x" * 90] * 600}, acks=0))
+
+
+REFUSED = {
+    "unknown partitions": ("here", 0, {}),
+    "unknown topic": ("nope", 0, {}),
+    "acks": ("here", 0, {"acks": 7}),
+    "transactional": ("here", 0x10, {}),
+    "acks=0": ("nope", 0, {"acks": 0}),
+    "acks=0, transactional": ("here", 0x10, {"acks": 0}),
+    "malformed": ("here", 0, {}),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+async def test_a_refused_wide_request_leaves_nothing_behind(world: World, why: str) -> None:
+    """Nothing but the collector would free a cycle, with a frame of megabytes and its objects."""
+    name, attribute, more = REFUSED[why]
+    body = encoded(7, ask(7, {name: [bytes([attribute]) * 61] * 20_000}, **more))
+    if why == "malformed":
+        body = body[:-1]
+    assert len(body) > KEPT_FRAME_BYTES
+    ends = more.get("acks") == 0 or why == "malformed"
+    pools = ThreadPools()
+    async with serving(ProduceHandler(world.replicas, None, pools)) as harness:
+
+        async def refused() -> None:
+            client = await harness.connect()
+            client.send(frame(body, api_key=ApiKey.PRODUCE, version=7))
+            if ends:
+                assert await client.is_closed()
+            else:
+                await client.answer()
+            client.close()
+            await until(lambda: not harness.server._connections)
+            harness.clients.clear()
+
+        await refused()
+        gc.collect()
+        gc.disable()
+        try:
+            before = len(gc.get_objects())
+            for _ in range(3):
+                await refused()
+            left = len(gc.get_objects()) - before
+            views = [one for one in gc.get_objects() if isinstance(one, Outline)]
+        finally:
+            gc.enable()
+    pools.shutdown()
+    assert views == []
+    assert left < 2_000
