@@ -6,6 +6,7 @@ that a deadline that others also count cannot stand still here.
 """
 
 import time
+from functools import partial
 from typing import Protocol
 
 
@@ -20,8 +21,8 @@ class Clock(Protocol):
         """Milliseconds since some fixed moment; never goes back, runs during suspension."""
         ...
 
-    def monotonic_us(self) -> int:
-        """The same time in microseconds."""
+    def monotonic_ns(self) -> int:
+        """The same time in nanoseconds; cheaper to ask for."""
         ...
 
 
@@ -38,9 +39,7 @@ class SystemClock:
         """Milliseconds since boot, suspension included."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
-    def monotonic_us(self) -> int:
-        """Microseconds since boot, suspension included."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
+    monotonic_ns = staticmethod(partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME))
 
 
 class ShiftedClock:
@@ -63,9 +62,9 @@ class ShiftedClock:
         """As the other clock: deadlines and sessions are not moved."""
         return self._clock.monotonic_ms()
 
-    def monotonic_us(self) -> int:
+    def monotonic_ns(self) -> int:
         """As the other clock."""
-        return self._clock.monotonic_us()
+        return self._clock.monotonic_ns()
 
 
 def shift(clock: Clock, offset_ms: int) -> None:

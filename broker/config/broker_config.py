@@ -187,6 +187,8 @@ class BrokerConfig:
     log_remote_copy_lag_bytes: int
     tidemark_connection_in_flight_max: int
     tidemark_connection_unsent_bytes_max: int
+    tidemark_connections_unsent_bytes_max: int
+    tidemark_decoded_request_bytes_max: int
     tidemark_connection_write_timeout_ms: int
     tidemark_request_receive_timeout_ms: int
     tidemark_remote_chunk_cache_bytes: int

@@ -41,6 +41,20 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.connections.unsent.bytes.max",
+        LONG,
+        "268435456",
+        "Answers in memory waiting for all peers; above, connections with the most are closed.",
+        low=1,
+    ),
+    Key(
+        "tidemark.decoded.request.bytes.max",
+        LONG,
+        "67108864",
+        "Objects of requests above 32 KiB, about; an address has half, the rest wait undecoded.",
+        low=1,
+    ),
+    Key(
         "tidemark.connection.write.timeout.ms",
         INT,
         "60000",

@@ -10,7 +10,8 @@ is sent FETCH_SESSION_ID_NOT_FOUND once and names all its partitions from then o
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -125,7 +126,7 @@ class _Faulty:
         if decision is None:
             return self._serve(self._context, memoryview(body), 0)
         if decision.delays:
-            return InTurn(self._delayed(decision, request, body))
+            return InTurn(partial(self._delayed, decision, request, body))
         return self._strike(decision, request, body)
 
     def _ask_for_all(self) -> list[object]:
@@ -133,9 +134,12 @@ class _Faulty:
         code = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return message.encode_parts(message.cls(error_code=code), self._version)
 
-    async def _delayed(self, decision: Decision, request: Any, body: bytearray) -> Any:
+    async def _delayed(
+        self, decision: Decision, request: Any, body: bytearray, in_turn: InTurn
+    ) -> Any:
         for entry in decision.delays:
             await self._faults.wait(entry)
+        in_turn.goes_on = True
         return await _awaited(self._strike(decision, request, body))
 
     def _strike(self, decision: Decision, request: Any, body: bytearray) -> Any:
@@ -205,7 +209,7 @@ def _settle(done: "asyncio.Future[None]") -> None:
 async def _awaited(answer: Any) -> Any:
     """An answer in one of the forms that handlers give, once it is there."""
     if type(answer) is InTurn:
-        return await answer.answer
+        return await answer.serve(answer)
     return await answer if isawaitable(answer) else answer
 
 
@@ -214,8 +218,11 @@ def _then(answer: Any, change: Callable[[Any], Any]) -> Any:
     if type(answer) is not InTurn and not isawaitable(answer):
         return change(answer)
 
-    async def later() -> Any:
-        return change(await _awaited(answer))
+    async def later(served: Any) -> Any:
+        return change(await served)
 
-    made: Coroutine[Any, Any, Any] = later()
-    return InTurn(made, answer.work if type(answer) is InTurn else None)
+    if type(answer) is not InTurn:
+        return InTurn(lambda _: later(answer))
+    serve = answer.serve
+    answer.serve = lambda in_turn: later(serve(in_turn))
+    return answer

@@ -30,6 +30,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from broker.handlers import fetch_versions as since
@@ -45,7 +46,7 @@ from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
 from broker.handlers.fetch_wide import look_in_slices, missing_bytes, wait_in_slices
 from broker.handlers.parts import HandlerParts
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
-from broker.network.registry import CloseConnection, RawHandler, RequestContext
+from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
 from broker.purgatory.delayed_fetch import DelayedFetch
 from broker.remote.reads import RemoteFetched
 from broker.replica.fetch_looks import FetchLooks
@@ -77,7 +78,8 @@ data or errors in each answer would keep remote partitions from it for good."""
 PARTITIONS_MAX: Final = 100_000
 """DIFFERS: Kafka takes as many as fit into a request."""
 
-_decode = request(ApiKey.FETCH).decode
+_message = request(ApiKey.FETCH)
+_decode = _message.decode
 
 
 Addresses = Callable[[str], Iterable[BrokerAddress]]
@@ -130,17 +132,21 @@ class FetchHandler(RawHandler):
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""
         if len(frame) - offset > DECODED_AT_ONCE_BYTES:
-            return self._serve_long(context, bytes(frame[offset:]))
+            body = own_body(frame, offset)
+            elements = _message.elements_max(len(body), context.api_version)
+            return InTurn(partial(self._serve_long, context, body), elements)
         asked, _ = _decode(frame, context.api_version, offset)
         session = at_once(self._session(context, asked))
         return self._serve(context, asked, session)
 
-    async def _serve_long(self, context: RequestContext, body: bytes) -> Any:
+    async def _serve_long(self, context: RequestContext, body: memoryview, in_turn: InTurn) -> Any:
         """Serve a request that takes long to decode, which a thread does."""
         asked, _ = await self._decoders.run(_decode, body, context.api_version, 0)
         session = await run_in_steps(self._session(context, asked))
-        answer = self._serve(context, asked, session)
+        answer = self._serve(context, asked, session, parked=in_turn.let_go)
         del asked, body, session  # it may be parked for long
+        if isinstance(answer, asyncio.Future):
+            in_turn.let_go()
         return await answer if inspect.isawaitable(answer) else answer
 
     def _session(self, context: RequestContext, asked: Any) -> Steps[FetchContext | ErrorCode]:
@@ -166,14 +172,21 @@ class FetchHandler(RawHandler):
             return error.code
         return session
 
-    def _serve(self, context: RequestContext, asked: Any, session: FetchContext | ErrorCode) -> Any:
+    def _serve(
+        self,
+        context: RequestContext,
+        asked: Any,
+        session: FetchContext | ErrorCode,
+        *,
+        parked: Callable[[], None] = lambda: None,
+    ) -> Any:
         if isinstance(session, ErrorCode):
             return encode_answer(context.api_version, int(session), 0, ())
         params = self._params(context, asked)
         looks = self._looks(params, session)
         due = looks.due()
         if len(due) > self.wide_from:
-            return self._fetch_in_slices(params, looks, due)
+            return self._fetch_in_slices(params, looks, due, parked)
         result = self._look(params, looks, due, may_wait=False)
         if result.cold:
             return self._fetch_cold(params, looks, due, result.cold)
@@ -287,9 +300,13 @@ class FetchHandler(RawHandler):
         )
 
     async def _fetch_in_slices(
-        self, params: FetchParams, looks: FetchLooks, due: Sequence[FetchPartition]
+        self,
+        params: FetchParams,
+        looks: FetchLooks,
+        due: Sequence[FetchPartition],
+        parked: Callable[[], None],
     ) -> Any:
-        """Serve very many partitions without holding the loop."""
+        """Serve very many partitions without holding the loop; `parked` is called if it waits."""
         replicas = self._replicas
         try:
             result = await look_in_slices(replicas, params, looks, due, may_wait=False)
@@ -303,6 +320,7 @@ class FetchHandler(RawHandler):
                 return answer if isinstance(answer, list) else await answer
             missing = missing_bytes(params, looks, result)
             if missing > 0:
+                parked()
                 result = await wait_in_slices(
                     replicas,
                     params,

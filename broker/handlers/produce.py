@@ -22,14 +22,16 @@ Versions:
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
 from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
+from broker.handlers.produce_outline import Outline
 from broker.handlers.produce_wide import is_wide, slices
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
@@ -109,12 +111,14 @@ class ProduceHandler(RawHandler):
         inline = InlinePool("inline")
         self._decoding = inline if executors is None else decoders(executors)
         self._opening = inline if executors is None else executors.pool("batch-opening", 2)
-        self._to_be_ended: set[asyncio.Task[list[object] | None]] = set()
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""
         if is_wide(context.api_version, frame, offset):
-            return self._to_its_end(self._serve_wide(context, own_body(frame, offset)))
+            outline = Outline(context.api_version, own_body(frame, offset))
+            serve = partial(self._serve_wide, context, outline)
+            # With acks=0 the client hangs up rightly.
+            return InTurn(serve, outline.count, goes_on=outline.acks == 0)
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -142,19 +146,21 @@ class ProduceHandler(RawHandler):
 
     # -- in turns
 
-    def _to_its_end(self, serving: Coroutine[Any, Any, list[object] | None]) -> InTurn:
-        """Serve it to its end, also if the client hangs up: with acks=0 it does so rightly."""
-        task = asyncio.ensure_future(serving)
-        self._to_be_ended.add(task)
-        task.add_done_callback(self._to_be_ended.discard)
-        return InTurn(_shielded(task), task)
-
-    async def _serve_wide(self, context: RequestContext, body: memoryview) -> list[object] | None:
+    async def _serve_wide(
+        self, context: RequestContext, outline: Outline, in_turn: InTurn
+    ) -> list[object] | None:
+        """Serve it; to its end from the first append on, also if the client hangs up."""
         version = context.api_version
-        asked, _ = await self._decoding.run(_decode, body, version, 0)
+        codes = self._refused_by_name(context, outline)
+        if codes is not None:
+            if outline.acks == 0:
+                raise CloseConnection(f"produce with acks=0 refused: {codes[0].name}")
+            return await self._decoding.run(outline.refusal, codes)
+        asked, _ = await self._decoding.run(_decode, outline.body, version, 0)
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
             return _refuse(asked, context, refused)
+        in_turn.goes_on = True
         with_ids = version >= since.TOPIC_IDS
         waiting: _Waiting = []
         topics: list[TopicAnswer] = []
@@ -223,6 +229,30 @@ class ProduceHandler(RawHandler):
 
     # -- the whole request
 
+    def _refused_by_name(
+        self, context: RequestContext, outline: Outline
+    ) -> Sequence[ErrorCode] | None:
+        """Why nothing of a wide request can be appended, for each topic; None if some may be."""
+        if not outline.topics:
+            return None
+        if outline.acks not in (-1, 0, 1):
+            return [ErrorCode.INVALID_REQUIRED_ACKS] * len(outline.topics)
+        codes: list[ErrorCode] = []
+        with_ids = context.api_version >= since.TOPIC_IDS
+        for topic in outline.topics:
+            name = self._replicas.topic_names.get(topic.key) if with_ids else topic.key
+            try:
+                if name is None:
+                    raise UnknownTopicId("no topic has this id")
+                self._check_topic(context, name)
+            except ApiError as refused:
+                codes.append(refused.code)
+            else:
+                if name in self._replicas.topic_ids:
+                    return None
+                codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return codes
+
     def _refused_as_a_whole(self, asked: Any) -> ErrorCode | None:
         """Say why no partition of this request can be served, None if they can."""
         if asked.acks not in (-1, 0, 1):
@@ -255,8 +285,11 @@ class ProduceHandler(RawHandler):
         for each in waiting:
             if type(each) is _Unopened:
                 each.records, unopened = bytearray(each.records), True  # the frame is recycled
-        answer = self._finished_answer(context, asked, topics, waiting)
-        return self._to_its_end(answer) if unopened else answer
+        if unopened:
+            return InTurn(
+                lambda _: self._finished_answer(context, asked, topics, waiting), goes_on=True
+            )
+        return self._finished_answer(context, asked, topics, waiting)
 
     async def _finished_answer(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
@@ -394,7 +427,3 @@ def _refuse(asked: Any, context: RequestContext, code: ErrorCode) -> list[object
 def make(parts: HandlerParts) -> ProduceHandler:
     """Make the handler of Produce."""
     return ProduceHandler(parts.replicas, parts.ports.executors)
-
-
-async def _shielded(task: asyncio.Task[list[object] | None]) -> list[object] | None:
-    return await asyncio.shield(task)

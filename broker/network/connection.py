@@ -11,6 +11,7 @@ those that follow; and in front of a large frame while the others have taken all
 is. Whole frames that are left when the connection's turn is over wait for its next one.
 """
 
+import select
 import socket
 from asyncio import Future
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from broker.network.intake import Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
+from broker.network.turns import TURN_NS
 from broker.network.unanswered import Slot
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Connection(Intake):
         "_reading",
         "_sender",
         "_wants_memory",
+        "waiting_bytes",
     )
 
     def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
@@ -47,6 +50,7 @@ class Connection(Intake):
         self._paused = False
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
+        self.waiting_bytes = 0  # see `Holder`
         self._reading = True
         server.loop.add_reader(sock, self._on_readable)
 
@@ -105,8 +109,6 @@ class Connection(Intake):
     # -- turns and pauses
 
     def _must_pause(self) -> bool:
-        if not self._is_full():
-            return False
         self._send()  # a client that does read is not held up
         if not self._is_full() and not self.closed:
             return False
@@ -124,50 +126,53 @@ class Connection(Intake):
         self._pause()
         self._server.turns.join(self)
 
-    def take_turn(self, now_us: int) -> None:
+    def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
         if self._paused:
-            self._turn_us = now_us
+            self._turn_ns = now_ns
             self._go_on()
         else:
-            self._read(now_us)
+            self._read(now_ns)
 
     def _is_full(self) -> bool:
         limits, unanswered, sender = self._server.limits, self._unanswered, self._sender
         return (
             unanswered.is_behind
             or unanswered.is_held
-            or len(unanswered.slots) + len(sender) >= limits.in_flight_max
+            or len(unanswered.slots) + len(sender.queue) >= limits.in_flight_max
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
         )
 
     def _has_room(self) -> None:
         """The socket takes more: send on, when it is the turn of the address."""
-        if self.account.is_over(self._server.clock.monotonic_us()):
+        if self.account.is_over:
             self._server.turns.join(self)
         else:
             self._serve_now()
 
     def _serve_now(self) -> None:
-        clock = self._server.clock
-        self._turn_us = clock.monotonic_us()
+        account, monotonic_ns = self.account, self._server.clock.monotonic_ns
+        self._turn_ns = monotonic_ns()
         self._go_on()
-        self.account.use(self._turn_us, clock.monotonic_us())
+        account.used_ns += monotonic_ns() - self._turn_ns
+        if account.used_ns > TURN_NS:
+            self._server.turns.end(account)
 
     def _pump(self) -> None:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
         self._send()
-        if self._may_resume():
+        if self._paused and self._may_resume():
             self._has_room()
 
     def _go_on(self) -> None:
         self._send()
-        while self._may_resume():
+        while self._paused and self._may_resume():
             self._resume()
             self._send()
 
     def _may_resume(self) -> bool:
-        if not self._paused or self._wants_memory or self in self.account.line:
+        """Whether it may serve again, having paused."""
+        if self._wants_memory or self in self.account.line:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
@@ -187,8 +192,17 @@ class Connection(Intake):
             self._server.loop.add_reader(self._sock, self._on_readable)
 
     def _send(self) -> None:
-        if self._outflow.send() and self._closing is not None and not self._unanswered.slots:
+        is_all = self._outflow.send()
+        if is_all and self._closing is not None and not self._unanswered.slots:
             self.close(self._closing, quiet=self._closing_quiet)
+        elif not is_all or self._unanswered.kept_bytes != self.waiting_bytes:
+            self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
+        if not self.closed:
+            waiting_bytes = self._sender.memory_bytes + self._unanswered.kept_bytes
+            self._server.unsent.change(waiting_bytes - self.waiting_bytes)
+            self.waiting_bytes = waiting_bytes
 
     # -- memory
 
@@ -242,7 +256,9 @@ class Connection(Intake):
     def check_deadlines(self, now_ms: int) -> None:
         """Close if the peer is too slow in sending a request or taking an answer, or idle."""
         limits = self._server.limits
-        if self._outflow.since_ms and now_ms - self._outflow.since_ms > limits.write_ms_max:
+        if self._unanswered.is_behind and self._is_gone():
+            self.close("the peer closed the connection", quiet=True)
+        elif self._outflow.since_ms and now_ms - self._outflow.since_ms > limits.write_ms_max:
             self.close(f"the peer took no byte of its answers for {limits.write_ms_max} ms")
         elif (
             self._frame_since_ms
@@ -258,6 +274,12 @@ class Connection(Intake):
             self.close(self._closing, quiet=self._closing_quiet)
         elif self.is_idle and now_ms - self.last_active_ms > limits.idle_ms_max:
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
+
+    def _is_gone(self) -> bool:
+        """Whether the peer has hung up, also where bytes of it are unread."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def finish(self) -> None:
         """Serve nothing new; close when what was asked so far is answered."""
@@ -288,6 +310,7 @@ class Connection(Intake):
             self._reading = False
             self._server.loop.remove_reader(self._sock)
         self._server.turns.leave(self)
+        self._server.unsent.change(-self.waiting_bytes)
         self._outflow.end()
         self._sock.close()
         self._want_no_memory()

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Callable, Coroutine
+from functools import partial
 from inspect import isawaitable
 from struct import Struct, error
 from typing import Any
@@ -23,6 +24,7 @@ from broker.network.registry import (
     RequestContext,
     own_body,
 )
+from broker.network.wide_requests import WideRequests
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
@@ -45,7 +47,7 @@ class InTurnFuture(Future[Answer | None]):
 
     Attributes:
         passing: the api key, as a frame begins with it, of those that need not wait; None: no such.
-        work: when it is done nothing uses the request's bytes any more.
+        work: makes the answer; when it is done nothing uses the request's bytes any more.
     """
 
     work: Future[Any]
@@ -94,10 +96,11 @@ def decoders(executors: Executors) -> Pool:
 def _serving(handler: Handler, decoding: Pool) -> Serve:
     if isinstance(handler, RawHandler):
         return handler.raw
-    decode, handle = codec.request(handler.api_key).decode, handler.handle
+    message, handle = codec.request(handler.api_key), handler.handle
+    decode = message.decode
     encode = codec.response(handler.api_key).encode_parts
 
-    async def serve_long(context: RequestContext, body: memoryview) -> Any:
+    async def serve_long(context: RequestContext, body: memoryview, _in_turn: InTurn) -> Any:
         request, _ = await decoding.run(decode, body, context.api_version, 0)
         answer = handle(context, request)
         if isawaitable(answer):
@@ -107,8 +110,10 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
         return await decoding.run(encode, answer, context.api_version)
 
     def serve(context: RequestContext, frame: memoryview, position: int) -> Any:
-        if len(frame) - position > DECODED_AT_ONCE_BYTES:
-            return InTurn(serve_long(context, own_body(frame, position)))
+        size_bytes = len(frame) - position
+        if size_bytes > DECODED_AT_ONCE_BYTES:
+            elements = message.elements_max(size_bytes, context.api_version)
+            return InTurn(partial(serve_long, context, own_body(frame, position)), elements)
         request, _ = decode(frame, context.api_version, position)
         return handle(context, request)
 
@@ -154,8 +159,10 @@ def _outcome_of(handler: Handler, *, may_overtake: bool) -> Outcome:
 class Dispatcher:
     """Serves the frames of one kind of listener."""
 
-    def __init__(self, handlers: HandlerTable, metrics: Registry, decoding: Pool) -> None:
-        self._handlers, self._decoding = handlers, decoding
+    def __init__(
+        self, handlers: HandlerTable, metrics: Registry, decoding: Pool, wide: WideRequests
+    ) -> None:
+        self._handlers, self._decoding, self._wide = handlers, decoding, wide
         self._routes: dict[tuple[int, int], _Route] = {}
         self._requests = metrics.counter(
             "kafka_network_RequestMetrics_RequestsPerSec_total",
@@ -244,7 +251,8 @@ class Dispatcher:
         if isinstance(answer, Coroutine):
             return self._later(context, route, self._run(answer), route.outcome)
         if type(answer) is InTurn:
-            return self._later(context, route, self._run(answer.answer), InTurnFuture, answer.work)
+            task = self._run(self._wide.serve(context.peer[0], answer))
+            return self._later(context, route, task, InTurnFuture, answer)
         return self._finish(context, route, answer)
 
     def _run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -267,14 +275,16 @@ class Dispatcher:
         route: _Route,
         answer: Future[Any],
         make_outcome: Outcome,
-        work: Future[Any] | None = None,
+        in_turn: InTurn | None = None,
     ) -> Future[Answer | None]:
         outcome = make_outcome(answer.get_loop())
         if type(outcome) is InTurnFuture:
-            outcome.work = work or answer
+            outcome.work = answer
 
         def done(future: Future[Any]) -> None:
             if outcome.done():
+                if not future.cancelled():
+                    future.exception()  # nobody else looks at it
                 return
             if future.cancelled():
                 outcome.set_exception(CloseConnection("the broker is shutting down"))
@@ -293,7 +303,7 @@ class Dispatcher:
                 outcome.set_exception(self._failed(context, cause))
 
         def abandoned(future: Future[Answer | None]) -> None:
-            if future.cancelled():
+            if future.cancelled() and not (in_turn is not None and in_turn.goes_on):
                 answer.cancel()
 
         answer.add_done_callback(done)

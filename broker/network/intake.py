@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.network.buffers import GrowingFrame
 from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
-from broker.network.turns import TURN_US
+from broker.network.turns import TURN_NS
 from broker.network.unanswered import Unanswered
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Intake(ABC):
         "_server",
         "_sock",
         "_taken_bytes",
-        "_turn_us",
+        "_turn_ns",
         "_unanswered",
         "account",
         "address",
@@ -71,7 +71,7 @@ class Intake(ABC):
         self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._frame_begun_ms = 0  # when the large frame got its memory
         self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
-        self._turn_us = self._received_ms = 0
+        self._turn_ns = self._received_ms = 0
         self._closing: str | None = None  # why nothing more is served
         self.closed = False
         self.last_active_ms = server.clock.monotonic_ms()
@@ -83,8 +83,12 @@ class Intake(ABC):
         """Serve a whole frame, whose bytes are recycled afterwards unless it `is_behind`."""
 
     @abstractmethod
+    def _is_full(self) -> bool:
+        """Whether no frame may be served before answers to earlier ones have been sent."""
+
+    @abstractmethod
     def _must_pause(self) -> bool:
-        """Pause before the next frame if it may not be served now, and say so."""
+        """Send what can be sent; pause if the next frame may still not be served, and say so."""
 
     @abstractmethod
     def _has_memory(self) -> bool:
@@ -95,7 +99,7 @@ class Intake(ABC):
         """Give back the memory of a large frame that nothing uses any more."""
 
     @abstractmethod
-    def take_turn(self, now_us: int) -> None:
+    def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
 
     @abstractmethod
@@ -117,17 +121,20 @@ class Intake(ABC):
     # -- bytes
 
     def _on_readable(self) -> None:
-        account, clock = self.account, self._server.clock
-        now_us = clock.monotonic_us()
-        if account.line or account.until_us > now_us + TURN_US:
-            self._server.turns.join(self)
+        account, turns = self.account, self._server.turns
+        if account.is_over:
+            turns.join(self)
             return
-        self._read(now_us)
-        account.use(now_us, clock.monotonic_us())
+        monotonic_ns = self._server.clock.monotonic_ns
+        now_ns = monotonic_ns()
+        self._read(now_ns)
+        account.used_ns += monotonic_ns() - now_ns
+        if account.used_ns > TURN_NS:
+            turns.end(account)
 
-    def _read(self, now_us: int) -> None:
+    def _read(self, now_ns: int) -> None:
         """Read once, serve what is whole then, and send."""
-        self._turn_us, self.last_active_ms = now_us, now_us // 1000
+        self._turn_ns, self.last_active_ms = now_ns, now_ns // 1_000_000
         self._received_ms = self._server.clock.wall_ms()
         try:
             if self._frame is None:
@@ -135,7 +142,7 @@ class Intake(ABC):
             else:
                 self._receive_large(self._frame)
         except BlockingIOError:
-            return
+            pass  # it has its turn because the socket takes more
         except CloseConnection as cause:
             self._close_after_answers(cause.reason)
         except OSError as error:
@@ -176,7 +183,7 @@ class Intake(ABC):
         view = memoryview(buffer)
         position, unanswered = 0, self._unanswered
         limit = self._server.limits.request_bytes_max
-        now_us, turn_end_us = self._server.clock.monotonic_us, self._turn_us + TURN_US
+        now_ns, turn_end_ns = self._server.clock.monotonic_ns, self._turn_ns + TURN_NS
         while end - position >= 4:
             (size,) = _unpack_size(buffer, position)
             if not 0 < size <= limit:
@@ -187,16 +194,18 @@ class Intake(ABC):
                 break
             if unanswered.changes and buffer[start : start + 2] != unanswered.passing:
                 unanswered.is_held = True
-            if self._must_pause() or not (is_whole or self._has_memory()):
+            if self._is_full() and self._must_pause():
                 break
             if not is_whole:
-                self._begin_large(view[start:end], size, continues=position == 0)
-                return
+                if self._has_memory():
+                    self._begin_large(view[start:end], size, continues=position == 0)
+                    return
+                break
             position = start + size
             self._serve(view[start:position])
             if self._closing is not None:
                 return
-            if position < end and now_us() >= turn_end_us:
+            if position < end and now_ns() >= turn_end_ns:
                 self._end_turn()
                 break
         if position == end:
@@ -204,11 +213,11 @@ class Intake(ABC):
             return
         self._head = bytearray(view[position:end])
         if position or not self._frame_since_ms:
-            self._frame_since_ms = self._turn_us // 1000
+            self._frame_since_ms = self._turn_ns // 1_000_000
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
         self._frame = frame = GrowingFrame(self._server.buffers, first, size)
-        self._frame_begun_ms = self._turn_us // 1000
+        self._frame_begun_ms = self._turn_ns // 1_000_000
         self._taken_bytes = frame.memory_bytes
         self._server.memory.take(self.address, frame.memory_bytes)
         if not continues or not self._frame_since_ms:

@@ -31,6 +31,8 @@ class NetworkLimits:
         request_bytes_max: largest frame, without its length prefix (`socket.request.max.bytes`).
         requests_bytes_max: memory of large frames of all connections (`queued.max.request.bytes`,
             `NO_BOUND` where that is not positive). DIFFERS: Kafka's default has no bound.
+        decoded_bytes_max: about, of what requests above 32 KiB decode to, of all connections
+            (`tidemark.decoded.request.bytes.max`). DIFFERS: Kafka has no such bound.
         connections_max: open connections of all listeners (`max.connections`).
         connections_per_ip_max: of one address (`max.connections.per.ip`).
             DIFFERS: Kafka's default has no limit; then one client takes all descriptors.
@@ -46,6 +48,8 @@ class NetworkLimits:
             (`tidemark.connection.in.flight.max`).
         unsent_bytes_max: bytes waiting for one peer; reading pauses there
             (`tidemark.connection.unsent.bytes.max`).
+        all_unsent_bytes_max: bytes waiting for all peers, in memory; above, the connections with
+            the most are closed (`tidemark.connections.unsent.bytes.max`).
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
         descriptors_max: a connection whose descriptor has this number or a higher one is refused;
@@ -59,6 +63,7 @@ class NetworkLimits:
 
     request_bytes_max: int = 104_857_600
     requests_bytes_max: int = 268_435_456
+    decoded_bytes_max: int = 67_108_864
     connections_max: int = 2_147_483_647
     connections_per_ip_max: int = 2_000
     connections_per_ip_overrides: dict[str, int] = field(default_factory=dict)
@@ -67,6 +72,7 @@ class NetworkLimits:
     write_ms_max: int = 60_000
     in_flight_max: int = 256
     unsent_bytes_max: int = 8 * 1024 * 1024
+    all_unsent_bytes_max: int = 256 * 1024 * 1024
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     descriptors_max: int = 0

@@ -11,8 +11,7 @@ other values are copies.
 """
 
 from abc import ABC, abstractmethod
-from asyncio import Future
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,7 +116,7 @@ class RawHandler(ApiHandler):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InTurn:
     """An answer that nothing behind its request on the connection may overtake.
 
@@ -125,13 +124,17 @@ class InTurn:
     not recycled, see `own_body`.
 
     Attributes:
-        answer: makes it.
-        work: what goes on with the request's bytes where the client hangs up; None: nothing does,
-            `answer` is cancelled.
+        serve: makes the answer, given this; where the client hangs up that is cancelled.
+        elements: how many the request decodes to at most, or what counts them on a thread; `serve`
+            is called when there is memory for them.
+        goes_on: it is not cancelled any more.
+        let_go: the handler calls it when it keeps little of what it decoded and waits for others.
     """
 
-    answer: Coroutine[Any, Any, Any]
-    work: Future[Any] | None = None
+    serve: "Callable[[InTurn], Awaitable[Any]]"
+    elements: int | Callable[[], int] = 0
+    goes_on: bool = False
+    let_go: Callable[[], None] = lambda: None
 
 
 KEPT_FRAME_BYTES: Final = 1024 * 1024

@@ -1,4 +1,4 @@
-"""The memory that the large requests of all connections may take together.
+"""The memory that the large requests of all connections may take together, as bytes or as objects.
 
 A frame that gets a buffer of its own takes its whole length before its bytes are received, and
 gives it back when nothing uses them any more. As in Kafka it may take it while anything is left: so
@@ -10,15 +10,18 @@ address that holds half of the memory takes no more of it: a client that announc
 nothing holds up those beside it, and nobody else.
 DIFFERS: Kafka knows no addresses; its connections go on in any order.
 
+`WideRequests` keeps a second one by the same rules, of what requests decode to.
+
 Small frames take nothing, for they are received in the buffer that all connections share: votes,
 heartbeats and fetches go on whatever is taken here.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from runtime.clock import Clock
-from runtime.metrics import Registry
+from runtime.metrics import Counter, Gauge, Registry
 
 SHARES: Final = 2
 """The part of an address is the whole divided by this."""
@@ -39,6 +42,60 @@ class Waiter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryMetrics:
+    """What is told of a memory; see `of_frames` and `of_objects`."""
+
+    used: Gauge
+    available: Gauge
+    depleted_ms: Counter
+    waiting: Gauge
+
+
+def of_frames(metrics: Registry) -> MemoryMetrics:
+    """Of the bytes of large requests."""
+    return MemoryMetrics(
+        used=metrics.gauge(
+            "kafka_network_SocketServer_MemoryPoolUsed",
+            "Bytes of large requests that are received or served.",
+        ),
+        available=metrics.gauge(
+            "kafka_network_SocketServer_MemoryPoolAvailable",
+            "What is left of queued.max.request.bytes; below 0 by a part of one request.",
+        ),
+        depleted_ms=metrics.counter(
+            "kafka_server_socket_server_metrics_MemoryPoolDepletedTimeTotal",
+            "Milliseconds in which connections waited for memory for their requests.",
+        ),
+        waiting=metrics.gauge(
+            "tidemark_connections_waiting_for_memory",
+            "Connections whose next request waits until others give memory back.",
+        ),
+    )
+
+
+def of_objects(metrics: Registry) -> MemoryMetrics:
+    """Of what large requests decode to."""
+    return MemoryMetrics(
+        used=metrics.gauge(
+            "tidemark_requests_decoded_bytes",
+            "Bytes, about, of what large requests that are served decode to.",
+        ),
+        available=metrics.gauge(
+            "tidemark_requests_decoded_available_bytes",
+            "What is left of tidemark.decoded.request.bytes.max; below 0 by a part of a request.",
+        ),
+        depleted_ms=metrics.counter(
+            "tidemark_requests_decoding_depleted_ms_total",
+            "Milliseconds in which large requests waited until others were served.",
+        ),
+        waiting=metrics.gauge(
+            "tidemark_requests_waiting_for_decoding",
+            "Large requests that wait, undecoded, until others are served.",
+        ),
+    )
+
+
 class RequestMemory:
     """Belongs to one event loop.
 
@@ -47,19 +104,16 @@ class RequestMemory:
     """
 
     __slots__ = (
-        "_available",
         "_bound",
         "_call_is_due",
         "_call_soon",
         "_clock",
-        "_depleted_ms",
         "_depleted_since_ms",
         "_held",
         "_lines",
+        "_metrics",
         "_shown_bytes",
         "_turn",
-        "_used",
-        "_waiting",
         "used_bytes",
     )
 
@@ -68,7 +122,7 @@ class RequestMemory:
         bytes_max: int,
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
-        metrics: Registry,
+        metrics: "MemoryMetrics",
     ) -> None:
         """Nothing is taken; `call_soon` has a function called in a later turn of the loop."""
         self._bound, self._clock, self._call_soon = bytes_max, clock, call_soon
@@ -81,23 +135,8 @@ class RequestMemory:
         # Changed, not set: the servers of a process, of clients and of controllers, share them; and
         # by `show`, which the server calls at times: a frame costs no metric.
         self._shown_bytes = 0
-        self._used = metrics.gauge(
-            "kafka_network_SocketServer_MemoryPoolUsed",
-            "Bytes of large requests that are received or served.",
-        )
-        self._available = metrics.gauge(
-            "kafka_network_SocketServer_MemoryPoolAvailable",
-            "What is left of queued.max.request.bytes; below 0 by a part of one request.",
-        )
-        self._available.inc(bytes_max)
-        self._depleted_ms = metrics.counter(
-            "kafka_server_socket_server_metrics_MemoryPoolDepletedTimeTotal",
-            "Milliseconds in which connections waited for memory for their requests.",
-        )
-        self._waiting = metrics.gauge(
-            "tidemark_connections_waiting_for_memory",
-            "Connections whose next request waits until others give memory back.",
-        )
+        self._metrics = metrics
+        metrics.available.inc(bytes_max)
 
     def is_short_for(self, address: str) -> bool:
         """Whether no request from there may begin now."""
@@ -118,14 +157,14 @@ class RequestMemory:
             self._depleted_since_ms = self._clock.monotonic_ms()
         line = self._lines.setdefault(address, {})
         line[waiter] = self._clock.monotonic_ms()
-        self._waiting.inc(1)
+        self._metrics.waiting.inc(1)
         return False
 
     def leave(self, waiter: Waiter) -> None:
         """The connection waits no longer."""
         line = self._lines.get(waiter.address)
         if line is not None and line.pop(waiter, None) is not None:
-            self._waiting.inc(-1)
+            self._metrics.waiting.inc(-1)
             if not line:
                 del self._lines[waiter.address]
                 self.show()
@@ -151,16 +190,21 @@ class RequestMemory:
         firsts = [next(iter(line.values())) for line in self._lines.values()]
         return now_ms - min(firsts, default=now_ms)
 
+    def waiting_since(self, ms: int) -> list[Waiter]:
+        """Those that wait since then or longer."""
+        lines = self._lines.values()
+        return [one for line in lines for one, since_ms in line.items() if since_ms <= ms]
+
     def show(self) -> None:
         """Bring the metrics up to now."""
         more = self.used_bytes - self._shown_bytes
         self._shown_bytes = self.used_bytes
-        self._used.inc(more)
-        self._available.inc(-more)
+        self._metrics.used.inc(more)
+        self._metrics.available.inc(-more)
         since_ms = self._depleted_since_ms
         if since_ms is not None:
             now_ms = self._clock.monotonic_ms()
-            self._depleted_ms.inc(now_ms - since_ms)
+            self._metrics.depleted_ms.inc(now_ms - since_ms)
             self._depleted_since_ms = now_ms if self._lines else None
 
     # -- turns
@@ -196,7 +240,7 @@ class RequestMemory:
         del line[waiter]
         if line:
             self._lines[address] = line  # the other addresses are before it now
-        self._waiting.inc(-1)
+        self._metrics.waiting.inc(-1)
         if not self._lines:
             self.show()
         return waiter

@@ -52,6 +52,7 @@ class Sender:
     """The queue of one connection's output.
 
     Attributes:
+        queue: the parts that wait.
         unsent_bytes: what waits, regions included.
         turn_is_over: the last `send` left something although the socket is not full.
     """
@@ -60,34 +61,39 @@ class Sender:
         "_disk",
         "_fd",
         "_probed_end",
-        "_queue",
+        "_region_bytes",
         "_region_sent",
         "_regions",
         "_sock",
+        "queue",
         "turn_is_over",
         "unsent_bytes",
     )
 
     def __init__(self, sock: socket.socket, disk: Disk) -> None:
         self._sock, self._fd, self._disk = sock, sock.fileno(), disk
-        self._queue: deque[object] = deque()
+        self.queue: deque[object] = deque()
         self._regions = 0
+        self._region_bytes = 0
         self._region_sent = 0  # of the region at the head of the queue
         self._probed_end = 0  # of the same region: known to be resident up to here
         self.unsent_bytes = 0
         self.turn_is_over = False
 
-    def __len__(self) -> int:
-        """Parts that wait."""
-        return len(self._queue)
-
     def add(self, answer: Answer) -> None:
         """Queue the parts of a response frame."""
         parts, size_bytes = answer
-        self._queue.extend(parts)
+        self.queue.extend(parts)
         self.unsent_bytes += size_bytes
         if len(parts) > 1:
-            self._regions += sum(type(part) is FileRegion for part in parts)
+            regions = [part.size_bytes for part in parts if type(part) is FileRegion]
+            self._regions += len(regions)
+            self._region_bytes += sum(regions)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What waits but for the regions of files."""
+        return self.unsent_bytes - self._region_bytes
 
     def send(self) -> FileRegion | None:
         """Send until nothing is left, the socket is full or the turn is over.
@@ -103,12 +109,12 @@ class Sender:
         calls_left, floor_bytes = TURN_CALLS, self.unsent_bytes - TURN_BYTES
         self.turn_is_over = False
         try:
-            while self._queue:
+            while self.queue:
                 if calls_left == 0 or self.unsent_bytes < floor_bytes:
                     self.turn_is_over = True
                     return None
                 calls_left -= 1
-                head = self._queue[0]
+                head = self.queue[0]
                 if type(head) is FileRegion:
                     cold = self._cold_piece(head)
                     if cold is not None:
@@ -126,11 +132,11 @@ class Sender:
         if len(data) != piece.size_bytes:
             raise SendFailed(f"{piece.file.path} is shorter than the region promised from it")
         self._advance_region(piece.size_bytes)
-        self._queue.appendleft(data)
+        self.queue.appendleft(data)
 
     def _send_bytes(self) -> bool:
         """Send the bytes up to the next region; say whether all of them went out."""
-        queue = self._queue
+        queue = self.queue
         if not self._regions:
             flags = 0
             if self.unsent_bytes <= JOIN_BYTES_MAX:
@@ -196,9 +202,10 @@ class Sender:
 
     def _advance_region(self, size_bytes: int) -> None:
         self._region_sent += size_bytes
-        region = self._queue[0]
+        self._region_bytes -= size_bytes
+        region = self.queue[0]
         assert type(region) is FileRegion
         if self._region_sent >= region.size_bytes:
-            self._queue.popleft()
+            self.queue.popleft()
             self._regions -= 1
             self._region_sent = self._probed_end = 0

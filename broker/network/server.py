@@ -22,9 +22,11 @@ from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
-from broker.network.request_memory import RequestMemory
+from broker.network.request_memory import RequestMemory, of_frames, of_objects
 from broker.network.room import Room
 from broker.network.turns import Turns
+from broker.network.unsent import Unsent
+from broker.network.wide_requests import WideRequests
 from runtime.disk import FileRegion
 from runtime.disk_errors import (
     MORE_FILES,
@@ -61,10 +63,17 @@ class Server:
         """Nothing is opened before `start`; the pool `log-reads` reads cold file regions."""
         metrics = ports.metrics
         self.limits, self.clock, self.disk = limits, ports.clock, ports.disk
-        self.dispatcher = Dispatcher(handlers, metrics, decoders(ports.executors))
+        decoding = decoders(ports.executors)
+        decoded = RequestMemory(
+            limits.decoded_bytes_max, self.clock, self._soon, of_objects(metrics)
+        )
+        self.wide = WideRequests(decoded, decoding)
+        self.dispatcher = Dispatcher(handlers, metrics, decoding, self.wide)
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
-        self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
+        self.memory = RequestMemory(
+            limits.requests_bytes_max, self.clock, self._soon, of_frames(metrics)
+        )
         self.turns = Turns(self.clock, self._soon)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
@@ -78,6 +87,7 @@ class Server:
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
+        self.unsent = Unsent(limits.all_unsent_bytes_max, self._soon, self._connections, metrics)
         self._per_ip: Tally[str] = Tally()
         self._unauthenticated: dict[Connection, int] = {}  # the oldest first, and since when
         self._timers: list[Timer] = []
@@ -301,6 +311,9 @@ class Server:
                 connection.close("not authenticated in time", quiet=True)
         self._make_room(now_ms)
         self._free_memory(now_ms)
+        self.wide.memory.show()
+        self.unsent.show()
+        self.wide.end_long_waits(now_ms)
 
     def _free_memory(self, now_ms: int) -> None:
         """Close the one that has long been sending a large request, where others wait too long."""

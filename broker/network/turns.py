@@ -1,9 +1,9 @@
 """Which connection is served next: addresses have their turns, and connections of an address.
 
-A connection is served as soon as it is readable while its address has used little of the event
-loop's time. Where the address has had its turn its connections stand in line, and the lines are
-served for some milliseconds before the loop looks again for who else has something to ask: longer a
-client does not wait, however many connections others keep busy.
+A connection is served as soon as it is readable, until its address has had its turn in this turn of
+the event loop. The others of that address stand in line then. The lines are served for some
+milliseconds before the loop looks again for who else has something to ask: a client waits for
+little, however many connections others keep busy.
 
 DIFFERS: Kafka has the requests of all connections in one queue, one of each connection.
 """
@@ -14,12 +14,10 @@ from weakref import WeakValueDictionary
 
 from runtime.clock import Clock
 
-TURN_US: Final = 1_000
+TURN_NS: Final = 1_000_000
 """After so long others are served: a request may cost a hundred times another."""
-LINES_US: Final = 4 * TURN_US
+LINES_NS: Final = 4 * TURN_NS
 """After so long of the lines the loop looks for newcomers."""
-SHARE: Final = 2
-"""An address is in line when it has used more than one part in so many of the time, and a turn."""
 
 
 class Member(Protocol):
@@ -30,8 +28,8 @@ class Member(Protocol):
         """Of its address."""
         ...
 
-    def take_turn(self, now_us: int) -> None:
-        """Serve what is ready, for `TURN_US` or one request more; join again if more is."""
+    def take_turn(self, now_ns: int) -> None:
+        """Serve what is ready, for `TURN_NS` or one request more; join again if more is."""
         ...
 
 
@@ -40,23 +38,17 @@ class Account:
 
     Attributes:
         line: those that wait for their turn, the first comer first.
-        until_us: when the time that was used is paid back.
+        used_ns: since it was last new.
+        is_over: it has had its turn: its connections wait, until the next turn of the loop at
+            least.
     """
 
-    __slots__ = ("__weakref__", "line", "until_us")
+    __slots__ = ("__weakref__", "is_over", "line", "used_ns")
 
     def __init__(self) -> None:
         self.line: dict[Member, None] = {}
-        self.until_us = 0
-
-    def is_over(self, now_us: int) -> bool:
-        """Whether the address has had its turn, or some of its connections wait for theirs."""
-        return bool(self.line) or self.until_us > now_us + TURN_US
-
-    def use(self, since_us: int, now_us: int) -> None:
-        """Note the time that a connection was served."""
-        owed_us = max(self.until_us, since_us) + SHARE * (now_us - since_us)
-        self.until_us = min(owed_us, now_us + SHARE * TURN_US)
+        self.used_ns = 0
+        self.is_over = False
 
 
 class Turns:
@@ -67,6 +59,7 @@ class Turns:
         self._clock, self._call_soon = clock, call_soon
         self._accounts: WeakValueDictionary[str, Account] = WeakValueDictionary()
         self._waiting: dict[Account, None] = {}
+        self._resting: list[Account] = []
         self._call_is_due = False
 
     def account(self, address: str) -> Account:
@@ -79,17 +72,20 @@ class Turns:
     def join(self, one: Member) -> None:
         """Stand in line, at its end; those who do already stay where they are."""
         account = one.account
-        if one not in account.line:
-            account.line[one] = None
-            self._waiting.setdefault(account)
-            self._call()
+        account.line.setdefault(one)
+        account.is_over = True
+        self._waiting.setdefault(account)
+        self._call()
 
     def leave(self, one: Member) -> None:
         """Wait no longer."""
-        account = one.account
-        account.line.pop(one, None)
-        if not account.line:
-            self._waiting.pop(account, None)
+        one.account.line.pop(one, None)
+
+    def end(self, account: Account) -> None:
+        """The address has had its turn."""
+        account.is_over = True
+        self._resting.append(account)
+        self._call()
 
     def _call(self) -> None:
         if not self._call_is_due:
@@ -97,25 +93,28 @@ class Turns:
             self._call_soon(self._take)
 
     def _take(self) -> None:
-        now_us = self._clock.monotonic_us()
-        end_us = now_us + LINES_US
-        while self._waiting and now_us < end_us:
+        now_ns = self._clock.monotonic_ns()
+        end_ns = now_ns + LINES_NS
+        for account in self._resting:
+            account.used_ns, account.is_over = 0, bool(account.line)
+        self._resting.clear()
+        while self._waiting and now_ns < end_ns:
             account = next(iter(self._waiting))
             del self._waiting[account]  # the other addresses are before it now
-            now_us = self._take_turn(account, now_us)
+            now_ns = self._take_turn(account, now_ns)
         self._call_is_due = False
         if self._waiting:
             self._call()
 
-    def _take_turn(self, account: Account, begun_us: int) -> int:
+    def _take_turn(self, account: Account, begun_ns: int) -> int:
         """Serve connections of an address; returns the time when it was over."""
-        now_us = begun_us
-        while account.line and now_us < begun_us + TURN_US:
+        now_ns = begun_ns
+        while account.line and now_ns < begun_ns + TURN_NS:
             one = next(iter(account.line))
             del account.line[one]
-            one.take_turn(now_us)
-            now_us = self._clock.monotonic_us()
-        account.use(begun_us, now_us)
+            one.take_turn(now_ns)
+            now_ns = self._clock.monotonic_ns()
+        account.is_over = bool(account.line)
         if account.line:
             self._waiting[account] = None
-        return now_us
+        return now_ns

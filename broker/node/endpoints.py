@@ -106,6 +106,8 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
         frame_ms_max=config.tidemark_request_receive_timeout_ms,
         write_ms_max=config.tidemark_connection_write_timeout_ms,
         in_flight_max=config.tidemark_connection_in_flight_max,
+        decoded_bytes_max=config.tidemark_decoded_request_bytes_max,
+        all_unsent_bytes_max=config.tidemark_connections_unsent_bytes_max,
         unsent_bytes_max=config.tidemark_connection_unsent_bytes_max,
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,

@@ -21,7 +21,7 @@ from typing import Any
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.decoding import compile_decoder
+from kafka_protocol.wire.decoding import compile_decoder, smallest_element
 from kafka_protocol.wire.element_caps import elements_max
 from kafka_protocol.wire.encoding import (
     EncodedArray,
@@ -98,6 +98,11 @@ class Message:
             return decoder(buf, offset)  # type: ignore[no-any-return]
         except (struct_error, IndexError, UnicodeDecodeError) as cause:
             raise MalformedMessageError(f"{self.name} {version}: {cause}") from cause
+
+    def elements_max(self, size_bytes: int, version: int) -> int:
+        """How many structs the innermost arrays of a message of so many bytes may hold at most."""
+        smallest = smallest_element(self.struct, version, self.is_flexible(version))
+        return min(elements_max(self.name, self.api_key), size_bytes // smallest)
 
     def encode(self, value: Any, version: int) -> bytes:
         """Encode to one piece of bytes.

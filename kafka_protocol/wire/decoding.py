@@ -62,6 +62,22 @@ def min_size(kind: FieldType, version: int, flexible: bool) -> int:
     return 2 if kind == "str" else 4
 
 
+def smallest_element(struct: StructType, version: int, flexible: bool) -> int:
+    """Bytes of the smallest element of an innermost array; 4 where no array holds structs."""
+    sizes = []
+    for field in struct.fields:
+        kind = field.type
+        if version not in field.versions or not isinstance(kind, ArrayType):
+            continue
+        if isinstance(kind.element, StructType):
+            inner = kind.element.fields
+            if any(isinstance(each.type, ArrayType) for each in inner if version in each.versions):
+                sizes.append(smallest_element(kind.element, version, flexible))
+            else:
+                sizes.append(min_size(kind.element, version, flexible))
+    return min(sizes, default=4)
+
+
 def _bad(what: str) -> NoReturn:
     raise MalformedMessageError(f"{what} is null, negative or longer than the message")
 

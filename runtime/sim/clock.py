@@ -18,9 +18,9 @@ class ManualClock:
         """The sum of all steps made so far."""
         return self._monotonic_ms
 
-    def monotonic_us(self) -> int:
-        """The same in microseconds."""
-        return self._monotonic_ms * 1_000
+    def monotonic_ns(self) -> int:
+        """The same in nanoseconds."""
+        return self._monotonic_ms * 1_000_000
 
     def advance(self, step_ms: int) -> None:
         """Move both times forward.

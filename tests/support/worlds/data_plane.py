@@ -152,9 +152,20 @@ def start(
     if isinstance(answer, InTurn):
         if len(frame) <= KEPT_FRAME_BYTES:
             frame[:] = bytes(len(frame))
-        return answer.answer
+        return _served(answer)
     frame[:] = bytes(len(frame))  # the network recycles it
     return answer
+
+
+async def _served(in_turn: InTurn) -> Any:
+    """As the network does it: what goes on does so without its client."""
+    serving = asyncio.ensure_future(in_turn.serve(in_turn))
+    try:
+        return await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        if not in_turn.goes_on:
+            serving.cancel()
+        raise
 
 
 def finish(handler: Handler, version: int, answer: Any) -> Any:

@@ -11,6 +11,8 @@ from broker.handlers.fetch import PARTITIONS_MAX
 from broker.handlers.list_offsets import AT_ONCE, ListOffsetsHandler
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, Dispatcher, Peer
 from broker.network.registry import CloseConnection, Handler, HandlerTable
+from broker.network.request_memory import RequestMemory, of_objects
+from broker.network.wide_requests import WideRequests
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
@@ -67,7 +69,11 @@ def _frame(api_key: ApiKey, version: int, fields: dict[str, Any]) -> bytearray:
 
 
 def _dispatch(world: World, handler: Handler, pool: HeldPool, frame: bytearray) -> Any:
-    dispatcher = Dispatcher(HandlerTable([handler]), world.metrics, pool)
+    memory = RequestMemory(
+        64 << 20, world.clock, asyncio.get_running_loop().call_soon, of_objects(world.metrics)
+    )
+    wide = WideRequests(memory, pool)
+    dispatcher = Dispatcher(HandlerTable([handler]), world.metrics, pool, wide)
     answer = dispatcher.dispatch(Peer("PLAINTEXT", ("::1", 9)), memoryview(frame), NOW_MS)
     frame[:] = bytes(len(frame))  # the network recycles it
     return answer

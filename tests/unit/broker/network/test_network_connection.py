@@ -334,7 +334,7 @@ class TestDeadlines:
             return [b"late"]
 
         async with serving(
-            lambda *_: InTurn(late()), limits=NetworkLimits(frame_ms_max=5_000)
+            lambda *_: InTurn(lambda _: late()), limits=NetworkLimits(frame_ms_max=5_000)
         ) as harness:
             client = await harness.connect()
             second = frame(b"second", correlation_id=2)
@@ -413,7 +413,7 @@ class TestDeadlines:
             client.send(frame() * 100)
             await until(lambda: any(each._paused for each in harness.server._connections))
             [connection] = harness.server._connections
-            assert len(connection._sender) <= 2 * 8, "head and body of each answer"
+            assert len(connection._sender.queue) <= 2 * 8, "head and body of each answer"
             client.close()
 
     async def test_requests_without_answer_are_bounded(self) -> None:

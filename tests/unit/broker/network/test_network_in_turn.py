@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,10 +38,10 @@ class Echo(RawHandler):
         start = bytes(frame[offset : offset + 8])
         self.served.append(start)
         if start.startswith(b"turns"):
-            return InTurn(self._later(own_body(frame, offset)))
+            return InTurn(partial(self._later, own_body(frame, offset)))
         return [bytes(frame[offset:])]
 
-    async def _later(self, body: memoryview) -> list[object]:
+    async def _later(self, body: memoryview, _: InTurn) -> list[object]:
         await self.gate.wait()
         if self.error is not None:
             raise self.error

@@ -62,7 +62,7 @@ class Raw(RawHandler):
         if name not in self.served.gates:
             return [name.encode()]
         answer = self.served.answer(name, [name.encode()])
-        return InTurn(answer) if name.startswith("turn") else answer
+        return InTurn(lambda _: answer) if name.startswith("turn") else answer
 
 
 def change(name: str) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -197,20 +198,11 @@ class Later(RawHandler):
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         self.begun += 1
-        work = asyncio.ensure_future(self._serve(own_body(frame, offset)))
-        return InTurn(_answer(work), work) if self.to_its_end else InTurn(_answer_of(work))
+        return InTurn(partial(self._serve, own_body(frame, offset)), goes_on=self.to_its_end)
 
-    async def _serve(self, body: memoryview) -> list[object]:
+    async def _serve(self, body: memoryview, _: InTurn) -> list[object]:
         await self.gate.wait()
         return [bytes(body[:3])]
-
-
-async def _answer(work: "asyncio.Future[list[object]]") -> list[object]:
-    return await asyncio.shield(work)
-
-
-async def _answer_of(work: "asyncio.Future[list[object]]") -> list[object]:
-    return await work
 
 
 async def test_a_request_that_is_served_in_turns_holds_its_memory_until_it_is_answered() -> None:

@@ -151,9 +151,9 @@ def test_a_peer_that_reads_as_fast_as_we_send_gets_some_bytes_a_turn(tmp_path: P
     sender = Sender(NoSocket(), NeverFull())  # type: ignore[arg-type]
     sender.add(([FileRegion(Disk().open_read(path), 0, size)], size))
     unsent = [size]
-    while len(sender):
+    while len(sender.queue):
         assert sender.send() is None
-        assert sender.turn_is_over == bool(len(sender))
+        assert sender.turn_is_over == bool(len(sender.queue))
         unsent.append(sender.unsent_bytes)
     assert unsent[-1] == 0
     assert max(b - a for b, a in pairwise(unsent)) <= TURN_BYTES + PIECE_BYTES

@@ -9,13 +9,13 @@ import pytest
 
 from broker.network.limits import NetworkLimits
 from broker.network.registry import RequestContext
-from broker.network.turns import LINES_US, TURN_US
+from broker.network.turns import LINES_NS, TURN_NS
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 
 COST_MS = 2
-assert TURN_US <= COST_MS * 1000, "a turn is over after one request"
-AT_ONCE = LINES_US // (COST_MS * 1000)
+assert TURN_NS <= COST_MS * 1_000_000, "a turn is over after one request"
+AT_ONCE = LINES_NS // (COST_MS * 1_000_000)
 """Requests that are served of those in line before the loop looks for newcomers."""
 
 
@@ -197,6 +197,18 @@ async def test_a_large_request_behind_small_ones_is_received_whole() -> None:
         client.send(frames(20) + frame(large, correlation_id=20) + frame(b"end", correlation_id=21))
         answers = [await client.answer() for _ in range(22)]
         assert answers == [*((i, body(i)) for i in range(20)), (20, large), (21, b"end")]
+
+
+async def test_answers_of_an_address_that_has_had_its_turn_are_sent() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        long = bytes(20_000_000)  # the socket takes a part of it at a time
+        costly.meanwhile = lambda _: [long]
+        client = await harness.connect()
+        client.send(frames(2))
+        for n in range(2):
+            assert await client.answer() == (n, long)
 
 
 async def test_a_stop_serves_nothing_more_of_what_waits_for_its_turn() -> None:

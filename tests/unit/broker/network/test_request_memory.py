@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from broker.network.limits import NO_BOUND
-from broker.network.request_memory import CALLED_AT_ONCE_MAX, SHARES, RequestMemory
+from broker.network.request_memory import CALLED_AT_ONCE_MAX, SHARES, RequestMemory, of_frames
 from runtime.metrics import Registry
 from runtime.sim.clock import ManualClock
 
@@ -23,7 +23,7 @@ class World:
     def __init__(self, bound: int = BOUND) -> None:
         self.clock, self.metrics = ManualClock(), Registry()
         self.calls: list[Callable[[], None]] = []
-        self.memory = RequestMemory(bound, self.clock, self._later, self.metrics)
+        self.memory = RequestMemory(bound, self.clock, self._later, of_frames(self.metrics))
         self.served: list[str] = []
 
     def _later(self, call: Callable[[], None]) -> None:

@@ -1,0 +1,185 @@
+"""A wide Produce is judged by its outline: what it holds, and why nothing of it can be appended."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.produce import ProduceHandler
+from broker.handlers.produce_outline import ELEMENTS_MAX, Outline
+from broker.network.registry import KEPT_FRAME_BYTES, CloseConnection
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request
+from runtime.executors import ThreadPools
+from tests.support.worlds.data_plane import World, batch, build, call
+from tests.support.worlds.network import frame, serving
+from tests.support.worlds.waiting import until
+
+VERSIONS = [3, 5, 8, 9, 13]
+PRODUCE = request(ApiKey.PRODUCE)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.add_topic("here", 3)
+    return world
+
+
+def topic_of(version: int, name: str, records: list[bytes | None]) -> dict[str, Any]:
+    key = {"topic_id": name.encode().ljust(16, b"-")} if version >= 13 else {"name": name}
+    partitions = [{"index": n, "records": one} for n, one in enumerate(records)]
+    return key | {"partition_data": partitions}
+
+
+def ask(version: int, topics: dict[str, list[bytes | None]], **more: Any) -> dict[str, Any]:
+    data = [topic_of(version, name, records) for name, records in topics.items()]
+    return {"acks": -1, "timeout_ms": 1_000, "topic_data": data} | more
+
+
+def encoded(version: int, fields: dict[str, Any]) -> bytes:
+    return PRODUCE.encode(build(PRODUCE.cls, fields), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_outline_is_what_the_decoder_finds(version: int) -> None:
+    fields = ask(
+        version,
+        {"a": [None, b"12", b""], "topic-b": [], "c": [b"x" * 300] * 7},
+        transactional_id="some" if version % 2 else None,
+        acks=1,
+    )
+    body = encoded(version, fields)
+    outline = Outline(version, memoryview(body))
+    decoded, _ = PRODUCE.decode(body, version)
+    assert outline.count() == 3 + 3 + 7
+    assert outline.topics is not None
+    key = "topic_id" if version >= 13 else "name"
+    assert [(one.key, one.partitions) for one in outline.topics] == [
+        (getattr(one, key), len(one.partition_data)) for one in decoded.topic_data
+    ]
+    assert outline.acks == decoded.acks == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_request_that_is_cut_anywhere_has_no_topics(version: int) -> None:
+    body = encoded(version, ask(version, {"abc": [b"x" * 9, None], "d": [b"y" * 9]}))
+    for end in range(len(body)):
+        outline = Outline(version, memoryview(body)[:end])
+        outline.count()
+        assert outline.topics is None, end
+
+
+def test_topics_without_partitions_count_too() -> None:
+    body = encoded(3, ask(3, {}))[:-4] + (1 << 20).to_bytes(4, "big") + bytes(6) * (1 << 20)
+    outline = Outline(3, memoryview(body))
+    assert outline.count() == ELEMENTS_MAX + 1
+    assert outline.topics is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_topics_are_refused_as_narrow_requests_are(world: World, version: int) -> None:
+    topics: dict[str, list[bytes | None]] = {"gone": [None] * 400, "a": [b"x" * 80] * 500}
+    handler = ProduceHandler(world.replicas)
+    wide = call(handler, version, ask(version, topics))
+    narrow = call(handler, version, ask(version, {name: r[:2] for name, r in topics.items()}))
+    assert [len(topic.partition_responses) for topic in wide.responses] == [400, 500]
+    for ours, theirs in zip(wide.responses, narrow.responses, strict=True):
+        assert getattr(ours, "topic_id", 0) == getattr(theirs, "topic_id", 0)
+        assert [one.index for one in ours.partition_responses] == list(
+            range(len(ours.partition_responses))
+        )
+        (wanted, _) = theirs.partition_responses
+        for one in ours.partition_responses:
+            assert (one.error_code, one.base_offset, one.log_append_time_ms) == (
+                wanted.error_code,
+                wanted.base_offset,
+                wanted.log_append_time_ms,
+            )
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_each_topic_is_refused_for_its_own_reason(world: World, version: int) -> None:
+    topics: dict[str, list[bytes | None]] = {
+        name: [None] * 300 for name in ("nope", "__consumer_offsets", "__remote_log_metadata")
+    }
+    answer = call(ProduceHandler(world.replicas), version, ask(version, topics))
+    assert [topic.partition_responses[7].error_code for topic in answer.responses] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.POLICY_VIOLATION,
+    ]
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_a_topic_that_is_there_is_appended_to_beside_others(world: World, version: int) -> None:
+    topics: dict[str, list[bytes | None]] = {
+        "nope": [None] * 300,
+        "here": [batch(b"x" * 90), batch(b"y" * 90), None],
+        "big": [bytes(200)] * 300,
+    }
+    answer = call(ProduceHandler(world.replicas), version, ask(version, topics, acks=1))
+    codes = [one.error_code for one in answer.responses[1].partition_responses]
+    assert codes == [0, 0, ErrorCode.INVALID_RECORD]
+    assert world.log("here", 0).log_end_offset == 1
+
+
+def test_nothing_is_known_of_a_refused_acks_but_its_code(world: World) -> None:
+    topics: dict[str, list[bytes | None]] = {"here": [b"x" * 90] * 600}
+    answer = call(ProduceHandler(world.replicas), 7, ask(7, topics, acks=7))
+    codes = {one.error_code for one in answer.responses[0].partition_responses}
+    assert codes == {ErrorCode.INVALID_REQUIRED_ACKS}
+    with pytest.raises(CloseConnection, match="acks=0 refused"):
+        call(ProduceHandler(world.replicas), 7, ask(7, {"nope": [b"x" * 90] * 600}, acks=0))
+
+
+REFUSED = {
+    "unknown partitions": ("here", 0, {}),
+    "unknown topic": ("nope", 0, {}),
+    "acks": ("here", 0, {"acks": 7}),
+    "transactional": ("here", 0x10, {}),
+    "acks=0": ("nope", 0, {"acks": 0}),
+    "acks=0, transactional": ("here", 0x10, {"acks": 0}),
+    "malformed": ("here", 0, {}),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+async def test_a_refused_wide_request_leaves_nothing_behind(world: World, why: str) -> None:
+    """Nothing but the collector would free a cycle, with a frame of megabytes and its objects."""
+    name, attribute, more = REFUSED[why]
+    body = encoded(7, ask(7, {name: [bytes([attribute]) * 61] * 20_000}, **more))
+    if why == "malformed":
+        body = body[:-1]
+    assert len(body) > KEPT_FRAME_BYTES
+    ends = more.get("acks") == 0 or why == "malformed"
+    pools = ThreadPools()
+    async with serving(ProduceHandler(world.replicas, None, pools)) as harness:
+
+        async def refused() -> None:
+            client = await harness.connect()
+            client.send(frame(body, api_key=ApiKey.PRODUCE, version=7))
+            if ends:
+                assert await client.is_closed()
+            else:
+                await client.answer()
+            client.close()
+            await until(lambda: not harness.server._connections)
+            harness.clients.clear()
+
+        await refused()
+        gc.collect()
+        gc.disable()
+        try:
+            before = len(gc.get_objects())
+            for _ in range(3):
+                await refused()
+            left = len(gc.get_objects()) - before
+            views = [one for one in gc.get_objects() if isinstance(one, Outline)]
+        finally:
+            gc.enable()
+    pools.shutdown()
+    assert views == []
+    assert left < 2_000

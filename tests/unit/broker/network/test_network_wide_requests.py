@@ -1,0 +1,128 @@
+"""Requests that decode to much are served few at a time; the others wait, and not for ever."""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker.network.limits import NetworkLimits
+from broker.network.registry import InTurn, RawHandler, RequestContext, own_body
+from broker.network.server import SWEEP_MS
+from broker.network.wide_requests import ELEMENT_BYTES, WAIT_MS_MAX
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
+from tests.support.worlds.network import Client, Harness, frame, serving
+from tests.support.worlds.waiting import until
+
+ELEMENTS = 1_000
+LIMITS = NetworkLimits(decoded_bytes_max=4 * ELEMENTS * ELEMENT_BYTES)
+OF_AN_ADDRESS, IN_ALL = 2, 4
+
+
+class Wide(RawHandler):
+    """Serves each request when the test opens the gate."""
+
+    api_key = ApiKey.METADATA
+    versions = Versions(0, 0)
+
+    def __init__(self) -> None:
+        self.gate, self.running, self.served = asyncio.Event(), 0, 0
+        self.goes_on, self.lets_go = False, False
+
+    def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
+        body = own_body(frame, offset)
+        return InTurn(partial(self._serve, body), lambda: ELEMENTS, goes_on=self.goes_on)
+
+    async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
+        self.running += 1
+        try:
+            if self.lets_go:
+                in_turn.let_go()
+            await self.gate.wait()
+            self.served += 1
+            return [bytes(body)]
+        finally:
+            self.running -= 1
+
+
+async def connected(harness: Harness, count: int, source: str) -> list[Client]:
+    clients = [await harness.connect(source) for _ in range(count)]
+    for each in clients:
+        each.send(frame(source.encode()))
+    return clients
+
+
+def waiting(harness: Harness) -> int:
+    return sum(len(line) for line in harness.server.wide.memory._lines.values())
+
+
+async def test_few_of_an_address_and_few_in_all_are_served_at_a_time() -> None:
+    handler = Wide()
+    async with serving(handler, limits=LIMITS) as harness:
+        clients = await connected(harness, 10, "127.0.1.1")
+        await until(lambda: handler.running + waiting(harness) == 10)
+        assert handler.running == OF_AN_ADDRESS
+        for n in range(2, 6):
+            clients += await connected(harness, 1, f"127.0.1.{n}")
+        await until(lambda: handler.running + waiting(harness) == 14)
+        assert handler.running == IN_ALL
+        assert harness.server.wide.memory.used_bytes == IN_ALL * ELEMENTS * ELEMENT_BYTES
+        handler.gate.set()
+        for each in clients:
+            assert (await each.answer())[1].startswith(b"127.0.1.")
+        assert harness.server.wide.memory.used_bytes == 0
+
+
+async def test_a_request_that_waits_for_others_gives_its_place_up() -> None:
+    handler = Wide()
+    handler.lets_go = True
+    async with serving(handler, limits=LIMITS) as harness:
+        await connected(harness, 10, "127.0.1.1")
+        await until(lambda: handler.running == 10)
+        assert harness.server.wide.memory.used_bytes == 0
+
+
+async def test_a_request_that_has_waited_for_long_ends_its_connection_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handler = Wide()
+    async with serving(handler, limits=LIMITS) as harness:
+        clients = await connected(harness, 5, "127.0.1.1")
+        await until(lambda: handler.running + waiting(harness) == 5)
+        harness.advance(WAIT_MS_MAX - SWEEP_MS)
+        assert waiting(harness) == 3
+        harness.advance(2 * SWEEP_MS)
+        await until(lambda: len(harness.server._connections) == OF_AN_ADDRESS)
+        closed = [r for r in caplog.records if "others' requests" in r.getMessage()]
+        assert [record.levelno for record in closed] == [logging.WARNING] * 3
+        handler.gate.set()
+        answered = await asyncio.gather(*(one.is_closed() for one in clients[OF_AN_ADDRESS:]))
+        assert answered == [True] * 3
+        for each in clients[:OF_AN_ADDRESS]:
+            await each.answer()
+        assert harness.server.wide.memory.used_bytes == 0
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on: bool) -> None:
+    handler = Wide()
+    handler.goes_on = goes_on
+    async with serving(handler, limits=LIMITS) as harness:
+        clients = await connected(harness, 6, "127.0.1.1")
+        await until(lambda: handler.running + waiting(harness) == 6)
+        for each in clients:
+            each.send(frame(b"unread") * 3)  # its end is behind it
+            each.close()
+        for each in clients:
+            await each.writer.wait_closed()
+        await until(lambda: _swept(harness))
+        handler.gate.set()
+        await until(lambda: harness.server.wide.memory.used_bytes == 0 and not waiting(harness))
+        assert handler.served == (6 if goes_on else 0)
+
+
+def _swept(harness: Harness) -> bool:
+    harness.advance(SWEEP_MS)
+    return not harness.server._connections
