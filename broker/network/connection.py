@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from broker.network.authentication import Session
 from broker.network.buffers import PROGRESS_BYTES
 from broker.network.dispatch import Answer, Peer
-from broker.network.intake import Intake
+from broker.network.intake import SMALL_FRAME_BYTES, Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
@@ -69,8 +69,8 @@ class Connection(Intake):
     def _serve(self, frame: memoryview) -> None:
         session = self.peer.session
         is_unknown = session.principal is None
-        if is_unknown and not session.allows(int.from_bytes(frame[:2], "big")):
-            raise CloseConnection("a request before authentication")
+        if is_unknown:
+            self._check_unknown(session, frame)
         answer = self._server.dispatcher.dispatch(self.peer, frame, self._received_ms)
         if type(answer) is tuple:
             if self._unanswered.slots:
@@ -85,6 +85,11 @@ class Connection(Intake):
                 self._pause()
         if is_unknown:
             self._has_said_who(session)
+
+    def _check_unknown(self, session: Session, frame: memoryview) -> None:
+        """Refuse what is not for a peer that is not known; what is passed is answered at once."""
+        if len(frame) > SMALL_FRAME_BYTES or not session.allows(int.from_bytes(frame[:2], "big")):
+            raise CloseConnection("a request before authentication")
 
     def _has_said_who(self, session: Session) -> None:
         """Let a peer that is known now ask for everything, and end one that was refused."""

@@ -190,6 +190,21 @@ async def test_bad_input_behind_the_handshake_only_the_message_is_taken(second: 
     assert served == []
 
 
+async def test_bad_input_a_long_message_closes_also_where_it_comes_at_once() -> None:
+    """Longer ones are decoded by a thread: its connection would go on meanwhile."""
+    served: list[str | None] = []
+    async with guarded(served) as harness:
+        client = await harness.connect()
+        await handshake(client)
+        (connection,) = harness.server._connections
+        long = asked(ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=bytes(66_000))
+        client.send(long[:4_000])
+        await until(lambda: len(connection._head) == 4_000)
+        client.send(long[4_000:])
+        assert await client.is_closed()
+    assert served == []
+
+
 async def test_bad_input_a_known_peer_stays_who_it_is() -> None:
     served: list[str | None] = []
     async with guarded(served) as harness:
