@@ -48,7 +48,7 @@ class S3Uploader:
         *,
         part_bytes: int,
         concurrency: int,
-        write_params: Mapping[str, str],
+        write_params: Mapping[str, Any],
         has_checksums: bool,
         abort_uploads: Callable[[str], None],
     ) -> None:
@@ -90,7 +90,7 @@ class S3Uploader:
             raise self._not_kept("put_object", key)
         return facts
 
-    def checksum(self, value: int) -> dict[str, str]:
+    def checksum(self, value: int) -> dict[str, Any]:
         """A CRC32C as a parameter of a call; none where the store refuses them."""
         if not self._has_checksums:
             return {}
