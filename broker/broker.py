@@ -26,20 +26,20 @@ from broker.node.directory_checks import (
 )
 from broker.node.endpoints import (
     advertised_endpoints,
-    controller_endpoints,
     listener_addresses,
     network_limits,
 )
 from broker.node.housekeeping import Housekeeping
 from broker.node.housekeeping_tasks import housekeeping_tasks
 from broker.node.log_cleaning import make_cleaner
+from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.moved_voter import moved_voter
 from broker.node.registration import BrokerRegistration
 from broker.node.remote_life import LifeSettings, RemoteLife
 from broker.node.roles import check_broker_among_several, check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
-from broker.observe.health import offline_directories, offline_reasons
+from broker.observe.health import Check, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
@@ -95,6 +95,7 @@ class Broker(ServerProcess):
         self.control, self.control_address = ControlCommands(), ""
         self._broker_epoch = -1
         self._active: ActiveController | None = None
+        self._image_waits_for: Check = lambda: ()
 
     async def start(self) -> None:
         """Serve clients; returns when the tier runs, too.
@@ -167,10 +168,10 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         await self._recovery_pool.run(self._settle_directories, self._image())
-        (own, *_) = controller_endpoints(self.config)
         self._active = ActiveController(
-            self._node, (own.host, own.port), self._ports.executors.pool(POOL, 1)
+            self._node, side.own_handlers, self._ports.executors.pool(POOL, 1)
         )
+        self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
         """Settle which directories are used, before the start of the metadata log writes to it.
@@ -324,16 +325,35 @@ class Broker(ServerProcess):
 
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
-        self._broker_epoch = await self._registration.register(
-            found_replicas(self._logs),
-            refused=refused_replicas(self._logs, self._image()),
-            is_missing_some=self._is_missing_some,
-        )
+        await self._register()
         await self._opened.set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()
         await self._replicas.caught_up()
+        watch = MembershipWatch(
+            self.config.node_id,
+            self._opened.incarnation_id,
+            MembershipPorts(
+                register=self._register,
+                unfence=self._registration.come_back,
+                waits_for=self._image_waits_for,
+                on_end=self._end,
+                clock=self._ports.clock,
+                scheduler=self._ports.scheduler,
+            ),
+        )
+        self.health.checks["membership"] = watch.problems
+        self._node.subscribe(lambda image, _delta: watch.see(image))
+        watch.begin(self._image())
+        self._watch = watch
+
+    async def _register(self) -> None:
+        self._broker_epoch = await self._registration.register(
+            found_replicas(self._logs),
+            refused=refused_replicas(self._logs, self._image()),
+            is_missing_some=self._is_missing_some,
+        )
 
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))
@@ -341,6 +361,7 @@ class Broker(ServerProcess):
         self._on_stop(self._groups.stop)  # parked requests are answered while they have connections
         # Clients hear that nobody leads here before their connections end.
         self._on_stop(self._registration.leave)
+        self._on_stop(self._watch.end)
         for name, (host, port) in self._server.bound.items():
             log.info("listening: listener=%s address=%s:%d", name, host, port)
         await self._listen_to_controllers()
@@ -355,6 +376,8 @@ class Broker(ServerProcess):
             creation=self._creation,
             submit=self._node.submit,
             brokers=self._node.brokers,
+            own_broker_id=self.config.node_id,
+            clock=self._ports.clock,
             settled=self._replicas.settled,
         )
         listener = ControllersListener(self.config, self._node, changes, self._ports)

@@ -5,9 +5,11 @@ the request as it is: without an authorizer there is nobody to speak for, so no 
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from inspect import isawaitable
 from typing import Any, Final, Protocol
 
+from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.one_request import NO_ANSWER, Conversation
 from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_protocol.wire.api_keys import ApiKey
@@ -45,15 +47,18 @@ class KnownQuorum(Protocol):
 class ActiveController:
     """See the module."""
 
-    def __init__(self, node: KnownQuorum, own_address: tuple[str, int], pool: Pool) -> None:
+    def __init__(
+        self, node: KnownQuorum, here: Mapping[ApiKey, DecodedHandler], pool: Pool
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
             node: knows who leads.
-            own_address: where this node's own controllers' listener is.
+            here: take requests while this node's own controller leads: no connection speaks for the
+                broker in its process.
             pool: looks names up.
         """
-        self._node, self._own_address, self._pool = node, own_address, pool
+        self._node, self._here, self._pool = node, here, pool
         self._client_id = f"broker-{node.node_id}-to-controller".encode()
 
     @property
@@ -74,6 +79,8 @@ class ActiveController:
                 not asked.
             DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
         """
+        if self.is_here:
+            return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
         address = self._address()
         talk = Conversation(address, self._client_id, self._pool)
         try:
@@ -94,11 +101,23 @@ class ActiveController:
         finally:
             await talk.__aexit__()
 
+    async def _ask_here(
+        self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int
+    ) -> Any:
+        handler = self._here.get(api_key)
+        if handler is None:
+            raise NotControllerError(f"this node has become the active controller: {api_key.name}")
+        context = RequestContext(api_key, version, 0, self._client_id.decode(), "", ("", 0), 0)
+        answer = handler.handle(context, question)
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await answer if isawaitable(answer) else answer
+        except TimeoutError as error:
+            raise DecisionTimedOut("no answer of this node's own controller") from error
+
     def _address(self) -> tuple[str, int]:
         view = self._node.describe()
-        if view.leader_id == self._node.node_id:
-            return self._own_address
-        if view.leader is None:
+        if view.leader is None or view.leader_id == self._node.node_id:
             raise NotControllerError("no active controller is known")
         return view.leader.host, view.leader.port
 

@@ -36,6 +36,10 @@ class BrokerLife(Protocol):
         """Say that this broker has caught up: it leads what it may lead from now on."""
         ...
 
+    async def come_back(self) -> None:
+        """Serve again after this broker was fenced, or has registered anew."""
+        ...
+
     def assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
         """Note in the metadata in which log directories new replicas were made; does not wait."""
         ...

@@ -94,6 +94,10 @@ class BrokerRegistration:
 
         await self._submit(decide)
 
+    async def come_back(self) -> None:
+        """Unfence again."""
+        await self.unfence()
+
     def assign(self, assignments: Mapping[ReplicaId, bytes]) -> None:
         """Note in the metadata in which log directories new replicas were made; does not wait."""
         task = asyncio.ensure_future(self._assign(assignments))

@@ -109,16 +109,8 @@ class RemoteLife:
             KafkaError: the controller refuses this broker for good.
         """
         del refused, is_missing_some  # of lives before directories were noted: none was one of many
-        while self.epoch == NOT_REGISTERED:
-            answer = await self._ask(ApiKey.BROKER_REGISTRATION, _REGISTRATION, self._question())
-            code = ErrorCode.of(answer.error_code)
-            if code == ErrorCode.NONE:
-                self.epoch = answer.broker_epoch
-            elif code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                self._say(code, "the session of an earlier life of this broker lasts: waiting")
-                await self._pause(RETRY_MS)
-            else:
-                raise ApiError(code, f"the active controller refuses this broker: {code.name}")
+        async with self._one_beat:  # one of the epoch before would come in as a stale one
+            self.epoch = await self._registered_epoch()
         node_id = self._registration.node_id
         await self._until(lambda image: _epoch_of(image, node_id) >= self.epoch)
         log.info("registered: node_id=%d broker_epoch=%d", node_id, self.epoch)
@@ -126,6 +118,18 @@ class RemoteLife:
         if elsewhere:
             await self._assign_all(elsewhere)
         return self.epoch
+
+    async def _registered_epoch(self) -> int:
+        while True:
+            answer = await self._ask(ApiKey.BROKER_REGISTRATION, _REGISTRATION, self._question())
+            code = ErrorCode.of(answer.error_code)
+            if code == ErrorCode.NONE:
+                return int(answer.broker_epoch)
+            if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                self._say(code, "the session of an earlier life of this broker lasts: waiting")
+                await self._pause(RETRY_MS)
+            else:
+                raise ApiError(code, f"the active controller refuses this broker: {code.name}")
 
     def _question(self) -> Any:
         cls, me = request(ApiKey.BROKER_REGISTRATION).cls, self._registration
@@ -161,6 +165,9 @@ class RemoteLife:
         """Beat from now on; returns when this broker serves, by its own image."""
         self._begin(self._beat())
         await self._until(lambda _image: not self.is_fenced)
+
+    async def come_back(self) -> None:
+        """Do nothing: each heartbeat asks for it."""
 
     # -- heartbeats
 

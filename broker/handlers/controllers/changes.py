@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.own_broker import FromTheWire
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
-from broker.network.registry import HandlerTable
+from broker.network.registry import DecodedHandler, HandlerTable
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Settled, Submit, TopicCreation
+from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.broker_control import BrokerControl
+from runtime.clock import Clock
 from runtime.dice import Dice
 
 
@@ -31,6 +34,9 @@ class ChangeParts:
         creation: of topics.
         submit: to the active controller, if it is this node's.
         brokers: their registrations and heartbeats.
+        own_broker_id: the broker in this process, which speaks for itself beside the wire; None: a
+            process without one.
+        clock: of the process.
         settled: waits until this node's broker has taken away the files of topics.
     """
 
@@ -39,6 +45,8 @@ class ChangeParts:
     creation: TopicCreation
     submit: Submit
     brokers: BrokerControl
+    own_broker_id: int | None
+    clock: Clock
     settled: Settled = lambda _ids: None
 
 
@@ -56,14 +64,23 @@ def creation_without_broker(
     return creation
 
 
+def own_handlers(parts: ChangeParts) -> dict[ApiKey, DecodedHandler]:
+    """What a broker asks in its own name, for the broker in this process."""
+    interval_ms = parts.live.current.broker_heartbeat_interval_ms
+    handlers = (
+        BrokerRegistrationHandler(parts.brokers),
+        BrokerHeartbeatHandler(parts.brokers, heartbeat_interval_ms=interval_ms),
+        AllocateProducerIdsHandler(parts.submit),
+        AssignReplicasToDirsHandler(parts.submit),
+    )
+    return {handler.api_key: handler for handler in handlers}
+
+
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     """Add them to the table of a controllers' listener."""
-    config = parts.live.current
-    interval_ms = config.broker_heartbeat_interval_ms
-    table.add(BrokerRegistrationHandler(parts.brokers))
-    table.add(BrokerHeartbeatHandler(parts.brokers, heartbeat_interval_ms=interval_ms))
-    table.add(AllocateProducerIdsHandler(parts.submit))
-    table.add(AssignReplicasToDirsHandler(parts.submit))
+    config, own_id = parts.live.current, parts.own_broker_id
+    for handler in own_handlers(parts).values():
+        table.add(handler if own_id is None else FromTheWire(handler, own_id, parts.clock))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
     table.add(
         DeleteTopicsHandler(

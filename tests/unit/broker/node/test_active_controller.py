@@ -20,7 +20,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
@@ -62,11 +62,13 @@ class Here(DecodedHandler):
 
 
 @asynccontextmanager
-async def asked(view: QuorumView, *, own_port: int = 1) -> AsyncIterator[ActiveController]:
+async def asked(view: QuorumView, *here: DecodedHandler) -> AsyncIterator[ActiveController]:
     ports = system_ports(asyncio.get_running_loop())
     try:
         yield ActiveController(
-            Known(view), ("127.0.0.1", own_port), ports.executors.pool("names", 1)
+            Known(view, is_leader=view.is_leader),
+            {one.api_key: one for one in here},
+            ports.executors.pool("names", 1),
         )
     finally:
         ports.executors.shutdown()
@@ -148,11 +150,32 @@ async def test_a_change_without_an_answer_may_be_done_and_is_done_nowhere_else(
 
 async def test_where_this_node_leads_it_is_served_here() -> None:
     async with asked(QuorumView(epoch=3, leader_id=ME, is_leader=True)) as active:
-        known: Any = active._node
-        known.is_leader = True
         here = Here()
         context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
         forwarded(here, active).handle(context, creating())
+    assert here.served == 1
+
+
+class Slow(Here):
+    """Answers once `may_answer` is set."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        await self.may_answer.wait()
+        return super().handle(context, request)
+
+
+async def test_the_broker_in_the_active_controllers_process_needs_no_connection() -> None:
+    here = Slow()
+    async with asked(QuorumView(epoch=3, leader_id=ME, is_leader=True), here) as active:
+        with pytest.raises(DecisionTimedOut):
+            await active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=1)
+        here.may_answer.set()
+        await active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=10_000)
+        with pytest.raises(NotControllerError):
+            await active.ask(ApiKey.DELETE_TOPICS, VERSION, creating(), timeout_ms=1_000)
     assert here.served == 1
 
 

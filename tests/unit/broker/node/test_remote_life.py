@@ -47,7 +47,7 @@ async def life_before(
     async with server:
         node: Any = Replica(server.sockets[0].getsockname()[1])
         yield RemoteLife(
-            ActiveController(node, ("127.0.0.1", 1), ports.executors.pool("names", 1)),
+            ActiveController(node, {}, ports.executors.pool("names", 1)),
             node,
             Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
             LifeSettings(

@@ -1,0 +1,135 @@
+"""Whether this broker is a member of its cluster, by its own image of the metadata.
+
+A broker that is fenced or whose registration is gone serves nobody, whatever else is well. It sees
+that here, comes back by itself, and is red while it does not. A registration under its id by
+another incarnation ends it: two processes of one id must not both go on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from broker.node.pauses import pause
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.controller.errors import DuplicateBrokerRegistrationError
+from metadata_topic.image.image import MetadataImage
+from runtime.clock import Clock
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+RED_AFTER_MS: Final = 10_000
+RETRY_MS: Final = 500
+"""Between two attempts to come back."""
+
+
+class Membership(Enum):
+    """How one life of a broker stands in an image."""
+
+    ACTIVE = "active"
+    FENCED = "fenced"
+    ABSENT = "not registered"
+    REPLACED = "replaced"
+
+
+def membership(image: MetadataImage, node_id: int, incarnation_id: bytes) -> Membership:
+    """How the life `incarnation_id` of broker `node_id` stands, once it has registered."""
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        return Membership.ABSENT
+    if broker.incarnation_id != incarnation_id:
+        return Membership.REPLACED
+    return Membership.FENCED if broker.fenced else Membership.ACTIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipPorts:
+    """What a watch stands on.
+
+    Attributes:
+        register: registers this life anew.
+        unfence: has it serve again.
+        waits_for: why what the image says may be old: no active controller is known, or not all
+            that is committed is applied.
+        on_end: told once, that another process has this id.
+    """
+
+    register: Callable[[], Awaitable[object]]
+    unfence: Callable[[], Awaitable[object]]
+    waits_for: Callable[[], Sequence[str]]
+    on_end: Callable[[BaseException], None]
+    clock: Clock
+    scheduler: Scheduler
+
+
+class MembershipWatch:
+    """Sees each image from `begin` to `end`."""
+
+    def __init__(self, node_id: int, incarnation_id: bytes, ports: MembershipPorts) -> None:
+        """Nothing is watched yet."""
+        self._node_id, self._incarnation_id, self._ports = node_id, incarnation_id, ports
+        self._state = Membership.ACTIVE
+        self._lost_ms: int | None = None
+        self._is_on = False
+        self._coming_back: asyncio.Task[None] | None = None
+
+    def begin(self, image: MetadataImage) -> None:
+        """Watch: this broker serves from now on, and means to."""
+        self._is_on = True
+        self.see(image)
+
+    async def end(self) -> None:
+        """Watch no more: the broker stops."""
+        self._is_on = False
+        if self._coming_back is not None:
+            self._coming_back.cancel()
+            await asyncio.wait({self._coming_back})
+
+    def see(self, image: MetadataImage) -> None:
+        """Look at a new image."""
+        if not self._is_on:
+            return
+        before, self._state = self._state, membership(image, self._node_id, self._incarnation_id)
+        if self._state is Membership.REPLACED:
+            self._is_on = False
+            theirs = uuid_to_text(image.brokers[self._node_id].incarnation_id)
+            self._ports.on_end(
+                DuplicateBrokerRegistrationError(
+                    f"another process has registered as broker {self._node_id}: its incarnation is "
+                    f"{theirs}, ours is {uuid_to_text(self._incarnation_id)}. Give one of the two "
+                    "another node.id"
+                )
+            )
+        elif self._state is Membership.ACTIVE:
+            self._lost_ms = None
+        elif before is Membership.ACTIVE:
+            self._lost_ms = self._ports.clock.monotonic_ms()
+            log.warning("broker %d is %s: it comes back", self._node_id, self._state.value)
+            if self._coming_back is None or self._coming_back.done():
+                self._coming_back = asyncio.ensure_future(self._come_back())
+
+    async def _come_back(self) -> None:
+        while self._is_on and self._state is not Membership.ACTIVE:
+            try:
+                if self._state is Membership.ABSENT:
+                    await self._ports.register()
+                await self._ports.unfence()
+            except KafkaError as error:
+                log.warning("broker %d could not come back yet: %s", self._node_id, error)
+            await pause(self._ports.scheduler, RETRY_MS)
+
+    def problems(self) -> Sequence[str]:
+        """Why the broker is red; nothing while the image may be old."""
+        if self._lost_ms is None or not self._is_on or self._ports.waits_for():
+            return ()
+        lost_ms = self._ports.clock.monotonic_ms() - self._lost_ms
+        if lost_ms <= RED_AFTER_MS:
+            return ()
+        return (
+            f"broker {self._node_id} is {self._state.value} for {lost_ms} ms, so no client is sent "
+            "here: the active controller's log says why",
+        )

@@ -1,0 +1,51 @@
+"""Nobody at a controllers' listener speaks for the broker in the controller's own process."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from broker.handlers.controllers.own_broker import FromTheWire
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request, response
+from kafka_protocol.wire.schema import Versions
+from runtime.sim.clock import ManualClock
+
+OWN, OTHER = 1, 2
+REFUSED = {
+    ApiKey.BROKER_REGISTRATION: ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT: ErrorCode.STALE_BROKER_EPOCH,
+    ApiKey.ALLOCATE_PRODUCER_IDS: ErrorCode.STALE_BROKER_EPOCH,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ErrorCode.STALE_BROKER_EPOCH,
+}
+
+
+class Here(DecodedHandler):
+    """The handler behind; says yes to all."""
+
+    versions = Versions(0, 0)
+
+    def __init__(self, api_key: ApiKey) -> None:
+        self.api_key = api_key
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        return response(self.api_key).cls()
+
+
+@pytest.mark.parametrize("api_key", REFUSED)
+def test_only_other_ids_are_spoken_for_on_the_wire(
+    api_key: ApiKey, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    handler = FromTheWire(Here(api_key), OWN, ManualClock())
+    context = RequestContext(api_key, 0, 1, "x\ny", "CONTROLLER", ("10.0.0.66", 1), 0)
+    cls = request(api_key).cls
+    assert handler.handle(context, cls(broker_id=OTHER)).error_code == 0
+    assert caplog.messages == []
+    for _ in range(3):
+        assert handler.handle(context, cls(broker_id=OWN)).error_code == REFUSED[api_key]
+    (line,) = caplog.messages
+    assert "10.0.0.66" in line
+    assert "\n" not in line
