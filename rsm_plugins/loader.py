@@ -35,6 +35,19 @@ _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")
 
 
+def why_no_class_name(class_name: str) -> str | None:
+    """Why no storage plugin can have that name, and which ones there are; None if one can."""
+    name = JAVA_COUNTERPARTS.get(class_name, class_name)
+    if _JAVA_NAME.fullmatch(name):
+        return (
+            "a Java class cannot be loaded; give `package.module:Class` of a Python class, with its"
+            f" own rsm.config. settings (docs/remote-stores.md): {', '.join(SHIPPED)}"
+        )
+    if not _PYTHON_NAME.fullmatch(name):
+        return f"must be `package.module:Class` of a Python class, as {', '.join(SHIPPED)} are"
+    return None
+
+
 def load_storage_manager(class_name: str) -> RemoteStorageManager:
     """Make an instance, not yet configured, of the storage plugin of that name.
 

@@ -77,8 +77,14 @@ def open_descriptors() -> int:
 
 
 def half_done(error: OSError, what: str) -> OSError:
-    """The error of a step that must not stay half done: never one of exhaustion."""
-    return OSError(errno.EIO, f"{what}: {error}")
+    """The error of a step that must not stay half done: never one of exhaustion.
+
+    Returns:
+        An error whose cause is `error`, also where it is kept and not raised.
+    """
+    made = OSError(errno.EIO, f"{what}: {error}")
+    made.__cause__ = error
+    return made
 
 
 class Seldom:

@@ -212,9 +212,13 @@ def side_by_side(pool: Pool, calls: Sequence[Callable[[], T]]) -> list[Future[T]
     return futures
 
 
+mutexes: Callable[[], AbstractContextManager[object]] = threading.Lock
+"""What `make_mutex` makes; a simulation, whose threads never block, has its own."""
+
+
 def make_mutex() -> AbstractContextManager[object]:
     """Make a lock for the few things that the loop and a pool thread both write (checkpoints)."""
-    return threading.Lock()
+    return mutexes()
 
 
 def favour_the_loop() -> None:

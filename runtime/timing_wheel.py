@@ -19,10 +19,11 @@ from runtime.scheduler import Scheduler, Timer, run_guarded
 
 K = TypeVar("K", bound=Hashable)
 
-TICK_MS: Final = 10
+TICK_MS: Final = 1
+"""Clients count in ms: one that waits out a session asks right behind its end."""
 SLOTS: Final = 64
 LEVELS: Final = 4
-"""The highest level reaches 46 hours; later deadlines come down to a place of their own by then."""
+"""The highest level reaches 4.6 hours; later deadlines come down to their own place by then."""
 FIRED_AT_ONCE_MAX: Final = 100
 """Timers that fire in one turn of the loop; others come between."""
 

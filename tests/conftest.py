@@ -46,6 +46,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse tests in an order that differs from one worker to the next."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if isinstance(mark.args[1], set | frozenset):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: parametrized over a set")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     from tests.support import rounds, workers  # after the line above
 

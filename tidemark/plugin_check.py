@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from rsm_plugins.loader import JAVA_COUNTERPARTS
+from rsm_plugins.loader import JAVA_COUNTERPARTS, why_no_class_name
 
 _KEY: Final = "remote.log.storage.manager.class.name"
 
@@ -23,12 +23,10 @@ def check_storage_plugin(config: BrokerConfig) -> None:
     value = config.remote_log_storage_manager_class_name
     if not config.remote_log_storage_system_enable or not config.is_broker or value is None:
         return
-    module, colon, name = JAVA_COUNTERPARTS.get(value, value).partition(":")
-    if not colon or not all(part.isidentifier() for part in [*module.split("."), name]):
-        known = ", ".join(JAVA_COUNTERPARTS)
-        raise ConfigError(
-            _KEY, value, f"must be `package.module:Class` of a Python class, or one of: {known}"
-        )
+    wrong = why_no_class_name(value)
+    if wrong is not None:
+        raise ConfigError(_KEY, value, wrong)
+    module = JAVA_COUNTERPARTS.get(value, value).partition(":")[0]
     try:
         found = find_spec(module)
     except (ImportError, ValueError) as error:

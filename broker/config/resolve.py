@@ -43,6 +43,7 @@ def resolve(entries: Mapping[str, str]) -> Resolved:
     Raises:
         ConfigError: a value is not allowed, or a required key is missing.
     """
+    _refuse_zookeepers(entries)
     values: dict[str, Value] = {}
     for name, key in BROKER_KEYS.items():
         if name in entries:
@@ -75,6 +76,23 @@ def nearest(name: str, known: list[str]) -> str | None:
         return None
     matches = difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE_ENOUGH)
     return matches[0] if matches else None
+
+
+def _refuse_zookeepers(entries: Mapping[str, str]) -> None:
+    """Refuse a file from the time when Kafka had its metadata in ZooKeeper, with what to write."""
+    text = entries.get("zookeeper.connect")
+    if text is None or entries.get("process.roles", "").strip():
+        return
+    node = entries.get("node.id", entries.get("broker.id", "1")).strip()
+    raise ConfigError(
+        "zookeeper.connect",
+        text,
+        "there is no ZooKeeper here, as in Kafka from 4.0 on: metadata are in a Raft quorum. Take "
+        f"the zookeeper keys out and set process.roles=broker,controller, node.id={node}, "
+        f"controller.listener.names=CONTROLLER, controller.quorum.voters={node}@localhost:9093 and "
+        "one more listener, CONTROLLER://localhost:9093; then run `tidemark format` and `tidemark "
+        "start` with new log.dirs: directories of that time cannot be taken over, copy the topics",
+    )
 
 
 def _check_node_id(values: Mapping[str, Value]) -> None:

@@ -36,7 +36,6 @@ class Interceptor:
     """Does to requests what the book says.
 
     Attributes:
-        own_client_id: of the broker's own clients, which no fault hits.
         on_hit: called when faults were hit.
     """
 
@@ -45,7 +44,6 @@ class Interceptor:
         self._book, self._name_of = book, name_of
         self._clock, self._scheduler = ports.clock, ports.scheduler
         self._delayed: dict[asyncio.Future[None], Entry] = {}
-        self.own_client_id = ""
         self.on_hit: Callable[[], None] = lambda: None
 
     def wrap(self, handler: Handler, serve: Serve) -> Serve:
@@ -54,8 +52,6 @@ class Interceptor:
             return serve
 
         def faulty(context: RequestContext, frame: memoryview, position: int) -> Any:
-            if context.client_id and context.client_id == self.own_client_id:
-                return serve(context, frame, position)
             return _Faulty(self, serve, context).take(frame, position)
 
         return faulty

@@ -170,6 +170,8 @@ _SHAPES: Final[Mapping[int, Shape]] = MappingProxyType(
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape(
             (Level("resources", "responses", _RESOURCE, "resource"),)
         ),
+        ApiKey.CREATE_ACLS: Shape((Level("creations", "results", {}, ""),)),
+        ApiKey.DELETE_ACLS: Shape((Level("filters", "filter_results", {}, ""),)),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Shape((_topics(),), absent_is_all=True),
     }
 )

@@ -14,6 +14,7 @@ Versions:
 from typing import Any, Final
 
 from broker.handlers.parts import HandlerParts
+from broker.handlers.unserved import Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
@@ -29,17 +30,20 @@ class ConsumerGroupHeartbeatHandler(DecodedHandler):
     api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
     versions = Versions(0, 1)
 
+    def __init__(self, unserved: Unserved) -> None:
+        self._unserved = unserved
+
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
+        said = self._unserved.refused(
+            context, "Groups of the consumer protocol", "set group.protocol=classic"
+        )
         return _Response(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
-            error_message=(
-                f"Group {request.group_id[:100]} asks for the consumer protocol, which this broker "
-                "does not serve; set group.protocol=classic."
-            ),
+            error_message=f"Group {request.group_id[:100]}: {said}",
         )
 
 
 def make(parts: HandlerParts) -> ConsumerGroupHeartbeatHandler:
     """Make the handler of ConsumerGroupHeartbeat."""
-    return ConsumerGroupHeartbeatHandler()
+    return ConsumerGroupHeartbeatHandler(parts.unserved)

@@ -4,9 +4,10 @@ The first question of every consumer. It makes `__consumer_offsets` where that d
 and waits for it for a moment; a client that is told 15 asks again. The consumer of a tier has no
 group (`NO_GROUP`) and does not make it.
 
-Transactions are not served yet: a transactional id is refused with the error that ends its
-producer, as InitProducerId does. Share groups neither: INVALID_REQUEST, as from a broker of Kafka
-whose feature share.version is 0.
+Transactions are not served yet. CLUSTER_AUTHORIZATION_FAILED is the one error that ends every
+producer and whose text both Java and librdkafka show; Java drops that of the error about the
+transactional id, and librdkafka asks again for ever after any other. Share groups neither:
+INVALID_REQUEST, as from a broker of Kafka whose feature share.version is 0.
 
 Versions:
 
@@ -25,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.parts import HandlerParts
+from broker.handlers.unserved import TRANSACTIONS, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
@@ -64,12 +66,9 @@ class Found(NamedTuple):
     port: int = -1
 
 
-_REFUSED: Final = {
-    KeyType.TRANSACTION: Found(
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "Transactions are not served by this broker; use a producer without transactional.id.",
-    ),
-    KeyType.SHARE: Found(ErrorCode.INVALID_REQUEST, "Share groups are not served by this broker."),
+_UNSERVED: Final = {
+    KeyType.TRANSACTION: (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, *TRANSACTIONS),
+    KeyType.SHARE: (ErrorCode.INVALID_REQUEST, "Share groups", "use a consumer group"),
 }
 _NOT_YET: Final = Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _OWN_TEXTS: Final = {
@@ -84,8 +83,10 @@ class FindCoordinatorHandler(DecodedHandler):
     api_key = ApiKey.FIND_COORDINATOR
     versions = Versions(0, 6)
 
-    def __init__(self, coordinator: GroupCoordinator, cluster: ClusterView) -> None:
-        self._coordinator, self._cluster = coordinator, cluster
+    def __init__(
+        self, coordinator: GroupCoordinator, cluster: ClusterView, unserved: Unserved
+    ) -> None:
+        self._coordinator, self._cluster, self._unserved = coordinator, cluster, unserved
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable where the topic is to be made first."""
@@ -104,7 +105,7 @@ class FindCoordinatorHandler(DecodedHandler):
 
     def _answer(self, context: RequestContext, request: Any) -> Any:
         keys = _keys(context, request)
-        found = [self._find(context.listener_name, request.key_type, key) for key in keys]
+        found = [self._find(context, request.key_type, key) for key in keys]
         if context.api_version < _SINCE_SEVERAL:
             [one] = found
             return _Response(
@@ -128,10 +129,13 @@ class FindCoordinatorHandler(DecodedHandler):
             ]
         )
 
-    def _find(self, listener: str, key_type: int, key: str) -> Found:
+    def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
+        if key_type in _UNSERVED:
+            code, what, way_out = _UNSERVED[KeyType(key_type)]
+            return Found(code, self._unserved.refused(context, what, way_out))
         if key_type != KeyType.GROUP:
-            refused = _REFUSED.get(key_type)  # type: ignore[call-overload]
-            return refused or Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
+            return Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
+        listener = context.listener_name
         topic = self._cluster.image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             # A start with tiering would make the topic before anybody has a group.
@@ -155,4 +159,4 @@ def _keys(context: RequestContext, request: Any) -> Sequence[str]:
 
 def make(parts: HandlerParts) -> FindCoordinatorHandler:
     """Make the handler of FindCoordinator."""
-    return FindCoordinatorHandler(parts.groups, parts.cluster)
+    return FindCoordinatorHandler(parts.groups, parts.cluster, parts.unserved)

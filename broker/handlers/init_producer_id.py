@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.parts import HandlerParts
+from broker.handlers.unserved import TRANSACTIONS, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
@@ -66,13 +67,15 @@ class InitProducerIdHandler(DecodedHandler):
     api_key = ApiKey.INIT_PRODUCER_ID
     versions = Versions(0, 5)
 
-    def __init__(self, allocate: AllocateBlock) -> None:
-        self._ids = ProducerIds(allocate)
+    def __init__(self, allocate: AllocateBlock, unserved: Unserved) -> None:
+        self._ids, self._unserved = ProducerIds(allocate), unserved
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable only when a block is used up."""
         error = _why_refused(request)
         if error is not None:
+            if request.transactional_id:
+                self._unserved.refused(context, *TRANSACTIONS)
             return _failed(error)
         given = self._ids.try_next()
         if given is not None:
@@ -118,4 +121,4 @@ def _block_allocator(parts: HandlerParts) -> AllocateBlock:
 
 def make(parts: HandlerParts) -> InitProducerIdHandler:
     """Make the handler of InitProducerId."""
-    return InitProducerIdHandler(_block_allocator(parts))
+    return InitProducerIdHandler(_block_allocator(parts), parts.unserved)

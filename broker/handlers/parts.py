@@ -7,6 +7,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
+from broker.handlers.unserved import Unserved
 from broker.network.registry import HandlerTable
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
@@ -50,3 +51,8 @@ class HandlerParts:
     def holding(self) -> Holding:
         """One for all APIs: a connection waits once, whatever it asks."""
         return Holding(self.ports.clock, self.ports.scheduler)
+
+    @cached_property
+    def unserved(self) -> Unserved:
+        """One for all APIs: a client that asks for transactions asks in more than one."""
+        return Unserved()

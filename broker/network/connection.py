@@ -16,9 +16,10 @@ import socket
 from asyncio import Future
 from typing import TYPE_CHECKING
 
+from broker.network.authentication import Session
 from broker.network.buffers import PROGRESS_BYTES
-from broker.network.dispatch import Answer
-from broker.network.intake import Intake
+from broker.network.dispatch import Answer, Peer
+from broker.network.intake import SMALL_FRAME_BYTES, Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
@@ -39,27 +40,17 @@ class Connection(Intake):
         "_reading",
         "_sender",
         "_wants_memory",
-        "provisional",
         "waiting_bytes",
     )
 
-    def __init__(
-        self,
-        server: "Server",
-        sock: socket.socket,
-        listener_name: str,
-        address: tuple[str, int],
-        *,
-        provisional: bool,
-    ) -> None:
-        super().__init__(server, sock, listener_name, address)
+    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+        super().__init__(server, sock, peer)
         self._sender = Sender(sock, server.disk)
         self._outflow = Outflow(server, sock, self._sender, self._has_room, self._failed)
         self._paused = False
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
         self.waiting_bytes = 0  # see `Holder`
-        self.provisional = provisional
         self._reading = True
         server.loop.add_reader(sock, self._on_readable)
 
@@ -76,8 +67,10 @@ class Connection(Intake):
     # -- serving
 
     def _serve(self, frame: memoryview) -> None:
-        if self.provisional:
-            self._confirm(frame)
+        session = self.peer.session
+        is_unknown = session.principal is None
+        if is_unknown:
+            self._check_unknown(session, frame)
         answer = self._server.dispatcher.dispatch(self.peer, frame, self._received_ms)
         if type(answer) is tuple:
             if self._unanswered.slots:
@@ -90,13 +83,20 @@ class Connection(Intake):
             answer.add_done_callback(lambda future: self._answered(slot, future))
             if self._unanswered.is_behind:
                 self._pause()
+        if is_unknown:
+            self._has_said_who(session)
 
-    def _confirm(self, frame: memoryview) -> None:
-        """Judge a connection over the limit by the client id of its first request."""
-        if self._server.client_id_of(frame) not in self._server.limits.exempt_client_ids:
-            raise CloseConnection("too many connections")
-        self.provisional = False
-        self._server.confirmed()
+    def _check_unknown(self, session: Session, frame: memoryview) -> None:
+        """Refuse what is not for a peer that is not known; what is passed is answered at once."""
+        if len(frame) > SMALL_FRAME_BYTES or not session.allows(int.from_bytes(frame[:2], "big")):
+            raise CloseConnection("a request before authentication")
+
+    def _has_said_who(self, session: Session) -> None:
+        """Let a peer that is known now ask for everything, and end one that was refused."""
+        if session.principal is not None:
+            self._server.authenticated(self)
+        elif session.refusal is not None:
+            self._close_after_answers(session.refusal)
 
     def _answered(self, slot: Slot, future: Future[Answer | None]) -> None:
         """An answer that had to wait is there: send it and what waited behind it."""
@@ -212,8 +212,9 @@ class Connection(Intake):
     # -- memory
 
     def _has_memory(self) -> bool:
-        server = self._server
-        if self.peer.client_id in server.limits.exempt_client_ids or server.memory.ask(self):
+        if self.peer.session.principal is None:
+            raise CloseConnection("a large request before authentication")
+        if self._server.memory.ask(self):
             return True
         self._wants_memory = True
         self._pause()
@@ -278,8 +279,6 @@ class Connection(Intake):
             self.close(self._closing, quiet=self._closing_quiet)
         elif self.is_idle and now_ms - self.last_active_ms > limits.idle_ms_max:
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
-        elif self.provisional and now_ms - self.last_active_ms > limits.provisional_ms_max:
-            self.close("too many connections")
 
     def _is_gone(self) -> bool:
         """Whether the peer has hung up, also where bytes of it are unread."""

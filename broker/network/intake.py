@@ -61,13 +61,10 @@ class Intake(ABC):
         "peer",
     )
 
-    def __init__(
-        self, server: "Server", sock: socket.socket, listener_name: str, address: tuple[str, int]
-    ) -> None:
+    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
         self._server, self._sock = server, sock
-        self.peer = Peer(listener_name, address)
-        self.address = address[0]
-        self.account = server.turns.account(address[0])
+        self.peer, self.address = peer, peer.address[0]
+        self.account = server.turns.account(self.address)
         self._unanswered = Unanswered()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
         self._frame: GrowingFrame | None = None  # a large frame being received

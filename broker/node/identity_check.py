@@ -18,6 +18,8 @@ from metadata_topic.raft.voters import ReplicaKey
 
 ALIVE_AFTER: Final = 2
 """So many times must an entry move on: the last request of a dead process may come late."""
+SAME_FETCH_MS: Final = 20
+"""Times this close are those of one Fetch: a leader reckons them anew, by two clocks, each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,9 @@ class Doubts:
     def _lives(self, one: SeenReplica, look: Look) -> bool:
         if one.key.id == look.leader_id and one.is_voter:
             return True
-        before = self._before.get(one.key, one.last_fetch_ms)
-        self._before[one.key] = one.last_fetch_ms
-        if one.last_fetch_ms > before:
+        before = self._before.setdefault(one.key, one.last_fetch_ms)
+        if one.last_fetch_ms > before + SAME_FETCH_MS:
+            self._before[one.key] = one.last_fetch_ms
             self._signs[one.key] = self._signs.get(one.key, 0) + 1
         if self._signs.get(one.key, 0) >= ALIVE_AFTER:
             return True

@@ -11,6 +11,7 @@ waits for any of them.
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Protocol
@@ -18,12 +19,12 @@ from typing import Protocol
 from broker.remote.process import start_tier_process, take_tier_lock
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
 from rlm.link.messages import (
     AnyMessage,
     Configure,
     Configured,
-    Connect,
     Heartbeat,
     Reconfigure,
     Stop,
@@ -100,6 +101,7 @@ class Supervisor:
         self.restarts = 0
         self.public_settings: frozenset[str] = frozenset()
         self._endpoint: Endpoint | None = None
+        self._given: TierConfig | None = None  # what the tier goes by; None before it is configured
         self._process: ChildProcess | None = None
         self._dying: list[ChildProcess] = []
         self._timers: list[Timer] = []
@@ -108,7 +110,7 @@ class Supervisor:
         self._starved_ms: float = 0
         self._backoff_ms = BACKOFF_MS
         self._first: asyncio.Future[None] | None = None
-        self._may_connect = False
+        self._connect_message: Connect | None = None  # None: the broker takes no connections yet
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -130,22 +132,28 @@ class Supervisor:
         self._attempt()
         await self._first
 
-    async def connect(self) -> None:
+    async def connect(self, client_settings: Mapping[str, str]) -> None:
         """The broker takes connections: have the metadata manager connect, wait until it is up.
 
         Raises:
             TierStartError: it refused its settings, or died over them.
         """
-        self._first, self._may_connect = self._loop.create_future(), True
+        self._first = self._loop.create_future()
+        self._connect_message = Connect(dict(client_settings))
         if self.state == "configured" and self._endpoint is not None:
-            self._connect(self._endpoint)
+            self._connect(self._endpoint, self._connect_message)
         await self._first
 
     def reconfigure(self, config: TierConfig) -> None:
         """Settings changed: for the running tier and for all that come after it."""
         self._config = config
-        if self.state in {"configured", "up"} and self._endpoint is not None:
-            self._endpoint.ask(Reconfigure(config))
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        """Give the tier settings that changed since it got its own."""
+        if self._given not in (None, self._config) and self._endpoint is not None:
+            self._endpoint.ask(Reconfigure(self._config))
+            self._given = self._config
 
     def _attempt(self) -> None:
         if self.state == "stopped":
@@ -163,8 +171,9 @@ class Supervisor:
         self._endpoint = endpoint
         self.state, self.reason = "starting", "the tier process is starting"
         self._last_beat_ms, self._silent_ms = self._clock.monotonic_ms(), 0
-        answer = endpoint.ask(Configure(self._config))
-        answer.add_done_callback(lambda done: self._configured(endpoint, done))
+        config, self._given = self._config, None
+        answer = endpoint.ask(Configure(config))
+        answer.add_done_callback(lambda done: self._configured(endpoint, config, done))
         self._timers.append(self._scheduler.every(HEARTBEAT_INTERVAL_MS, self._beat, "tier-beat"))
 
     def _start_process(self) -> socket.socket | None:
@@ -237,28 +246,32 @@ class Supervisor:
         self._scheduler.call_later(self._backoff_ms, self._attempt)
         self._backoff_ms = min(self._backoff_ms * 2, BACKOFF_MAX_MS)
 
-    def _configured(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
+    def _configured(
+        self, endpoint: Endpoint, config: TierConfig, done: "ThreadFuture[Received]"
+    ) -> None:
         if endpoint is not self._endpoint:
             return
         error = done.exception()
         if isinstance(error, LinkFailureError):
             self._refused(str(error))
         elif error is None:
+            self._given = config
             self._is_configured(endpoint, done.result().message)
+            self._hand_on()
 
     def _is_configured(self, endpoint: Endpoint, answer: object) -> None:
         if isinstance(answer, Configured):
             self.public_settings = frozenset(answer.public_settings)
-        if self._may_connect:
-            self._connect(endpoint)
+        if self._connect_message is not None:
+            self._connect(endpoint, self._connect_message)
         else:
             self.state, self.reason = "configured", "waiting for the broker's listener"
             self._step_done()
 
-    def _connect(self, endpoint: Endpoint) -> None:
+    def _connect(self, endpoint: Endpoint, message: Connect) -> None:
         self.state = "starting"
         self._silent_ms = 0
-        endpoint.ask(Connect()).add_done_callback(lambda done: self._connected(endpoint, done))
+        endpoint.ask(message).add_done_callback(lambda done: self._connected(endpoint, done))
 
     def _connected(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
         if endpoint is not self._endpoint:

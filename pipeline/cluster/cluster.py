@@ -13,7 +13,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.wire_client import Address, ClusterError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, WireClient
 
 _LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -4, -5
 _TOPIC_RESOURCE = 2

@@ -1,22 +1,23 @@
 """A small client that asks brokers one question after the other.
 
+Where several may be asked, the first that is there is (`greeting`): a hung one costs nothing.
+
 Only for what client libraries cannot ask yet: the offsets of the tiers (ListOffsets -4 and -5) and
 topic ids. Blocking, one connection a broker, plain TCP.
 """
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Self
 
 from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import header_versions
+from pipeline.cluster.greeting import Address, answering
 
 _TIMEOUT_S: Final = 30.0
 _FRAME_BYTES_MAX = 100 << 20
-
-Address = tuple[str, int]
 
 
 class ClusterError(TidemarkError):
@@ -64,20 +65,44 @@ class WireClient:
             self._sockets.popitem()[1].close()
 
     def ask_any(self, api_key: int, version: int, body: object) -> Any:
-        """Ask the first bootstrap server that answers, or else another broker.
+        """Ask whichever bootstrap server is there first, or else another broker.
 
         Raises:
-            ClusterError: none does.
+            ClusterError: none answers.
         """
-        errors = []
-        for address in dict.fromkeys((*self.bootstrap, *self.others)):
+        errors: list[ClusterError] = []
+        for found in self.present((*self.bootstrap, *self.others), self.timeout_s, errors):
             try:
-                return self.ask(address, api_key, version, body)
+                return self.ask(found, api_key, version, body)
             except ClusterError as error:
                 errors.append(error)
         away = all(isinstance(error, UnreachableError) for error in errors)
         kind = UnreachableError if away else ClusterError
         raise kind("; ".join(map(str, errors)))
+
+    def present(
+        self, addresses: Iterable[Address], timeout_s: float, problems: list[ClusterError]
+    ) -> Iterator[Address]:
+        """Those where somebody answers, the first first; a single one is not looked at.
+
+        Args:
+            addresses: are greeted at the same time.
+            timeout_s: for all of them.
+            problems: gets why nobody answers at the others; its cause is a `TimeoutError` where
+                somebody may still be there.
+        """
+        names = dict.fromkeys(addresses)
+        if len(names) == 1:
+            yield from names
+            return
+        kept = {one: self._sockets.pop(one, None) for one in names}
+        for address, connection in answering(kept, self._client_id, timeout_s):
+            if isinstance(connection, OSError):
+                problems.append(_unreachable(address, connection))
+                problems[-1].__cause__ = connection
+            else:
+                self._sockets[address] = connection
+                yield address
 
     def ask(self, address: Address, api_key: int, version: int, body: object) -> Any:
         """Send one request and wait for its answer.
@@ -101,7 +126,7 @@ class WireClient:
             raise ClusterError(f"{where}: the answer cannot be read: {error}") from error
         except OSError as error:
             self._drop(address)
-            raise UnreachableError(f"{where}: {error.strerror or error}") from error
+            raise _unreachable(address, error) from error
         return value
 
     def _exchange(self, address: Address, frame: bytes) -> bytearray:
@@ -124,6 +149,10 @@ class WireClient:
         connection = self._sockets.pop(address, None)
         if connection is not None:
             connection.close()
+
+
+def _unreachable(address: Address, error: OSError) -> UnreachableError:
+    return UnreachableError(f"{address[0]}:{address[1]}: {error.strerror or error}")
 
 
 def _exactly(connection: socket.socket, size: int, deadline: float) -> bytearray:

@@ -54,8 +54,23 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
             f"--iceberg={name}: pyiceberg does not know the catalog {catalog_name}: describe it in"
             f" .pyiceberg.yaml or PYICEBERG_CATALOG__{catalog_name.upper()}__... ({error})"
         ) from error
-    calls.told(partial(make_iceberg, catalog, identifier, schema))
+    try:
+        calls.told(partial(make_iceberg, catalog, identifier, schema))
+    except ValueError as error:  # names are checked by the catalog, each kind has rules of its own
+        calls.close()
+        raise _wrong_name(name, error) from error
     return IcebergTable(catalog, identifier, topic, calls)
+
+
+def _wrong_name(name: str, error: ValueError) -> OptionError:
+    catalog, namespace, *table = name.split(".")
+    if len(table) == 1:
+        return OptionError(f"--iceberg={name}: the catalog does not take this name: {said(error)}")
+    flat = ".".join((catalog, namespace, "_".join(table)))
+    return OptionError(
+        f"--iceberg={name}: the catalog {catalog} has no namespaces within namespaces, and each dot"
+        f" begins one: give a table without dots, such as --iceberg={flat}"
+    )
 
 
 def make_iceberg(catalog: Any, identifier: str, schema: pa.Schema) -> None:

@@ -16,7 +16,8 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.cluster import NotNowError
-from pipeline.cluster.wire_client import Address, ClusterError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, WireClient
 from pipeline.values import Isolation
 
 _METADATA_VERSION = 12

@@ -27,6 +27,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
 from pipeline.cluster.epoch_walk import epochs_before
+from pipeline.cluster.greeting import Address
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -38,7 +39,7 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches

@@ -7,6 +7,7 @@ that is sent. A call ends at most one silence (`read.timeout.ms`) after its dead
 boto3 is imported with this module (0.2 s): `plugin.py` does that when it is configured, not before.
 """
 
+import contextlib
 import io
 import logging
 import threading
@@ -25,6 +26,7 @@ from rsm_plugins.s3.errors import (
     RefusedError,
     code_and_status,
     error_class,
+    is_heard,
     storage_error,
 )
 from rsm_plugins.s3.settings import S3Options
@@ -68,6 +70,7 @@ def make_client(options: S3Options, *, timeout_s_max: float, attempts: int) -> A
         user_agent_extra="app/tidemark",
         s3=s3,
         # Checksums are computed and compared here; chunked trailers are refused by older stores.
+        # DeleteObjects alone gets one from the library, for it must have one.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -96,7 +99,13 @@ class S3Calls:
         client.meta.events.register_last("before-call.s3", _send_small_bodies_at_once)
 
     def __call__(
-        self, operation: str, key: str = "", *, hear: Container[str] = (), **params: Any
+        self,
+        operation: str,
+        key: str = "",
+        *,
+        hear: Container[str] = (),
+        refusals: bool = False,
+        **params: Any,
     ) -> Any:
         """Make one call, with the library's retries.
 
@@ -104,10 +113,11 @@ class S3Calls:
             operation: a method of boto3's client.
             key: the object's whole key; empty for calls that have none.
             hear: error codes, and statuses as text, to be raised as RefusedError.
+            refusals: raise RefusedError also where the store refuses this call itself.
             params: what else the operation takes.
 
         Raises:
-            RefusedError: one of `hear`.
+            RefusedError: one of `hear`, or a refusal that the caller asked to hear of.
             RemoteStorageError, RetriableRemoteStorageError, RemoteResourceNotFoundError: it failed.
         """
         if key:
@@ -117,10 +127,15 @@ class S3Calls:
             return getattr(self._client, operation)(Bucket=self._bucket, **params)
         except ClientError as e:
             code, status = code_and_status(e)
-            if code in hear or str(status) in hear:
+            if is_heard(code, status, hear, refusals=refusals):
                 raise RefusedError(code, status) from None
+            sent_checksum = operation == "delete_objects" or any(
+                name.startswith("Checksum") for name in params
+            )
             # Not `from e`: the store's own words may repeat what it was sent.
-            raise storage_error(e, self.doing(operation, key)) from None
+            raise storage_error(
+                e, self.doing(operation, key), sent_checksum=sent_checksum
+            ) from None
         except LIBRARY_ERRORS as e:
             raise storage_error(e, self.doing(operation, key)) from e
 
@@ -149,6 +164,29 @@ class S3Calls:
         self._client.close()
 
 
+def list_page(calls: S3Calls, **params: Any) -> tuple[Any, dict[str, Any]]:
+    """A page of a listing, and what the next one is asked with; empty: there is none.
+
+    By ListObjectsV2; by ListObjects where the store refuses that, or answers as if it were the old
+    one. The parameters of the next page keep to what this one came by.
+    """
+    page = None
+    if "Marker" not in params:
+        with contextlib.suppress(RefusedError):
+            page = calls("list_objects_v2", refusals=True, **params)
+    if page is None:
+        page = calls("list_objects", **params)
+    if not page.get("IsTruncated"):
+        return page, {}
+    if token := page.get("NextContinuationToken"):
+        return page, params | {"ContinuationToken": token}
+    found = page.get("Contents") or [{"Key": ""}]
+    marker = page.get("NextMarker") or found[-1]["Key"]
+    if marker <= params.get("Marker", ""):
+        raise RemoteStorageError("list_objects: the store has more, and lists the same page again")
+    return page, params | {"Marker": marker}
+
+
 def _send_small_bodies_at_once(params: dict[str, Any], **_: Any) -> None:
     """Do not ask the store first whether it wants a body that is plain bytes: a round trip each."""
     if isinstance(params.get("body"), io.BytesIO):
@@ -168,7 +206,7 @@ def probe(options: S3Options) -> None:
     client = make_client(options, timeout_s_max=_PROBE_TIMEOUT_S, attempts=_PROBE_ATTEMPTS)
     calls = S3Calls(client, options.bucket, _PROBE_TIMEOUT_S)
     try:
-        calls("list_objects_v2", Prefix=options.prefix, MaxKeys=1)
+        list_page(calls, Prefix=options.prefix, MaxKeys=1)
     except RetriableRemoteStorageError as e:
         log.warning("the store does not answer now, later calls try again: %s", e)
     except RemoteStorageError as e:

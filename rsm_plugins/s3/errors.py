@@ -1,11 +1,12 @@
 """Which failures of S3 pass by themselves, and what to tell about those that do not.
 
 `error_class` is the table: pure, from an error's code and HTTP status to the class that the tier
-acts on. `storage_error` makes one of ours out of whatever the library raises. What a message never
-holds: credentials, signatures, and the words of the store about them.
+acts on. `is_refusal` says which errors mean that the store lacks what was asked for, whatever code
+it words that with. `storage_error` makes one of ours out of whatever the library raises. What a
+message never holds: credentials, signatures, and the words of the store about them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -37,12 +38,14 @@ from rsm_plugins.settings import PREFIX
 LIBRARY_ERRORS = (BotoCoreError, ClientError, ResponseParserError, HTTPError)
 """All that a call of the library, or reading a body, may raise."""
 
-UNSUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
+_UNSUPPORTED = frozenset({"NotImplemented", "MethodNotAllowed", "501", "405"})
 """Codes and statuses of a store that does not have an operation or a header."""
+DIGESTS = frozenset({"BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"})
+"""What a damaged body gets, and the body or the checksum of a call that the store does not know."""
 
 _RETRIABLE = frozenset(
     {
-        "BadDigest",
+        *DIGESTS,
         "BandwidthLimitExceeded",
         "ConditionalRequestConflict",
         "IncompleteBody",
@@ -52,15 +55,18 @@ _RETRIABLE = frozenset(
         "KMS.ThrottlingException",
         "NoSuchUpload",  # the put begins anew, with another upload
         "OperationAborted",
+        "OperationTimedOut",
         "RequestLimitExceeded",
         "RequestTimeout",
+        "ServerBusy",
         "ServiceUnavailable",
         "SlowDown",
+        "SlowDownRead",
+        "SlowDownWrite",
         "Throttling",
         "ThrottlingException",
+        "TooManyRequests",
         "TooManyRequestsException",
-        "XAmzContentChecksumMismatch",
-        "XAmzContentSHA256Mismatch",
     }
 )
 _NOT_FOUND = frozenset({"NoSuchKey", "NoSuchVersion"})
@@ -78,10 +84,13 @@ _RIGHTS = (
     " a missing object looks like a forbidden one), and look that the bucket is yours"
 )
 _REGION = f"set {PREFIX}region to the bucket's region and look at {PREFIX}endpoint.url"
-_CHECKSUM = f"if the store does not know CRC32C, set {PREFIX}checksum=none"
+_BUCKET = f"make the bucket, or name another one in {PREFIX}bucket"
+_CLOCK = "set this host's clock"
+_TOO_LARGE = f"lower {PREFIX}upload.part.size.bytes, or the topic's segment.bytes"
+CHECKSUM_WAY_OUT = f"if the store does not take CRC32C, set {PREFIX}checksum=none"
 _WAYS_OUT: Mapping[str, str] = {
-    "NoSuchBucket": f"make the bucket, or name another one in {PREFIX}bucket",
-    "InvalidBucketName": f"name another bucket in {PREFIX}bucket",
+    "NoSuchBucket": _BUCKET,
+    "InvalidBucketName": _BUCKET,
     "InvalidAccessKeyId": _CREDENTIALS,
     "SignatureDoesNotMatch": _CREDENTIALS,
     "InvalidToken": _CREDENTIALS,
@@ -89,7 +98,7 @@ _WAYS_OUT: Mapping[str, str] = {
     "ExpiredTokenException": _CREDENTIALS,
     "TokenRefreshRequired": _CREDENTIALS,
     "AuthFailure": _CREDENTIALS,
-    "RequestTimeTooSkewed": "set this host's clock",
+    "RequestTimeTooSkewed": _CLOCK,
     "AccessDenied": _RIGHTS,
     "AllAccessDisabled": _RIGHTS,
     "403": f"{_RIGHTS}; or {_CREDENTIALS}",
@@ -101,12 +110,47 @@ _WAYS_OUT: Mapping[str, str] = {
     " rules of that kind away from this prefix",
     "InvalidStorageClass": f"set {PREFIX}storage.class to a class that the store has",
     "EntityTooSmall": f"raise {PREFIX}upload.part.size.bytes",
-    "InvalidRequest": _CHECKSUM,
-    "InvalidArgument": _CHECKSUM,
-    "NotImplemented": _CHECKSUM,
+    "EntityTooLarge": _TOO_LARGE,
+    "413": _TOO_LARGE,
 }
+_SIGNATURE = "SignatureDoesNotMatch"
+"""Wrong credentials; also a store, or a proxy before it, that signs without a header of ours."""
+_NOT_REFUSALS = frozenset(
+    code
+    for code, way in _WAYS_OUT.items()
+    if way in {_CREDENTIALS, _RIGHTS, _WAYS_OUT["403"], _REGION, _BUCKET, _CLOCK}
+) - {_SIGNATURE}
 _ABOUT_SECRETS = frozenset(code for code, way in _WAYS_OUT.items() if way is _CREDENTIALS)
 _WORDS_MAX = 200
+
+
+def is_refusal(code: str, status: int) -> bool:
+    """Whether the store refuses an operation, its body or a header, and would not take it later.
+
+    Not so: a missing right or bucket, wrong credentials, throttling, a time-out, a fault of the
+    store, an object that is not there.
+
+    Args:
+        code: the answer's error code; the status as text where it has none.
+        status: HTTP status, 0 if unknown.
+    """
+    if not _UNSUPPORTED.isdisjoint({code, str(status)}) or code == _SIGNATURE:
+        return True
+    if code in _NOT_REFUSALS or status in {301, 307, 401, 403, 404}:
+        return False
+    return error_class(code, status) is RemoteStorageError
+
+
+def is_heard(code: str, status: int, hear: Container[str], *, refusals: bool) -> bool:
+    """Whether a caller that waits for these codes and statuses, or for refusals, gets this error.
+
+    A status says nothing where the code names a missing right or bucket.
+    """
+    if code in hear:
+        return True
+    if code in _NOT_REFUSALS:
+        return False
+    return str(status) in hear or (refusals and is_refusal(code, status))
 
 
 class RefusedError(TidemarkError):
@@ -140,10 +184,12 @@ def code_and_status(error: ClientError) -> tuple[str, int]:
     return str(answer.get("Error", {}).get("Code", status)), status
 
 
-def storage_error(error: Exception, doing: str) -> RemoteStorageError:
+def storage_error(
+    error: Exception, doing: str, *, sent_checksum: bool = False
+) -> RemoteStorageError:
     """One of our errors for one of the library's; `doing` names operation, bucket and key."""
     if isinstance(error, ClientError):
-        return _of_answer(error, doing)
+        return _of_answer(error, doing, sent_checksum=sent_checksum)
     if isinstance(error, FlexibleChecksumError):
         return RemoteObjectDamagedError(f"{doing}: its bytes are not those of its checksum")
     what = f"{doing} failed: {type(error).__name__}: {str(error)[:_WORDS_MAX]}"
@@ -165,7 +211,7 @@ def storage_error(error: Exception, doing: str) -> RemoteStorageError:
     return RemoteStorageError(what)
 
 
-def _of_answer(error: ClientError, doing: str) -> RemoteStorageError:
+def _of_answer(error: ClientError, doing: str, *, sent_checksum: bool) -> RemoteStorageError:
     code, status = code_and_status(error)
     if status == 404 and not _is_of_s3(error, code):
         # A proxy that does not know the way says so, too: no object is missing by that, and none
@@ -179,6 +225,9 @@ def _of_answer(error: ClientError, doing: str) -> RemoteStorageError:
         message += f": {words}"
     if code in _WAYS_OUT:
         message += f"; {_WAYS_OUT[code]}"
+    is_refused = is_refusal(code, status) or code in DIGESTS
+    if sent_checksum and is_refused and _WAYS_OUT.get(code) in {None, _CREDENTIALS}:
+        message += f"; {CHECKSUM_WAY_OUT}"
     return error_class(code, status)(message)
 
 

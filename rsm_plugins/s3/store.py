@@ -2,11 +2,13 @@
 
 What S3 promises, and this leans on: a PUT is whole or not there, and durable when it is answered;
 every read after it sees it. What some stores lack, this does without: batched deletes, conditional
-PUTs, listings of uploads.
+PUTs, listings of uploads, the second version of listings. A store that lacks one refuses it in
+words of its own, so any refusal counts, and is remembered for the life of this object.
 
 Must not know: segments, indexes, topics.
 """
 
+import contextlib
 import io
 import logging
 from collections.abc import Iterator, Sequence
@@ -24,8 +26,8 @@ from rsm_plugins.api import (
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.s3.body import S3Body, length_of_range, whole_object_crc32c
-from rsm_plugins.s3.client import S3Calls, make_client
-from rsm_plugins.s3.errors import UNSUPPORTED, RefusedError
+from rsm_plugins.s3.client import S3Calls, list_page, make_client
+from rsm_plugins.s3.errors import DIGESTS, RefusedError, is_refusal
 from rsm_plugins.s3.settings import S3Options
 from rsm_plugins.s3.upload import S3Uploader
 
@@ -33,15 +35,9 @@ log = logging.getLogger(__name__)
 
 _DELETES_MAX = 1_000
 """Keys of one DeleteObjects."""
-_NO_BATCHES = UNSUPPORTED | {
-    "InvalidDigest",
-    "InvalidRequest",
-    "MalformedXML",
-    "MissingContentLength",
-    "MissingContentMD5",
-}
-_NO_CONDITIONS = UNSUPPORTED | {"InvalidArgument", "InvalidRequest"}
-_NO_UPLOAD_LISTINGS = UNSUPPORTED | {"AccessDenied"}
+_NO_BATCHES = DIGESTS | {"404"}
+"""A body or a checksum that the store does not know; a way that it does not have."""
+_NO_KEY = "NoSuchKey"
 _NO_UPLOADS = "NoSuchUpload"
 """What one store (rclone) says where there is none of a key."""
 
@@ -68,7 +64,9 @@ class S3Store(ObjectStore):
             has_checksums=options.has_checksums,
             abort_uploads=self._abort_uploads,
         )
-        self._has_batches = self._has_conditions = self._has_upload_listings = True
+        # DeleteObjects must carry a checksum.
+        self._has_batches = options.has_checksums
+        self._has_conditions = self._has_upload_listings = True
 
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
         """See ObjectStore."""
@@ -80,13 +78,14 @@ class S3Store(ObjectStore):
             return self.put(key, source)
         try:
             return self._uploader.put(
-                self._prefix + key, source, IfNoneMatch="*", hear=_NO_CONDITIONS | {"412"}
+                self._prefix + key, source, IfNoneMatch="*", hear={"412"}, refusals=True
             )
         except RefusedError as e:
             if e.status != 412:
+                facts = self.put(key, source)
                 log.info("the store has no conditional PUT, goes on without: %s", e)
                 self._has_conditions = False
-                return self.put(key, source)
+                return facts
         # An attempt before was applied and its answer lost, or this is a repetition.
         source.seek(0)
         body = source.read()
@@ -139,17 +138,14 @@ class S3Store(ObjectStore):
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See ObjectStore."""
-        params = {"Prefix": self._prefix + prefix}
-        while True:
-            page = self._calls("list_objects_v2", **params)
+        params: dict[str, Any] = {"Prefix": self._prefix + prefix}
+        while params:
+            page, params = list_page(self._calls, **params)
             for found in page.get("Contents", ()):
                 key = found["Key"].removeprefix(self._prefix)
                 if key:
                     modified_ms = int(found["LastModified"].timestamp() * 1000)
                     yield StoredObject(key, found["Size"], modified_ms)
-            if not page.get("IsTruncated"):
-                return
-            params["ContinuationToken"] = page["NextContinuationToken"]
 
     def close(self) -> None:
         """See ObjectStore."""
@@ -157,21 +153,36 @@ class S3Store(ObjectStore):
         self._calls.close()
 
     def _delete(self, keys: Sequence[str]) -> None:
-        if self._has_batches and len(keys) > 1:
-            wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-            try:
-                answer = self._calls("delete_objects", hear=_NO_BATCHES, Delete=wanted)
-            except RefusedError as e:
-                log.info("the store has no batched deletes, goes on without: %s", e)
-                self._has_batches = False
-            else:
-                self._raise_failed(answer.get("Errors", ()))
-                return
+        """Delete in one request; one by one what the store does not take so, whatever it calls it.
+
+        Throttling and faults of the store are raised: the whole batch is asked for again later.
+        """
+        if not self._has_batches or len(keys) == 1:
+            self._delete_one_by_one(keys)
+            return
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        errors: Sequence[dict[str, str]] = ()
+        try:
+            answer = self._calls("delete_objects", hear=_NO_BATCHES, refusals=True, Delete=wanted)
+        except RefusedError as e:
+            refused = dict.fromkeys(keys, str(e))
+        else:
+            errors = answer.get("Errors", ())
+            codes = {e.get("Key", ""): e.get("Code", "") for e in errors}
+            refused = {key: codes[key] for key in keys if is_refusal(codes.get(key, _NO_KEY), 0)}
+        if refused:
+            self._delete_one_by_one(list(refused))
+            log.info(
+                "the store has no batched deletes, goes on without: %s",
+                next(iter(refused.values())),
+            )
+            self._has_batches = False
+        self._raise_failed([e for e in errors if e.get("Key") not in refused])
+
+    def _delete_one_by_one(self, keys: Sequence[str]) -> None:
         for key in keys:
-            try:
+            with contextlib.suppress(RemoteResourceNotFoundError):  # some stores say so
                 self._calls("delete_object", key)
-            except RemoteResourceNotFoundError:
-                continue  # some stores say so
 
     def _raise_failed(self, errors: Sequence[dict[str, str]]) -> None:
         """Raise what the first key failed with, rather one that trying again will not mend."""
@@ -193,7 +204,8 @@ class S3Store(ObjectStore):
             try:
                 page = self._calls(
                     "list_multipart_uploads",
-                    hear=_NO_UPLOAD_LISTINGS | {_NO_UPLOADS},
+                    hear={"AccessDenied", _NO_UPLOADS},
+                    refusals=True,
                     Prefix=key,
                     **params,
                 )
@@ -211,12 +223,16 @@ class S3Store(ObjectStore):
                 # Uploads of other keys begin with this one, and some stores ignore the prefix.
                 if upload["Key"] == key:
                     self._abort(key, upload["UploadId"])
-            if not page.get("IsTruncated"):
+            before, params = (
+                params,
+                {
+                    name: page[f"Next{name}"]
+                    for name in ("KeyMarker", "UploadIdMarker")
+                    if page.get("IsTruncated") and page.get(f"Next{name}")
+                },
+            )
+            if not params or params == before:  # some stores give no marks, or ignore them
                 return
-            params = {
-                "KeyMarker": page["NextKeyMarker"],
-                "UploadIdMarker": page["NextUploadIdMarker"],
-            }
 
     def _abort(self, key: str, upload_id: str) -> None:
         try:

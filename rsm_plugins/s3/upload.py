@@ -2,8 +2,9 @@
 
 Every byte is read once from its source and its CRC32C computed on the way, of each part and of the
 whole. The store compares what arrived with the first, and what it keeps is compared with the
-second. An upload that fails is aborted before the failure goes on; one whose process died is
-aborted by the deletion of its key.
+second. An upload that fails is aborted before the failure goes on, or, where it was completed and
+the store keeps something else, its object deleted; one whose process died is aborted by the
+deletion of its key.
 
 Memory: at most `concurrency` buffers of a part's size, over all uploads of a store: a slot is
 the right to one, and what was used once is kept for the next part.
@@ -28,7 +29,7 @@ from rsm_plugins.api import (
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.s3.body import whole_object_crc32c
 from rsm_plugins.s3.client import S3Calls
-from rsm_plugins.s3.errors import RefusedError
+from rsm_plugins.s3.errors import CHECKSUM_WAY_OUT, RefusedError
 from rsm_plugins.settings import PREFIX
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class S3Uploader:
         *,
         part_bytes: int,
         concurrency: int,
-        write_params: Mapping[str, str],
+        write_params: Mapping[str, Any],
         has_checksums: bool,
         abort_uploads: Callable[[str], None],
     ) -> None:
@@ -89,7 +90,7 @@ class S3Uploader:
             raise self._not_kept("put_object", key)
         return facts
 
-    def checksum(self, value: int) -> dict[str, str]:
+    def checksum(self, value: int) -> dict[str, Any]:
         """A CRC32C as a parameter of a call; none where the store refuses them."""
         if not self._has_checksums:
             return {}
@@ -103,14 +104,24 @@ class S3Uploader:
         params: dict[str, Any] = dict(self._write_params)
         if self._has_checksums:
             params |= {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
-        begun = self.calls("create_multipart_upload", key, **params)
+        begun = self._begin(key, params)
         upload_id = begun["UploadId"]
         upload = _PartsUpload(self, key, upload_id, source)
         try:
             parts = upload.send_parts()
-            self._complete(key, upload_id, parts, upload.facts)
         except BaseException:
             self._abort(key, upload_id)
+            raise
+        try:
+            answer = self._complete(key, upload_id, parts, upload.facts)
+        except BaseException:
+            if not self._abort(key, upload_id):  # it may be complete, its answer lost
+                self._delete(key)
+            raise
+        try:
+            self._check(key, answer, upload.facts)
+        except BaseException:
+            self._delete(key)
             raise
         if begun["ResponseMetadata"].get("RetryAttempts"):
             # An attempt before may have begun one more, its answer lost. If it cannot be aborted
@@ -118,15 +129,27 @@ class S3Uploader:
             self._abort_uploads(key)
         return upload.facts
 
+    def _begin(self, key: str, params: Mapping[str, Any]) -> Any:
+        try:
+            return self.calls("create_multipart_upload", key, refusals=True, **params)
+        except RefusedError as e:
+            message = (
+                f"{self.calls.doing('create_multipart_upload', key)} failed: {e}; if the store has"
+                f" no uploads in parts, set {PREFIX}upload.part.size.bytes above segment.bytes"
+            )
+            if self._has_checksums:
+                message += f"; {CHECKSUM_WAY_OUT}"
+            raise RemoteStorageError(message) from None
+
     def _complete(
         self, key: str, upload_id: str, parts: list[dict[str, Any]], facts: ObjectFacts
-    ) -> None:
+    ) -> Any:
+        """Complete an upload; None: it is over, and by which answer is not known."""
         params: dict[str, Any] = self.checksum(facts.crc32c)
         if self._has_checksums:
             params["ChecksumType"] = "FULL_OBJECT"
-        is_answered = True
         try:
-            answer = self.calls(
+            return self.calls(
                 "complete_multipart_upload",
                 key,
                 hear={"NoSuchUpload"},
@@ -136,32 +159,48 @@ class S3Uploader:
             )
         except RefusedError:
             # An attempt before completed it and its answer was lost; or somebody aborted it.
-            answer, is_answered = {}, False
-        if whole_object_crc32c(answer) == facts.crc32c:
+            return None
+
+    def _check(self, key: str, answer: Any, facts: ObjectFacts) -> None:
+        """Compare what the store keeps of an upload, which is over, with what was sent."""
+        if answer is not None and whole_object_crc32c(answer) == facts.crc32c:
             return
+        mode = {"ChecksumMode": "ENABLED"} if self._has_checksums else {}
         try:
-            head = self.calls("head_object", key, ChecksumMode="ENABLED")
+            head = self.calls("head_object", key, **mode)
         except RemoteResourceNotFoundError:
             raise self._not_kept("complete_multipart_upload", key) from None
         kept = whole_object_crc32c(head)
-        is_same = is_answered if kept is None else kept == facts.crc32c
-        if not is_same or head["ContentLength"] != facts.size_bytes:
+        is_same = answer is not None if kept is None else kept == facts.crc32c
+        if not is_same or head.get("ContentLength") != facts.size_bytes:
             raise self._not_kept("complete_multipart_upload", key)
 
     def _not_kept(self, operation: str, key: str) -> RetriableRemoteStorageError:
-        doing = self.calls.doing(operation, key)
-        return RetriableRemoteStorageError(
-            f"{doing}: the store does not keep what was sent, or says so: if it always does, set"
-            f" {PREFIX}checksum=none"
+        message = (
+            f"{self.calls.doing(operation, key)}: the store does not keep what was sent, or says so"
         )
+        if self._has_checksums:
+            message += f"; {CHECKSUM_WAY_OUT}"
+        return RetriableRemoteStorageError(message)
 
-    def _abort(self, key: str, upload_id: str) -> None:
+    def _abort(self, key: str, upload_id: str) -> bool:
+        """Abort an upload; returns whether it was there, or may still be."""
         try:
             self.calls("abort_multipart_upload", key, hear={"NoSuchUpload"}, UploadId=upload_id)
         except RefusedError:
-            return
+            return False
         except RemoteStorageError as e:
             log.warning("an unfinished upload is left to the deletion of its key: %s", e)
+        return True
+
+    def _delete(self, key: str) -> None:
+        """Delete what an upload left whose caller hears that it failed."""
+        try:
+            self.calls("delete_object", key)
+        except RemoteResourceNotFoundError:
+            return
+        except RemoteStorageError as e:
+            log.warning("an object of a failed upload is left to the deletion of its key: %s", e)
 
 
 class _PartsUpload:
@@ -222,7 +261,9 @@ class _PartsUpload:
             raise
         finally:
             self._uploader.slots.put(buffer)
-        return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
+        # Some stores give no ETag, and then want none.
+        etag = {"ETag": answer["ETag"]} if answer.get("ETag") else {}
+        return {"PartNumber": number, **etag, **checksum}
 
 
 def _filled(view: memoryview, source: BinaryIO) -> memoryview:

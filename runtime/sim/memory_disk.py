@@ -9,11 +9,13 @@
 
 What a power cut may leave is `power_cut_model`'s, as in `PowerCutDisk`; here nothing is real, so
 that a run is fast and the same everywhere. A process that only ends (a kill) leaves all that it
-wrote. Nothing blocks: a call's cost is added up in `spent_us`, for pools that know time.
+wrote. Nothing blocks: before an operation has its effect its cost is told to `takes`, for pools
+that know time. What is written while an fsync lasts is not made durable by it.
 """
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from runtime.disk import Buffer, Disk, Lock, LockHeldError, OpenFile
@@ -54,14 +56,14 @@ class MemoryDisk(Disk):
 
     Attributes:
         is_over: the process has ended; whatever it still asks for, it does not get.
-        spent_us: what calls have cost so far.
+        takes: told what an operation costs, in microseconds; returns when it has its effect.
     """
 
     def __init__(self, machine: MemoryMachine) -> None:
         super().__init__()
         self.machine = machine
         self.is_over = False
-        self.spent_us = 0
+        self.takes: Callable[[int], object] | None = None
         self._left: int | None = None
 
     def end_after(self, operations: int | None) -> None:
@@ -78,8 +80,10 @@ class MemoryDisk(Disk):
         if self.is_over:
             raise ProcessEnded
         machine = self.machine
-        if machine.cost_us is not None:
-            self.spent_us += machine.cost_us(operation, path)
+        if self.takes is not None and machine.cost_us is not None:
+            self.takes(machine.cost_us(operation, path))
+            if self.is_over:
+                raise ProcessEnded
         if machine.fault is not None:
             error = machine.fault(operation, path)
             if error:
@@ -207,21 +211,24 @@ class MemoryDisk(Disk):
 
     def fsync(self, file: OpenFile) -> None:
         """Make the content survive, but not the name."""
+        node = self._node(file)
+        newest = node.newest
         self._begin("fsync", file.path)
         self._spend()
-        self._node(file).commit()
+        node.commit(newest)
 
     def fsync_path(self, path: Path) -> None:
         """Make a file's content or a directory's names survive."""
+        node, count = self.machine.find(path), self.machine.journal.count
+        newest = node.newest if isinstance(node, MemoryNode) else None
         self._begin("fsync_path", path)
-        node = self.machine.find(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         self._spend()
         if isinstance(node, DirectoryNode):
-            self.machine.journal.commit(node)
+            self.machine.journal.commit(node, count)
         else:
-            node.commit()
+            node.commit(newest)
 
     def truncate(self, file: OpenFile, size: int) -> None:
         """Cut or extend; lost unless fsynced."""

@@ -93,6 +93,16 @@ class MemoryMachine:
         self.locks.clear()
         _settle(self.root, dice)
 
+    def copy_files(self) -> DirectoryNode:
+        """A copy of all files as they are seen now, for `put_back`."""
+        return _copied(self.root)
+
+    def put_back(self, files: DirectoryNode) -> None:
+        """Let the machine have these files and no others, durably; no process runs on it."""
+        self.changes += 1
+        self.name_changes += 1
+        self.root, self.journal = _copied(files), NameJournal()
+
     def place(self, path: Path) -> Place | None:
         """The name in its directory; None if there is no such directory."""
         directory = self.root
@@ -133,6 +143,19 @@ class MemoryMachine:
         self.changes += 1
         self.name_changes += 1
         self.journal.add(change)
+
+
+def _copied(directory: DirectoryNode) -> DirectoryNode:
+    copy = DirectoryNode()
+    for name, node in directory.live.items():
+        if isinstance(node, DirectoryNode):
+            copy.durable[name] = _copied(node)
+        elif isinstance(node, MemoryNode):
+            file = copy.durable[name] = MemoryNode()
+            file.durable, file.live = bytearray(node.live), bytearray(node.live)
+            file.modified_ms = node.modified_ms
+    copy.live = dict(copy.durable)
+    return copy
 
 
 def _settle(directory: DirectoryNode, dice: Dice) -> None:

@@ -272,7 +272,7 @@ class PowerCutDisk(Disk):
             node = self._node_of(file)
             if node is not None:
                 self._spend()
-                node.commit()
+                node.commit(node.newest)
 
     def fsync_path(self, path: Path) -> None:
         """Make a file's content or a directory's names survive."""
@@ -284,9 +284,9 @@ class PowerCutDisk(Disk):
                 self._spend()
             match node:
                 case FileNode():
-                    node.commit()
+                    node.commit(node.newest)
                 case DirectoryNode():
-                    self._journal.commit(node)
+                    self._journal.commit(node, self._journal.count)
                 case None:
                     pass
 

@@ -51,11 +51,17 @@ class FileNode:
         self.durable = bytearray(durable)
         self.pending: list[Write | Truncate] = []
 
-    def commit(self) -> None:
-        """Fsync: everything so far survives."""
-        for change in self.pending:
+    @property
+    def newest(self) -> Write | Truncate | None:
+        """The newest change that an fsync which begins now makes durable; None: there is none."""
+        return self.pending[-1] if self.pending else None
+
+    def commit(self, newest: Write | Truncate | None) -> None:
+        """The end of an fsync: what was done up to `newest` survives, later changes need not."""
+        count = next((n for n, one in enumerate(self.pending, 1) if one is newest), 0)
+        for change in self.pending[:count]:
             _apply(self.durable, change)
-        self.pending.clear()
+        del self.pending[:count]
 
     def survivor(self, dice: Dice) -> bytes:
         """Draw one content that a cut may leave."""
@@ -187,34 +193,43 @@ class NameChange:
 
 
 class NameJournal:
-    """Changes of names that no fsync of a directory has made durable yet, oldest first."""
+    """Changes of names that no fsync of a directory has made durable yet, oldest first.
+
+    Attributes:
+        count: how many changes there ever were.
+    """
 
     def __init__(self) -> None:
-        self._pending: list[NameChange] = []
+        self.count = 0
+        self._pending: list[tuple[int, NameChange]] = []  # with its number, from 1
 
     def add(self, change: NameChange) -> None:
         """Take a change that the process has just made."""
         change.apply_live()
-        self._pending.append(change)
+        self.count += 1
+        self._pending.append((self.count, change))
 
-    def commit(self, directory: DirectoryNode) -> None:
-        """Fsync of a directory: its changes survive, with all earlier ones of the same names."""
+    def commit(self, directory: DirectoryNode, count: int) -> None:
+        """The end of an fsync of a directory that began when there were `count` changes.
+
+        Its changes survive, with all earlier ones of the same names; later ones need not.
+        """
         wanted: set[tuple[int, str]] = set()
         taken, left = [], []
-        for change in reversed(self._pending):
+        for number, change in reversed(self._pending):
             of_it = any(place.directory is directory for place in change.places)
-            if of_it or change.keys & wanted:
+            if number <= count and (of_it or change.keys & wanted):
                 wanted |= change.keys
                 taken.append(change)
             else:
-                left.append(change)
+                left.append((number, change))
         for change in reversed(taken):
             change.apply_durable()
         self._pending = left[::-1]
 
     def cut(self, dice: Dice) -> None:
         """Draw which pending changes survive, and make those durable."""
-        for change in _survivors(self._pending, dice):
+        for change in _survivors([change for _, change in self._pending], dice):
             change.apply_durable()
         self._pending.clear()
 

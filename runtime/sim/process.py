@@ -4,14 +4,15 @@
     part = Part(config, process.ports(dice))
     process.end()        # nothing that it has begun or asked for happens any more
 
-Work on a pool happens in one piece at some moment after it was asked for, and its result comes back
-later still: by as much as the disk says that it cost. A process that ends in between has done it
-and does not know.
+Work on a pool begins at some moment after it was asked for, is cut at each operation of the disk,
+for as long as the disk says that it takes (`pool_work`), and its result comes back later still. A
+process that ends in between has done a part of it, or all, and does not know.
 """
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from runtime.clock import Clock
@@ -20,12 +21,13 @@ from runtime.executors import Pool
 from runtime.ports import Ports
 from runtime.scheduler import Timer, run_guarded
 from runtime.sim.memory_disk import MemoryDisk
+from runtime.sim.pool_work import Job, current_job
 from runtime.sim.timeline import Timeline
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Wait = Callable[[], int]
-"""Microseconds until a pool begins with a call."""
+"""Microseconds until a pool begins with a call, and until its result is back."""
 
 
 class SimClock:
@@ -139,21 +141,19 @@ class SimPool:
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call at some later moment."""
         future: Future[T] = Future()
-        process = self._process
+        process, wait = self._process, self._wait
 
         def call() -> None:
-            before = process.disk.spent_us
+            came_back: Callable[[], object]
             try:
                 result = fn(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - handed over to whoever asks for the result
-                failed = error
-                came_back: Callable[[], object] = lambda: future.set_exception(failed)  # noqa: E731
+                came_back = partial(future.set_exception, error)
             else:
-                came_back = lambda: future.set_result(result)  # noqa: E731
-            cost_us = process.disk.spent_us - before
-            process.later(process.timeline.now_us + cost_us, came_back)
+                came_back = partial(future.set_result, result)
+            process.later(process.timeline.now_us + wait(), came_back)
 
-        process.later(process.timeline.now_us + self._wait(), call)
+        process.later(process.timeline.now_us + wait(), lambda: Job(process, call).go_on())
         return future
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -190,6 +190,7 @@ class SimProcess:
         paused_until: it does nothing before.
         life: another number once it has ended.
         wait_us: see `Wait`.
+        jobs: work on its pools that has begun.
     """
 
     timeline: Timeline
@@ -198,6 +199,16 @@ class SimProcess:
     wait_us: Wait
     paused_until: int = 0
     life: int = 1
+    jobs: dict[Job, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.disk.takes = self._takes
+
+    def _takes(self, cost_us: int) -> None:
+        """An operation of the disk lasts, on a pool; on the event loop it is done at once."""
+        job = current_job()
+        if job is not None:
+            job.take(cost_us)
 
     @property
     def has_ended(self) -> bool:
@@ -213,6 +224,8 @@ class SimProcess:
         """Nothing that was begun goes on."""
         self.life = 0
         self.disk.end()
+        for job in list(self.jobs):
+            job.abandon()
 
     def ports(self, dice: Dice) -> Ports:
         """What its code stands on."""

@@ -180,5 +180,5 @@ def test_a_transactional_producer_is_told_that_transactions_are_not_served(
     with pytest.raises(KafkaException) as refused:
         producer.init_transactions(30)
     error = refused.value.args[0]
-    assert error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
     assert "Transactions are not served by this broker" in error.str()

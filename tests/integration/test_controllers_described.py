@@ -1,5 +1,6 @@
 """DescribeQuorum of our controllers beside that of Apache Kafka's."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.kafka.tools import require_kafka_tools
-from tests.support.quorum.controllers import DESCRIBED, Controller
+from tests.support.quorum.controllers import DESCRIBED, Controller, run_to_end
 from tests.support.quorum.kafka_controllers import KafkaController
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
@@ -23,6 +24,36 @@ async def test_each_field_of_a_leader_and_a_follower_is_as_kafkas(tmp_path: Path
     ours = await _described(tmp_path / "ours", TidemarkController)
     theirs = await _described(tmp_path / "theirs", KafkaController)
     assert ours == theirs
+
+
+async def test_a_stopped_leader_that_is_named_first_does_not_hide_the_others(
+    tmp_path: Path,
+) -> None:
+    """Only a real process that is stopped takes connections, and was the leader others know."""
+    plan = Plan(TidemarkController, is_dynamic=True, has_links=False)
+    async with Quorum(tmp_path, plan) as quorum:
+        leader = await quorum.settled()
+        stopped = quorum.controllers[leader.node_id]
+        stopped.pause()
+        try:
+            others = [one for one in quorum.controllers.values() if one is not stopped]
+            named = ",".join(f"127.0.0.1:{one.port}" for one in (stopped, *others))
+            status, said = await run_to_end(
+                [
+                    sys.executable,
+                    "-m",
+                    "tidemark.cli",
+                    "metadata-quorum",
+                    "--bootstrap-controller",
+                    named,
+                    "describe",
+                    "--status",
+                ]
+            )
+        finally:
+            stopped.resume()
+    assert status == 0, said
+    assert f"LeaderId:               {leader.node_id}\n" not in said
 
 
 async def _described(directory: Path, kind: type[Controller]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tests.simulation.run import main
 from tests.support.quorum_world.history import Said
 from tests.support.quorum_world.kind import RAFT
 from tests.support.quorum_world.plan import QuorumPlan
-from tests.support.quorum_world.world import QuorumWorld, without_log_lines
+from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.raft.seeds import replay_line, run_plan
 
 EVENTS = 2500
@@ -81,7 +81,7 @@ def test_an_undisturbed_quorum_elects_once_and_does_what_it_is_asked(
         retention_bytes=1_000,
         segment_bytes=1_000,
     )
-    with without_log_lines():
+    with simulated():
         world = QuorumWorld(plan)
         world.start()
         world.run_for(20_000)

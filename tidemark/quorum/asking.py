@@ -14,7 +14,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.rpc import PARTITION, TOPIC
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from runtime.clock import Clock
 from tidemark.quorum.description import QuorumDescription, QuorumError, described
 
@@ -22,6 +23,8 @@ _CONTROLLERS: Final = 2
 _ENDPOINT_TYPES: Final = 1
 """First version of DescribeCluster that tells brokers and controllers apart."""
 _PAUSE_S: Final = 0.1
+_PATIENCE_MS: Final = 500
+"""Half of what the first round has for each question."""
 
 
 class _AgainError(ClusterError):
@@ -66,7 +69,8 @@ class QuorumAsker:
         self._of_controllers, self._pause = of_controllers, pause
         self._learned: dict[Address, None] = {}
         self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
-        self._deadline_ms = 0
+        self._deadline_ms = self._patience_ms = 0
+        self._hangs = False  # an address of the last round took the connection and said nothing
 
     def describe(self) -> QuorumDescription:
         """Ask.
@@ -75,11 +79,12 @@ class QuorumAsker:
             QuorumError: nobody is there, nobody leads, or they refuse.
         """
         self._deadline_ms = self._clock.monotonic_ms() + self._limits.api_timeout_ms
+        self._patience_ms = _PATIENCE_MS
         while True:
             found, problems = self._round()
             if found is not None:
                 return found
-            if not self._learned:
+            if not (self._learned or self._hangs):
                 raise QuorumError("; ".join(problems))
             if self._left_ms() <= _PAUSE_S * 1000:
                 raise QuorumError(
@@ -89,19 +94,26 @@ class QuorumAsker:
             self._pause(_PAUSE_S)
 
     def _round(self) -> tuple[QuorumDescription | None, list[str]]:
-        """Ask all that are known, until one leads to the answer."""
-        problems: dict[str, None] = {}
-        for address in dict.fromkeys((*self._client.bootstrap, *self._learned)):
-            if problems and self._left_ms() <= 0:
-                break
+        """Ask all that are there, until one leads to the answer.
+
+        A leader that hangs may still be named by others: so no question takes all of the time, and
+        each round has twice as much for each as the one before.
+        """
+        problems: list[ClusterError] = []
+        known = (*self._client.bootstrap, *self._learned)
+        self._patience_ms *= 2
+        for address in self._client.present(known, self._limit_ms() / 1000, problems):
             try:
                 ask = self._by_controllers if self._of_controllers else self._by_brokers
                 return ask(address), []
             except (_AgainError, UnreachableError) as error:
-                problems[str(error)] = None
+                problems.append(error)
             except ClusterError as error:
                 raise QuorumError(str(error)) from error
-        return None, list(problems)
+            if self._left_ms() <= 0:
+                break
+        self._hangs = any(isinstance(one.__cause__, TimeoutError) for one in problems)
+        return None, list(dict.fromkeys(map(str, problems)))
 
     # -- two ways -------------------------------------------------------------------------------
 
@@ -197,9 +209,13 @@ class QuorumAsker:
         return found
 
     def _ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
-        left_ms = max(1, min(self._left_ms(), self._limits.request_timeout_ms))
-        self._client.timeout_s = left_ms / 1000
+        self._client.timeout_s = self._limit_ms() / 1000
         return self._client.ask(address, api_key, version, body)
+
+    def _limit_ms(self) -> int:
+        """For one question."""
+        limits = self._left_ms(), self._limits.request_timeout_ms, self._patience_ms
+        return max(1, min(limits))
 
     def _left_ms(self) -> int:
         return self._deadline_ms - self._clock.monotonic_ms()

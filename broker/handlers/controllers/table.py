@@ -4,6 +4,7 @@ No API for data is here: a request of one closes the connection, as in Kafka. Th
 of registration, heartbeats and changes is added by those who build it: `parts.table.add(handler)`.
 """
 
+from broker.handlers import create_acls, delete_acls, describe_acls
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.controllers import describe_cluster, quorum_requests
 from broker.handlers.controllers.parts import ControllerParts
@@ -18,4 +19,6 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     parts.table.add(ApiVersionsHandler(parts.table, parts.features))
     parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
     parts.table.add(describe_cluster.make(parts))
+    for acls in (describe_acls, create_acls, delete_acls):
+        parts.table.add(acls.make(parts))
     return parts.table

@@ -2,6 +2,7 @@
 
 from tests.support.differential.configs import alter_configs_cases, describe_configs_cases
 from tests.support.differential.reads import (
+    acl_cases,
     cluster_cases,
     delete_records_cases,
     describe_partitions_cases,
@@ -22,6 +23,7 @@ READING = (
     describe_partitions_cases,
     describe_configs_cases,
     init_producer_id_cases,
+    acl_cases,
 )
 WRITING = (
     create_topics_cases,

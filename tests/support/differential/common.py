@@ -25,6 +25,9 @@ VERSIONS = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
     ApiKey.DESCRIBE_CLUSTER: range(3),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
+    ApiKey.DESCRIBE_ACLS: range(1, 4),
+    ApiKey.CREATE_ACLS: range(1, 4),
+    ApiKey.DELETE_ACLS: range(1, 4),
 }
 TOPICS = ("plain", "empty", "trimmed", "tiered", "compacted", "stamped", "missing")
 BORDER_OFFSETS = (-100, -2, -1, 0, 1, 3, 5, 6, 7, 9, 10, 11, 100, 2**31, 2**63 - 1, -(2**63))

@@ -231,3 +231,26 @@ def init_producer_id_cases() -> Iterator[Case]:
     for producer_id, epoch in ((-1, 0), (0, -1), (0, 0), (5, 3), (-2, -2), (2**63 - 1, 32767)):
         fields = base | {"producer_id": producer_id, "producer_epoch": epoch}
         yield from every(key, f"id {producer_id} epoch {epoch}", fields, 3)
+
+
+def acl_cases() -> Iterator[Case]:
+    asked = {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    rule = {
+        "resource_type": 2,
+        "resource_name": "plain",
+        "resource_pattern_type": 3,
+        "principal": "User:a",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
+    yield from every(ApiKey.DESCRIBE_ACLS, "all", asked)
+    for count in range(3):
+        label = f"{count} entries"
+        yield from every(ApiKey.CREATE_ACLS, label, {"creations": [rule] * count})
+        yield from every(ApiKey.DELETE_ACLS, label, {"filters": [asked] * count})

@@ -4,6 +4,7 @@ import errno
 from typing import Any
 
 from metadata_topic.raft.messages import Request
+from metadata_topic.raft.roles import Role
 from tests.support.raft.faults import Fault, Faults
 
 
@@ -61,6 +62,47 @@ class QuorumFaults(Faults):
             self._world.at_node(self._world.now_us, node, node.close)
             self._world.expect_closed(node)
 
+    def _lose_disk(self, node: Any, coming: Fault) -> None:
+        """A static voter whose disk is lost votes again at once: as docs/controllers.md has it."""
+        world = self._world
+        if world.plan.dynamic or node.id not in world.plan.voters:
+            super()._lose_disk(node, coming)
+        elif self._can_do_without(node):
+            world.crash_for(node, coming.for_ms)
+            world.lose_disk(node)
+
+    def _old_copy(self, node: Any, coming: Fault) -> None:
+        """Its directory is copied while it is down, or such a copy is put back, if that is safe."""
+        world = self._world
+        is_used = node.copy is not None and coming.part < 0.7
+        if is_used and node.id in world.plan.voters and not self._can_do_without(node):
+            return
+        world.crash_for(node, coming.for_ms)
+        if is_used:
+            node.put_copy_back()
+        elif not node.has_lost_vote:
+            node.copy = node.machine.copy_files()
+
+    def _can_do_without(self, node: Any) -> bool:
+        """Whether all the other voters have all that was committed, and follow one of them.
+
+        Then a disk that has forgotten votes and records takes nothing with it.
+        """
+        world, leader = self._world, self._world.leader
+        others = [world.nodes[one] for one in world.plan.voters if one != node.id]
+        if leader not in others or len(others) < len(world.plan.voters) // 2 + 1:
+            return False
+        core = leader.core
+        return all(
+            one.up
+            and one.replica is not None
+            and (one is leader or one.core.role is Role.FOLLOWER)
+            and one.core.epoch == core.epoch
+            and one.disk.election.epoch == core.epoch
+            and one.disk.flushed_end == core.log.end_offset == core.high_watermark
+            for one in others
+        )
+
     def _lose_vote(self, node: Any, coming: Fault) -> None:
         world = self._world
         if node.id in world.plan.voters and not node.disk_number:
@@ -81,9 +123,10 @@ def _can_tell(node: Any, *, is_alone: bool) -> bool:
     """Whether a start without quorum-state can go well.
 
     With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch
-    after its log's last one: it leads one twice of which it had written nothing.
+    after its log's last one: it leads one twice of which it has nothing that a power cut leaves.
     """
-    if not node.disk.batches:
+    disk = node.disk
+    last, election = disk.batch_ending_at(disk.flushed_end), disk.election
+    if last is None:
         return False
-    election = node.disk.election
-    return not is_alone or election is None or node.disk.batches[-1].facts.epoch >= election.epoch
+    return not is_alone or election is None or last.facts.epoch >= election.epoch

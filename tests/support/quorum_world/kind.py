@@ -1,7 +1,7 @@
 """The kind of simulated quorum whose nodes are the product's replicas."""
 
 from tests.support.quorum_world.plan import plan_of
-from tests.support.quorum_world.world import QuorumWorld, without_log_lines
+from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.raft.kinds import QUIETER, Kind
 
 RAFT = Kind(
@@ -18,5 +18,5 @@ RAFT = Kind(
         {"wire": False, "pool_us": (20, 0)},
         {"linger_ms": 0},
     ),
-    without_log_lines,
+    simulated,
 )

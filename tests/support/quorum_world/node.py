@@ -25,6 +25,7 @@ from metadata_topic.raft.voters import ReplicaKey
 from runtime.sim.dice import SeededDice
 from runtime.sim.memory_disk import MemoryDisk
 from runtime.sim.memory_machine import MemoryMachine
+from runtime.sim.power_cut_model import DirectoryNode
 from runtime.sim.process import SimClock, SimProcess
 from tests.support.quorum_world.mirror import LogMirror
 from tests.support.quorum_world.plan import METADATA, key_of
@@ -60,6 +61,7 @@ class QuorumNode:
         names_seen, changes_seen: changes on its machine when they were last judged.
         start_ends_after: its next life ends within so many changes of the disk.
         crash_after: it ends before the effect of this number in its next step with so many.
+        copy: of its directory, made at some time.
         disk_failures: what its disk told it in this life by a fault that was planned.
     """
 
@@ -88,6 +90,7 @@ class QuorumNode:
         self.crash_after: int | None = None
         self.power_goes = False
         self.down_ms = 0
+        self.copy: DirectoryNode | None = None
         self.start_ends_after: int | None = None
         self.machine: MemoryMachine
         self.disk: LogMirror
@@ -173,9 +176,18 @@ class QuorumNode:
         machine.fault = self._fault
         self.disk = LogMirror(machine, self.key.directory_id)
 
+    def put_copy_back(self) -> None:
+        """Go on from the copy of its directory; it is down."""
+        assert not self.up
+        assert self.copy is not None
+        self.has_lost_vote = False
+        self.machine.put_back(self.copy)
+        self.disk = LogMirror(self.machine, self.key.directory_id)
+        self.world.oracle.forgets(self)  # type: ignore[arg-type]
+
     def _cost_us(self, operation: str, path: Any) -> int:
         if operation not in ("fsync", "fsync_path"):
-            return 0
+            return self.world.touch_us()
         name = str(path)
         is_state = "quorum-state" in name
         until = self.state_is_slow_until if is_state else self.log_is_slow_until

@@ -36,6 +36,7 @@ KINDS = (
     *("close",) * 3,
     *("lose_disk",) * 2,
     *("lose_vote",) * 2,
+    *("old_copy",) * 3,
     "bad_network",
     "stray",
     *("snapshot",) * 2,

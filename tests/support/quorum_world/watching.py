@@ -19,10 +19,12 @@ def watch(node: "QuorumNode", core: RaftCore) -> None:
     step = core.step
 
     def watched(event: Event, now_ms: int) -> Any:
+        named = node.world.oracle.named_leader(node, event)  # type: ignore[arg-type]
         effects = step(event, now_ms)
         node.has_stepped = True
         try:
             _saw(node, event, effects)
+            # node.world.oracle.follows(node, named)  # type: ignore[arg-type]
         except Violation as error:
             node.world.breaks_by(error)
             raise
@@ -66,6 +68,8 @@ def _saw(node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
                 oracle.looks_at_disk(node)
                 oracle.replaces_log(node, effect.snapshot_id)
                 node.installing = effect
+            case fx.Report():
+                oracle.reports(node, effect)  # type: ignore[arg-type]
             case fx.Fatal(reason):
                 raise Violation("no node gives up", f"{node}: {reason}")
             case _:

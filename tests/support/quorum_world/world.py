@@ -12,6 +12,7 @@ from typing import Any
 
 from metadata_topic.raft.effects import RoleChanged
 from runtime.sim.memory_disk import ProcessEnded
+from runtime.sim.pool_work import in_pieces
 from tests.support.quorum_world.faults import QuorumFaults
 from tests.support.quorum_world.net import QuorumNet
 from tests.support.quorum_world.node import NodeProcess, QuorumNode
@@ -23,6 +24,8 @@ from tests.support.raft.errors import Violation
 from tests.support.raft.plan import address_of
 
 CLOSED_WITHIN_MS = 60_000
+TOUCH_US = 2
+LATE_TOUCHES = 0.03
 
 
 class RandomDice:
@@ -109,6 +112,10 @@ class QuorumWorld(BaseWorld[QuorumNode]):
             node.crash(power=node.power_goes)
             self.start_later(node, node.down_ms)
 
+    def touch_us(self) -> int:
+        """How long an operation of a disk takes that is no fsync: now and then as long as one."""
+        return self.disk_us() if self.disk_dice.random() < LATE_TOUCHES else TOUCH_US
+
     def pool_us(self) -> int:
         """How long it takes until a pool begins."""
         return self._drawn(self._pool_us)
@@ -176,8 +183,13 @@ class QuorumWorld(BaseWorld[QuorumNode]):
     def lose_disk(self, node: QuorumNode) -> None:
         """Give a node that is down an empty disk with another directory id."""
         assert not node.up
-        self.oracle.lost_disks[node.key] = node.disk  # type: ignore[assignment]
+        if self.plan.dynamic or node.id not in self.plan.voters:  # else it is one still
+            self.oracle.lost_disks[node.key] = node.disk  # type: ignore[assignment]
+        else:
+            self.oracle.error_causes.add("two nodes are voter")
+        self.oracle.forgets(node)  # type: ignore[arg-type]
         node.disk_number += 1
+        node.copy = None
         node.new_machine()
 
     def tell_role(self, node: Any, changed: RoleChanged) -> None:
@@ -185,11 +197,12 @@ class QuorumWorld(BaseWorld[QuorumNode]):
 
 
 @contextmanager
-def without_log_lines() -> Iterator[None]:
-    """Let the product's loggers say nothing: its faults are expected here."""
+def simulated() -> Iterator[None]:
+    """Let pools work, and the product's loggers say nothing: its faults are expected here."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with in_pieces():
+            yield
     finally:
         logging.disable(before)

@@ -127,7 +127,7 @@ class BaseWorld(ABC, Generic[N]):
         until = self.now_us + ms * 1000
         while (next_us := self.timeline.next_us) is not None and next_us <= until:
             self.turn()
-        self.timeline.now_us = until
+        self.timeline.now_us = max(until, self.now_us)
 
     def run_until(self, holds: Callable[[], bool], within_ms: int = 60_000) -> bool:
         """Go on until something holds; whether it does."""

@@ -10,8 +10,9 @@ they are equal up to there, so that to compare two logs is to compare one batch.
 
 from typing import TYPE_CHECKING
 
-from metadata_topic.raft.effects import Effect, Persist, RoleChanged
+from metadata_topic.raft.effects import Effect, Persist, Report, RoleChanged
 from metadata_topic.raft.events import (
+    Answered,
     ElectionState,
     Event,
     Received,
@@ -20,6 +21,7 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from metadata_topic.raft.messages import (
+    BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 PENDING_MAX_PER_NODE = 6
 """So many unanswered requests of each node may wait at another: retries and duplicates."""
+EPOCH_MAX = 2**31 - 2
+"""The highest that is named or kept: an election after it would need one that has no int32."""
 
 
 class Oracle:
@@ -50,6 +54,7 @@ class Oracle:
         high_watermark: the highest that any node ever knew.
         committed: every batch below it.
         elections: how many leaders there were.
+        error_causes: parts of error reports that a fault of this run has given a reason for.
     """
 
     def __init__(self, world: "World") -> None:
@@ -58,6 +63,7 @@ class Oracle:
         self.committed: list[Batch] = []
         self.committed_epoch_at: dict[int, int] = {}  # by the batch's base offset
         self.elections = 0
+        self.error_causes: set[str] = set()
         self.lost_disks: dict[ReplicaKey, ModelDisk] = {}
         self._marks: list[tuple[int, int]] = []  # (epoch of the leader, committed up to)
         self._batches: dict[tuple[int, int], tuple[int, bytes, int]] = {}
@@ -65,21 +71,35 @@ class Oracle:
         self._votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._epochs_said: dict[ReplicaKey, int] = {}
         self._epoch_floors: dict[int, int] = {}
+        self._followed: dict[int, tuple[int, int]] = {}
         self._contacts: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
         self._led_since: dict[int, int] = {}
         self._voters = tuple(key_of(node_id) for node_id in world.plan.voters)
         self._majority = len(self._voters) // 2 + 1
         self._pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
 
+    def who(self, key: ReplicaKey) -> ReplicaKey:
+        """A replica by the name it has here: that of its first disk for a static voter."""
+        plan = self.world.plan
+        return key if plan.dynamic or key.id not in plan.voters else key_of(key.id)
+
+    def forgets(self, node: "SimNode") -> None:
+        """Its disk does not know any more what it voted and which epochs it named."""
+        me = self.who(node.key)
+        self._epochs_said.pop(me, None)
+        self._votes = {one: vote for one, vote in self._votes.items() if one[0] != me}
+
     # Elections
 
     def started(self, node: "SimNode") -> None:
         """A new life knows at least every epoch that its earlier ones have named to others."""
-        self._epoch_floors[node.id] = self._epochs_said.get(node.key, 0)
+        self._epoch_floors[node.id] = self._epochs_said.get(self.who(node.key), 0)
+        self._followed.pop(node.id, None)
 
     def persists(self, node: "SimNode", effect: Persist) -> None:
         """The epoch never goes back on disk, and within one epoch a vote or leader stays."""
         old, new = node.disk.election or ElectionState(), effect.election
+        self._fits(node, new.epoch)
         if new.epoch < old.epoch:
             raise Violation("epochs never go back", f"{node} on disk: {old} -> {new}")
         if new.epoch == old.epoch:
@@ -96,7 +116,7 @@ class Oracle:
         """Who asks for votes has its own on disk."""
         self._says(node, request.epoch)
         if isinstance(request, VoteRequest) and not request.pre_vote:
-            self._votes_for(node, request.epoch, node.key)
+            self._votes_for(node, request.epoch, self.who(node.key))
 
     def answers(self, node: "SimNode", request: Request, response: Response) -> None:
         """Only a node that may vote grants, once an epoch, and from disk."""
@@ -106,7 +126,7 @@ class Oracle:
                 if not node.config.can_vote:
                     raise Violation("observers never grant", f"{node}: {request}")
                 if not request.pre_vote:
-                    self._votes_for(node, request.epoch, request.candidate)
+                    self._votes_for(node, request.epoch, self.who(request.candidate))
             case _, FetchResponse():
                 if response.high_watermark > self.high_watermark:
                     raise Violation("only what is committed is called so", f"{node}: {response}")
@@ -114,7 +134,7 @@ class Oracle:
                 pass
 
     def _votes_for(self, node: "SimNode", epoch: int, candidate: ReplicaKey) -> None:
-        earlier = self._votes.setdefault((node.key, epoch), candidate)
+        earlier = self._votes.setdefault((self.who(node.key), epoch), candidate)
         if earlier != candidate:
             raise Violation("one vote an epoch", f"{node} in {epoch}: {earlier}, {candidate}")
         election = node.disk.election or ElectionState()
@@ -126,9 +146,47 @@ class Oracle:
         if not kept:
             raise Violation("a vote is durable before it leaves", f"{node} in {epoch}: {election}")
 
+    def _fits(self, node: "SimNode", epoch: int) -> None:
+        """Another epoch comes after this one, and both go into an int32."""
+        if not 0 <= epoch <= EPOCH_MAX:
+            raise Violation("epochs fit the wire", f"{node}: {epoch}")
+
+    def reports(self, node: "SimNode", effect: Report) -> None:
+        """Nobody is told to look where nothing has happened."""
+        if effect.is_error and not any(cause in effect.text for cause in self.error_causes):
+            raise Violation("an error that is reported has a cause", f"{node}: {effect.text}")
+
+    def named_leader(self, node: "SimNode", event: Event) -> tuple[int, int] | None:
+        """The (epoch, leader) that an event names with its address; asked before its step.
+
+        None too where an answer names one that the node has followed already: it may have left that
+        one because it does not answer.
+        """
+        match event:
+            case Received(_, BeginQuorumEpochRequest(epoch, leader_id, _, leader)):
+                return None if leader is None else (epoch, leader_id)
+            case Answered(number, response) if response is not None:
+                said = response.standing
+                named = said.epoch, said.leader_id
+                is_heard = said.leader is not None and number in node.core.replica.pending
+                return named if is_heard and named != self._followed.get(node.id) else None
+            case _:
+                return None
+
+    def follows(self, node: "SimNode", named: tuple[int, int] | None) -> None:
+        """Who hears of the leader of its epoch follows it; asked after the step."""
+        core = node.core
+        known = core.epoch, core.leader_id
+        if core.role is Role.FOLLOWER:
+            self._followed[node.id] = known
+        elif named == known and core.role not in (Role.LEADER, Role.RESIGNED):
+            raise Violation("who hears of its leader follows it", f"{node}: {named}, {core.role}")
+
     def _says(self, node: "SimNode", epoch: int) -> None:
-        if epoch > self._epochs_said.get(node.key, 0):
-            self._epochs_said[node.key] = epoch
+        self._fits(node, epoch)
+        me = self.who(node.key)
+        if epoch > self._epochs_said.get(me, 0):
+            self._epochs_said[me] = epoch
 
     def changes_role(self, node: "SimNode", effect: RoleChanged) -> None:
         """A leader is the only one of its epoch, was elected, and has all that was committed."""
@@ -137,16 +195,13 @@ class Oracle:
             return
         epoch = effect.epoch
         self._led_since[node.id] = node.local_ms()
-        me = (node.key, node.life)
+        key = self.who(node.key)
+        me = (key, node.life)
         if epoch not in self._leaders:
             self.elections += 1
         if self._leaders.setdefault(epoch, me) != me:
             raise Violation("one leader an epoch", f"{node} in {epoch}, and {self._leaders[epoch]}")
-        votes = [
-            voter
-            for voter in self._voters
-            if voter == node.key or self._votes.get((voter, epoch)) == node.key
-        ]
+        votes = [voter for voter in self._voters if key in (voter, self._votes.get((voter, epoch)))]
         if len(votes) < self._majority:
             raise Violation("a majority of voters elects", f"{node} in {epoch} by {votes}")
         self._has_what_is_committed(node, epoch)
@@ -308,7 +363,8 @@ class Oracle:
         elif request.epoch == node.core.epoch and isinstance(
             request, FetchRequest | FetchSnapshotRequest
         ):
-            self._contacts[node.id, request.replica] = (request.epoch, node.local_ms())
+            asker = self.who(request.replica)
+            self._contacts[node.id, asker] = (request.epoch, node.local_ms())
 
     def _leads_a_majority(self, node: "SimNode") -> None:
         """A leader from which no majority has fetched for 1.5 fetch timeouts gives up."""
@@ -320,7 +376,7 @@ class Oracle:
         count = 0
         for voter in self._voters:
             epoch, at_ms = self._contacts.get((node.id, voter), (-1, -1))
-            count += voter == node.key or (epoch == node.core.epoch and at_ms >= limit_ms)
+            count += voter == self.who(node.key) or (epoch == node.core.epoch and at_ms >= limit_ms)
         if count < self._majority:
             raise Violation("a leader without a majority gives up", f"{node} in {node.core.epoch}")
 

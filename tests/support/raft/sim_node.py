@@ -382,6 +382,7 @@ class SimNode:
         if self.world.disk_dice.random() < self.world.damage_chance:
             self.disk.part = None
             self.world.tell(f"{self} finds {effect.snapshot_id} damaged")
+            self.world.oracle.error_causes.add("is damaged")
             self.step(SnapshotRefused(effect.snapshot_id))
             return
         self._install(effect)
@@ -441,6 +442,7 @@ class SimNode:
         self.refused = True
 
     def _report(self, effect: fx.Report) -> None:
+        self.world.oracle.reports(self, effect)
         self.world.reports.append(f"{self}: {effect.text}")
 
     def _fatal(self, effect: fx.Fatal) -> None:

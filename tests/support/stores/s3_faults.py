@@ -45,6 +45,7 @@ class Kind(Enum):
     COMPLETE_UPLOAD = "CompleteMultipartUpload"
     ABORT_UPLOAD = "AbortMultipartUpload"
     LIST_OBJECTS = "ListObjectsV2"
+    LIST_OBJECTS_V1 = "ListObjects"
     LIST_UPLOADS = "ListMultipartUploads"
     LIST_PARTS = "ListParts"
     OTHER = "other"
@@ -92,7 +93,9 @@ def what_is_asked(method: str, target: str) -> tuple[Kind, str]:
     for wanted, name, kind in _QUERIES:
         if method == wanted and name in query:
             return kind, key
-    return (_PLAIN.get(method, Kind.OTHER) if key else Kind.OTHER), key
+    if not key:
+        return (Kind.LIST_OBJECTS_V1 if method == "GET" else Kind.OTHER), key
+    return _PLAIN.get(method, Kind.OTHER), key
 
 
 @dataclass(frozen=True, slots=True)

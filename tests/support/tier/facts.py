@@ -42,6 +42,7 @@ def facts(
     start: int = 0,
     local_start: int = 0,
     stable: int = 1_000,
+    high_watermark: int = 1_000,
     chain: tuple[tuple[int, int], ...] = ((1, 0),),
     local_bytes: int | None = None,
 ) -> LogFacts:
@@ -54,7 +55,7 @@ def facts(
         log_start_known=True,
         local_log_start_offset=local_start,
         last_stable_offset=stable,
-        high_watermark=1_000,
+        high_watermark=high_watermark,
         chain=list(chain),
         closed_segments=closed,
         local_bytes=size,

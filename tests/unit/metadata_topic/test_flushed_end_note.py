@@ -1,4 +1,4 @@
-"""What is noted of the flushed end, and what of it a power cut may take."""
+"""What counts as flushed, what is noted of it, and what of the note a power cut may take."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +22,20 @@ SEEDS = range(8)
 
 
 class SlowDisk(MemoryDisk):
-    """Something happens while lines of the note are being made durable."""
+    """Something happens while lines of the note, or records, are being made durable.
+
+    Of what it writes nothing is made durable by that fsync.
+    """
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)
+    meanwhile_in_log: Callable[[], object] = staticmethod(lambda: None)
 
     def fsync(self, file: OpenFile) -> None:
         if file.path.name == FLUSHED_END:
             self.meanwhile()
         super().fsync(file)
+        if file.path.suffix == ".log":
+            self.meanwhile_in_log()
 
 
 def opened(machine: MemoryMachine) -> tuple[SlowDisk, MetadataLog]:
@@ -42,10 +48,14 @@ def opened(machine: MemoryMachine) -> tuple[SlowDisk, MetadataLog]:
     return disk, log
 
 
-def flush_one(log: MetadataLog) -> int:
-    """Append a batch and flush it."""
+def append_one(log: MetadataLog) -> None:
     data = data_batch([make("NoOpRecord")], base_offset=log.end_offset, epoch=3, timestamp_ms=1)
     log.append_fetched(data, timestamp_ms=1)
+
+
+def flush_one(log: MetadataLog) -> int:
+    """Append a batch and flush it."""
+    append_one(log)
     return log.flush()
 
 
@@ -99,3 +109,12 @@ def test_a_line_that_is_added_during_an_fsync_has_not_been_fsynced() -> None:
     assert log.note.has_unsynced_lines
     log.note.fsync_lines()
     assert not log.note.has_unsynced_lines
+
+
+def test_a_batch_that_is_appended_during_a_flush_is_not_called_flushed() -> None:
+    disk, log = opened(MemoryMachine())
+    disk.meanwhile_in_log = lambda: append_one(log)
+    end = flush_one(log)
+    assert (end, log.flushed_end, log.end_offset) == (1, 1, 2)
+    disk.meanwhile_in_log = lambda: None
+    assert log.flush() == 2

@@ -8,7 +8,7 @@ import pytest
 from runtime.disk import Disk
 from runtime.sim.dice import SeededDice
 from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
-from runtime.sim.memory_machine import MemoryMachine
+from runtime.sim.memory_machine import MemoryMachine, MemoryNode
 
 ROOT = Path("/data")
 FILE = ROOT / "file"
@@ -114,8 +114,41 @@ def test_a_full_disk_takes_a_half_and_says_so() -> None:
     assert disk.read_file(FILE) == b"123"
 
 
-def test_it_adds_up_what_calls_cost() -> None:
+def test_it_tells_what_an_operation_costs_before_it_has_its_effect() -> None:
     machine, disk = machine_with(b"")
-    machine.cost_us = lambda operation, _path: 700 if operation.startswith("fsync") else 0
-    disk.atomic_write(FILE, b"x")
-    assert disk.spent_us == 1400
+    machine.cost_us = lambda operation, _path: 700 if operation == "append" else 0
+    file, told = disk.open_append(FILE), list[tuple[int, int]]()
+    disk.takes = lambda cost_us: told.append((cost_us, file.size()))
+    disk.append(file, b"x")
+    assert told == [(700, 0)]
+    assert file.size() == 1
+
+
+def test_names_and_bytes_that_come_during_an_fsync_are_not_durable_by_it() -> None:
+    machine, disk = machine_with()
+    machine.cost_us = lambda _operation, _path: 1
+    file, early, late = disk.open_append(FILE), ROOT / "early", ROOT / "late"
+    disk.append(file, b"early")
+    disk.open_append(early)
+
+    def meanwhile(_cost_us: int) -> None:
+        disk.takes = None
+        disk.append(file, b"late")
+        disk.open_append(late)
+
+    for fsync in (lambda: disk.fsync(file), lambda: disk.fsync_path(ROOT)):
+        disk.takes = meanwhile
+        fsync()
+    node = machine.durable(FILE)
+    assert isinstance(node, MemoryNode)
+    assert node.durable == b"early"
+    assert machine.durable(early) is not None
+    assert machine.durable(late) is not None, "it was there when the second one began"
+
+    def remove(_cost_us: int) -> None:
+        disk.takes = None
+        disk.unlink(early)
+
+    disk.takes = remove
+    disk.fsync_path(ROOT)
+    assert machine.durable(early) is not None

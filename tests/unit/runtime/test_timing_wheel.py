@@ -31,6 +31,18 @@ def test_a_timer_may_be_set_again_by_the_one_that_fires(clock: ManualClock) -> N
     assert len(fired) == 3
 
 
+@pytest.mark.parametrize("wait_ms", [1, 6_003, 45_000, 20_000_000])
+def test_a_session_ends_at_its_millisecond(clock: ManualClock, wait_ms: int) -> None:
+    """A client that slept through a session asks within a millisecond or two."""
+    scheduler, fired = ManualScheduler(clock), []
+    wheel = TimingWheel(clock, scheduler, fired.append)
+    wheel.set("member", clock.monotonic_ms() + wait_ms)
+    scheduler.advance(wait_ms - 1)
+    assert fired == []
+    scheduler.advance(1)
+    assert fired == ["member"]
+
+
 def test_one_that_fires_may_cancel_another_that_is_due_as_well(clock: ManualClock) -> None:
     scheduler, fired = ManualScheduler(clock), []
 

@@ -8,6 +8,7 @@ import pytest
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.metadata import MetadataHandler
+from broker.handlers.unserved import Unserved
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.topics import NO_GROUP
@@ -35,7 +36,7 @@ class Asked:
         self.admin.creation.internal[OFFSETS_TOPIC] = lambda: offsets_topic_spec(config)
         ports = simulated(7, clock=ManualClock())
         coordinator = GroupCoordinator(self.topic, config, ports)
-        self.handler = FindCoordinatorHandler(coordinator, self.admin.cluster)
+        self.handler = FindCoordinatorHandler(coordinator, self.admin.cluster, Unserved())
 
     def find(self, *keys: str, version: int = 4, key_type: int = 0) -> list[Any]:
         cls = message("FindCoordinatorRequest").cls
@@ -131,7 +132,7 @@ def test_a_metadata_log_that_takes_nothing_lets_clients_ask_again(asked: Asked) 
 @pytest.mark.parametrize(
     ("key_type", "code"),
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (7, ErrorCode.INVALID_REQUEST),
         (-1, ErrorCode.INVALID_REQUEST),

@@ -156,7 +156,7 @@ async def test_a_refused_wide_request_leaves_nothing_behind(world: World, why: s
     assert len(body) > KEPT_FRAME_BYTES
     ends = more.get("acks") == 0 or why == "malformed"
     pools = ThreadPools()
-    async with serving(ProduceHandler(world.replicas, None, pools)) as harness:
+    async with serving(ProduceHandler(world.replicas, pools)) as harness:
 
         async def refused() -> None:
             client = await harness.connect()

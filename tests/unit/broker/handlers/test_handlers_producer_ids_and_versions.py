@@ -7,6 +7,7 @@ import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler, Features
 from broker.handlers.init_producer_id import InitProducerIdHandler
+from broker.handlers.unserved import Unserved
 from broker.network.registry import DecodedHandler, Handler, HandlerTable, RequestContext
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
@@ -33,7 +34,7 @@ class Blocks:
 @pytest.mark.parametrize("version", range(6))
 async def test_ids_are_never_given_twice_and_blocks_are_shared(version: int) -> None:
     blocks = Blocks()
-    handler = InitProducerIdHandler(blocks.allocate)
+    handler = InitProducerIdHandler(blocks.allocate, Unserved())
 
     async def one() -> Any:
         answer = start(handler, version, IDEMPOTENT)
@@ -55,13 +56,13 @@ async def test_ids_are_never_given_twice_and_blocks_are_shared(version: int) -> 
     ],
 )
 def test_what_cannot_be_had_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
-    answer = call(InitProducerIdHandler(Blocks().allocate), 4, IDEMPOTENT | fields)
+    answer = call(InitProducerIdHandler(Blocks().allocate, Unserved()), 4, IDEMPOTENT | fields)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
 
 
 def test_a_controller_that_fails_is_asked_again_by_the_client() -> None:
     blocks = Blocks(ApiError(ErrorCode.UNKNOWN_SERVER_ERROR))
-    handler = InitProducerIdHandler(blocks.allocate)
+    handler = InitProducerIdHandler(blocks.allocate, Unserved())
     assert call(handler, 4, IDEMPOTENT).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     blocks.error = None
     assert call(handler, 4, IDEMPOTENT).error_code == 0

@@ -187,20 +187,6 @@ async def test_the_slowest_sender_loses_its_memory_where_others_wait_too_long() 
         assert len(harness.server._connections) == len(clients), "one is enough"
 
 
-async def test_the_tiers_clients_do_not_wait() -> None:
-    limits = NetworkLimits(
-        request_bytes_max=LARGE + 100,
-        requests_bytes_max=BOUND,
-        exempt_client_ids=frozenset({"tier"}),
-    )
-    async with full(limits=limits) as (harness, _):
-        tier = await harness.connect()
-        tier.send(frame(b"x", client_id=b"tier"))
-        assert (await tier.answer())[1] == b"x"
-        tier.send(frame(b"." * LARGE, client_id=b"tier"))
-        assert (await tier.answer())[1] == b"." * LARGE
-
-
 class Later(RawHandler):
     """Serves each request in turns, when the test opens the gate; to its end where that is said."""
 

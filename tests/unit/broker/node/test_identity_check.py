@@ -40,6 +40,14 @@ def test_the_last_request_of_a_dead_process_is_no_sign_of_life() -> None:
     assert (doubts.problem, doubts.is_open) == (None, False)
 
 
+def test_one_fetch_whose_time_is_reckoned_anew_is_no_sign_of_life() -> None:
+    """Clocks that are cut to milliseconds differ by one more or less from look to look."""
+    doubts = Doubts(ME, 1000)
+    for fetched_ms in (1000, 1001, 1000, 1001, 1000, 1001, 1002):
+        doubts.take(look(other(fetched_ms), now_ms=1500))
+        assert (doubts.problem, doubts.is_open) == (None, True)
+
+
 def test_a_leader_of_our_id_lives() -> None:
     doubts = Doubts(ME, 1000)
     doubts.take(look(other(7), now_ms=7, leader_id=2))
@@ -53,15 +61,15 @@ def test_a_new_leader_begins_anew() -> None:
 
 
 def test_our_own_key_is_ours_once_we_take_part() -> None:
-    assert after(Doubts(ME, 1000), 1, 2, 3, key=ME.key).problem is not None
-    doubts = after(Doubts(ME, 1000, takes_part=True), 1, 2, 3, key=ME.key)
+    assert after(Doubts(ME, 1000), 100, 200, 300, key=ME.key).problem is not None
+    doubts = after(Doubts(ME, 1000, takes_part=True), 100, 200, 300, key=ME.key)
     assert (doubts.problem, doubts.is_open, doubts.is_listed) == (None, False, True)
 
 
 def test_of_two_that_take_part_the_one_without_the_vote_ends() -> None:
     mine = other(9, key=ME.key)
     voter, observer = Doubts(ME, 1000, takes_part=True), Doubts(ME, 1000, takes_part=True)
-    for at in (1, 2, 3):
+    for at in (100, 200, 300):
         voter.take(look(mine, other(at, voter=False), now_ms=at))
         observer.take(look(other(9, key=ME.key, voter=False), other(at), now_ms=at))
     assert voter.problem is None
@@ -69,14 +77,14 @@ def test_of_two_that_take_part_the_one_without_the_vote_ends() -> None:
 
 
 def test_a_copied_directory_names_both_nodes() -> None:
-    doubts = after(Doubts(ME, 1000), 1, 2, 3, key=ReplicaKey(3, MINE))
+    doubts = after(Doubts(ME, 1000), 100, 200, 300, key=ReplicaKey(3, MINE))
     assert doubts.problem is not None
     assert "node.id=2" in doubts.problem
     assert "node.id=3" in doubts.problem
 
 
 def test_a_replica_without_directory_may_be_this_one() -> None:
-    assert after(Doubts(ME, 1000), 1, 2, 3, key=ReplicaKey(2, ZERO_UUID)).problem is None
+    assert after(Doubts(ME, 1000), 100, 200, 300, key=ReplicaKey(2, ZERO_UUID)).problem is None
 
 
 def test_one_controller_of_another_cluster_is_not_enough() -> None:

@@ -22,8 +22,17 @@ from broker.remote.supervisor import (
     TierStartError,
 )
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
-from rlm.link.messages import Ack, Assign, Configure, Heartbeat, PartitionSettings, Read
+from rlm.link.messages import (
+    Ack,
+    Assign,
+    Configure,
+    Heartbeat,
+    PartitionSettings,
+    Read,
+    Reconfigure,
+)
 from rlm.link.socket_transport import SocketTransport
 from rlm.tier_process import EXIT_ABORTED
 from runtime.child_process import ChildProcess
@@ -55,8 +64,7 @@ class Watched:
         self.supervisor = Supervisor(made, system_ports(loop), loop, self, spawn)
 
     async def up_and_running(self) -> None:
-        await self.supervisor.start()
-        await self.supervisor.connect()
+        await run_up(self.supervisor)
 
     def on_request(self, received: Received, reply: Reply) -> None:
         pass
@@ -159,17 +167,23 @@ async def test_a_tier_works_only_when_the_broker_takes_connections(tmp_path: Pat
     os.kill(first, signal.SIGKILL)
     await until(lambda: supervisor.state == "configured" and supervisor.pid != first)
     assert watched.ups == 0
-    await supervisor.connect()
+    await supervisor.connect({})
     assert (supervisor.state, watched.ups) == ("up", 1)
     await supervisor.stop()
 
 
 async def test_a_metadata_manager_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
     topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
-    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    settings = {"node.id": "1", "log.dir": str(tmp_path)}
     watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
-    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+    with pytest.raises(TierStartError, match=r"cluster\.id"):
         await watched.supervisor.start()
+    await watched.supervisor.stop()
+    settings["cluster.id"] = "c"
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    await watched.supervisor.start()
+    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+        await watched.supervisor.connect({})
     await watched.supervisor.stop()
     assert not (tmp_path / "remote-log-metadata").exists()
 
@@ -186,6 +200,22 @@ async def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> No
     await until(lambda: watched.ups == 2)
     assert supervisor.pid != first
     assert supervisor.restarts == 1
+    await supervisor.stop()
+
+
+async def test_a_tier_that_is_started_again_is_told_how_to_reach_the_broker(
+    tmp_path: Path,
+) -> None:
+    topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    supervisor = watched.supervisor
+    await supervisor.start()
+    await supervisor.connect({"bootstrap.servers": "127.0.0.1:1"})  # nobody is there, and need be
+    assert supervisor.pid is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    await until(lambda: watched.ups == 2)
+    os.kill(supervisor.pid, signal.SIGKILL)  # a stop would wait for its clients
     await supervisor.stop()
 
 
@@ -252,10 +282,18 @@ async def test_a_tier_whose_callback_raises_ends_itself_and_is_replaced(
 
 
 class FakeTier:
-    """A tier inside the test: answers Configure, and heartbeats as long as it is well."""
+    """A tier inside the test: answers Configure, and heartbeats as long as it is well.
+
+    Attributes:
+        held: messages of these kinds wait for `answer_held`.
+        copy_limit: what it goes by.
+    """
 
     def __init__(self) -> None:
         self.well, self.killed = True, False
+        self.held: tuple[type, ...] = ()
+        self.copy_limit = 0
+        self._waiting: list[Reply] = []
         self.beats = 0
         self.pid = 4711
         self.starved_for_ms = 0.0
@@ -268,9 +306,24 @@ class FakeTier:
         return self  # type: ignore[return-value]
 
     def take(self, received: Received, reply: Reply) -> None:
-        if isinstance(received.message, Configure) or self.well:
-            self.beats += isinstance(received.message, Heartbeat)
+        message = received.message
+        if isinstance(message, Configure | Reconfigure):
+            assert isinstance(message, Configure) or Configure not in self.held, "not yet"
+            self.copy_limit = message.config.copy_bytes_per_second
+        if isinstance(message, self.held):
+            self._waiting.append(reply)
+        elif isinstance(message, Configure) or self.well:
+            self.beats += isinstance(message, Heartbeat)
             reply(Ack())
+
+    async def is_asked_something_held(self) -> None:
+        await until(lambda: bool(self._waiting))
+
+    def answer_held(self) -> None:
+        self.held = ()
+        for reply in self._waiting:
+            reply(Ack())
+        self._waiting.clear()
 
     async def has_answered(self, beats: int) -> None:
         await until(lambda: self.beats == beats)
@@ -306,9 +359,13 @@ async def supervising(
     """A supervisor of `tier` under a clock set by hand, started; `ups` gets one entry a start."""
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(made, ports, loop, Ups(ups), tier.spawn)
-    await supervisor.start()
-    await supervisor.connect()
+    await run_up(supervisor)
     return supervisor, ports.scheduler
+
+
+async def run_up(supervisor: Supervisor) -> None:
+    await supervisor.start()
+    await supervisor.connect({})
 
 
 async def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -> None:
@@ -341,7 +398,7 @@ async def test_a_tier_is_not_killed_for_a_time_in_which_the_broker_stood_still(
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(config(tmp_path), ports, loop, Ups(ups), tier.spawn)
     await supervisor.start()
-    await supervisor.connect()
+    await supervisor.connect({})
     tier.well = False  # what it answers is not read at once
     for _ in range(3):
         ports.clock.advance(HEARTBEAT_LIMIT_MS * 4)
@@ -385,5 +442,26 @@ async def test_a_tier_that_lives_on_after_its_link_ended_is_killed_before_the_ne
     assert tier.killed
     scheduler.advance(BACKOFF_MS)
     await until(lambda: len(ups) == 2)
+    tier.kill()
+    await supervisor.stop()
+
+
+@pytest.mark.parametrize("step", [Configure, Connect])
+async def test_settings_that_change_while_a_tier_starts_are_its_own_when_it_is_up(
+    tmp_path: Path, step: type
+) -> None:
+    tier, ups = FakeTier(), list[int]()
+    tier.held = (step,)
+    before, after = (config(tmp_path, copy_bytes_per_second=limit) for limit in (10, 20))
+    ports, loop = simulated(), asyncio.get_running_loop()
+    supervisor = Supervisor(before, ports, loop, Ups(ups), tier.spawn)
+    starting = asyncio.create_task(run_up(supervisor))
+    await tier.is_asked_something_held()
+    assert tier.copy_limit == 10
+    supervisor.reconfigure(after)
+    tier.answer_held()
+    await starting
+    await asyncio.wrap_future(supervisor.ask(Heartbeat()))
+    assert tier.copy_limit == 20
     tier.kill()
     await supervisor.stop()

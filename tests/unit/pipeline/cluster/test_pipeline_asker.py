@@ -1,6 +1,6 @@
 """Questions to leaders while leaders change, against brokers that are a table of answers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import NotNowError, UnknownTopicError
+from pipeline.cluster.greeting import Address
 from pipeline.cluster.questions import (
     LATEST,
     EpochAsked,
@@ -19,7 +20,7 @@ from pipeline.cluster.questions import (
     epoch_ends,
     list_offsets,
 )
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
@@ -36,6 +37,9 @@ class TableClient(WireClient):
             0 if self.leaders[partition] == node else int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         )
         self.away: set[str] = set()
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         self.asked.append((address, api_key))

@@ -1,6 +1,6 @@
 """The log of a cluster, as brokers tell it that have not all heard of the same."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -10,7 +10,8 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.cluster.wire_client import Address, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import WireClient
 from pipeline.truth import cluster_log
 from pipeline.truth.cluster_log import ClusterLog
 from pipeline.values import ClusterAddress, Where
@@ -31,6 +32,9 @@ class Brokers(WireClient):
 
     told: list[Epochs | None]
     ends: dict[int, int]
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         """Answer Metadata and ListOffsets."""

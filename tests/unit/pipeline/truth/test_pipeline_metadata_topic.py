@@ -1,6 +1,7 @@
 """The metadata topic as a planner reads it, from a broker that is a list of batches."""
 
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
-from pipeline.cluster.wire_client import Address, ClusterError, UnreachableError, WireClient
+from pipeline.cluster.greeting import Address
+from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.truth.metadata_topic import MetadataTopic
 from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
@@ -43,6 +45,9 @@ class MetadataBroker(WireClient):
         batch = build_batch(told, base_offset=self.end, leader_epoch=self.epoch, codec=codec)
         self.batches.append(batch)
         self.end += len(values)
+
+    def present(self, addresses: Iterable[Address], *_: object) -> Iterator[Address]:
+        return iter(dict.fromkeys(addresses))
 
     def ask(self, address: Address, api_key: int, version: int, body: Any) -> Any:
         answer = codec.response(api_key).cls

@@ -135,6 +135,18 @@ def test_what_is_copied_no_more_is_given_up_where_nothing_is_remote() -> None:
     assert aged(facts(young, []), retention_ms=999) == (10, "time")
 
 
+def test_no_bytes_are_kept_of_what_is_copied_no_more_where_none_are_wanted() -> None:
+    given = facts(CLOSED, [], local_bytes=330)
+    assert aged(given, retention_bytes=0) == (30, "size")
+    assert aged(given, retention_bytes=-1) is None
+
+
+def test_what_is_copied_no_more_goes_only_once_its_last_record_is_committed() -> None:
+    given = facts(CLOSED, [], local_bytes=330, high_watermark=20)
+    assert aged(given, retention_bytes=0) == (20, "size")
+    assert aged(facts(CLOSED, [], high_watermark=19), retention_ms=1) == (10, "time")
+
+
 def test_bytes_below_the_log_start_do_not_count_for_what_is_copied_no_more() -> None:
     given = facts(CLOSED, [], start=15, local_bytes=330)
     assert aged(given, retention_bytes=130) == (20, "size")

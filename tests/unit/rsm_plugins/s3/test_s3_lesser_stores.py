@@ -1,10 +1,7 @@
-"""Stores that speak only a part of S3: played by a small server of HTTP, answer by answer."""
+"""Stores that speak only a part of S3, answer by answer; whole ones: `test_s3_played_stores.py`."""
 
 import io
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,25 +10,7 @@ from rsm_plugins.fsspec.plugin import FsspecRemoteStorageManager
 from rsm_plugins.s3.settings import SETTINGS, s3_options
 from rsm_plugins.s3.store import S3Store
 from rsm_plugins.settings import read_settings
-
-
-@dataclass(frozen=True)
-class Request:
-    method: str
-    target: str
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int = 200
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def error(status: int, code: str) -> Answer:
-    return Answer(status, f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode())
-
+from tests.support.stores.answering_server import Answer, AnsweringServer, Request, error
 
 NO_UPLOADS = Answer(
     body=b"<ListMultipartUploadsResult><IsTruncated>false</IsTruncated>"
@@ -39,59 +18,14 @@ NO_UPLOADS = Answer(
 )
 
 
-class LesserStore:
-    """Answers as a test says, and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.answer: Callable[[Request], Answer] = lambda _: Answer()
-        self.requests: list[Request] = []
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_any(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                request = Request(self.command, self.path, self.headers)
-                outer.requests.append(request)
-                answer = outer.answer(request)
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                if "Content-Length" not in answer.headers:
-                    self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def asked(self) -> list[str]:
-        return [f"{one.method} {one.target}" for one in self.requests]
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+@pytest.fixture
+def lesser() -> Iterator[AnsweringServer]:
+    with AnsweringServer() as running:
+        yield running
 
 
 @pytest.fixture
-def lesser() -> Iterator[LesserStore]:
-    running = LesserStore()
-    yield running
-    running.close()
-
-
-@pytest.fixture
-def store(lesser: LesserStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+def store(lesser: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     written = {
@@ -108,7 +42,7 @@ def store(lesser: LesserStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3St
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "MissingContentMD5")])
 def test_without_batched_deletes_keys_go_one_by_one(
-    store: S3Store, lesser: LesserStore, status: int, code: str
+    store: S3Store, lesser: AnsweringServer, status: int, code: str
 ) -> None:
     def answer(request: Request) -> Answer:
         if request.method == "GET":
@@ -124,7 +58,7 @@ def test_without_batched_deletes_keys_go_one_by_one(
     ]
 
 
-def test_a_key_that_could_not_be_deleted_is_told(store: S3Store, lesser: LesserStore) -> None:
+def test_a_key_that_could_not_be_deleted_is_told(store: S3Store, lesser: AnsweringServer) -> None:
     failures = b"".join(
         b"<Error><Key>p/%s</Key><Code>%s</Code><Message>m</Message></Error>" % pair
         for pair in ((b"one", b"InternalError"), (b"two", b"AccessDenied"), (b"x", b"NoSuchKey"))
@@ -146,7 +80,7 @@ _BARE = Answer(404, headers={"x-amz-request-id": "1"})
 
 @pytest.mark.parametrize("absent", [error(404, "NoSuchKey"), _BARE])
 def test_deleting_what_is_absent_is_fine_also_where_the_store_says_so(
-    store: S3Store, lesser: LesserStore, absent: Answer
+    store: S3Store, lesser: AnsweringServer, absent: Answer
 ) -> None:
     lesser.answer = lambda one: NO_UPLOADS if one.method == "GET" else absent
     store.delete(["one"])
@@ -154,7 +88,7 @@ def test_deleting_what_is_absent_is_fine_also_where_the_store_says_so(
 
 @pytest.mark.parametrize("body", [b"", b"<html>none<br></html>", b"<html/>", b"default backend"])
 def test_a_404_of_a_proxy_is_no_missing_object(
-    store: S3Store, lesser: LesserStore, body: bytes
+    store: S3Store, lesser: AnsweringServer, body: bytes
 ) -> None:
     lesser.answer = lambda one: NO_UPLOADS if "uploads" in one.target else Answer(404, body)
     with pytest.raises(RemoteStorageError, match="not S3's"):
@@ -166,7 +100,7 @@ def test_a_404_of_a_proxy_is_no_missing_object(
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (403, "AccessDenied")])
 def test_where_uploads_cannot_be_listed_an_operator_is_told_once(
     store: S3Store,
-    lesser: LesserStore,
+    lesser: AnsweringServer,
     caplog: pytest.LogCaptureFixture,
     status: int,
     code: str,
@@ -180,7 +114,7 @@ def test_where_uploads_cannot_be_listed_an_operator_is_told_once(
 
 
 def test_a_store_that_says_there_is_no_upload_is_asked_again(
-    store: S3Store, lesser: LesserStore, caplog: pytest.LogCaptureFixture
+    store: S3Store, lesser: AnsweringServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     lesser.answer = lambda one: error(404, "NoSuchUpload") if one.method == "GET" else Answer(204)
     store.delete(["one"])
@@ -190,7 +124,7 @@ def test_a_store_that_says_there_is_no_upload_is_asked_again(
 
 
 def test_only_uploads_of_that_very_key_are_aborted_page_by_page(
-    store: S3Store, lesser: LesserStore
+    store: S3Store, lesser: AnsweringServer
 ) -> None:
     def page(key: str, upload: str, more: str) -> Answer:
         return Answer(
@@ -214,7 +148,7 @@ def test_only_uploads_of_that_very_key_are_aborted_page_by_page(
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (400, "InvalidArgument")])
 def test_without_conditional_puts_objects_are_put(
-    store: S3Store, lesser: LesserStore, status: int, code: str
+    store: S3Store, lesser: AnsweringServer, status: int, code: str
 ) -> None:
     lesser.answer = lambda one: error(status, code) if "If-None-Match" in one.headers else Answer()
     store.put_once("one", io.BytesIO(b"1"))
@@ -223,7 +157,7 @@ def test_without_conditional_puts_objects_are_put(
 
 
 def test_checksums_go_as_headers_and_bodies_are_not_chunked(
-    store: S3Store, lesser: LesserStore
+    store: S3Store, lesser: AnsweringServer
 ) -> None:
     store.put("k", io.BytesIO(b"123456789"))
     headers = lesser.requests[0].headers
@@ -234,21 +168,21 @@ def test_checksums_go_as_headers_and_bodies_are_not_chunked(
     assert "x-amz-sdk-checksum-algorithm" not in headers
 
 
-def test_a_store_that_keeps_other_bytes_is_noticed(store: S3Store, lesser: LesserStore) -> None:
+def test_a_store_that_keeps_other_bytes_is_noticed(store: S3Store, lesser: AnsweringServer) -> None:
     lesser.answer = lambda _: Answer(headers={"x-amz-checksum-crc32c": "AAAAAA=="})
     with pytest.raises(RetriableRemoteStorageError, match="does not keep what was sent"):
         store.put("k", io.BytesIO(b"123456789"))
 
 
 def test_a_range_with_status_200_is_taken_if_it_says_which(
-    store: S3Store, lesser: LesserStore
+    store: S3Store, lesser: AnsweringServer
 ) -> None:
     lesser.answer = lambda _: Answer(200, b"3456", {"Content-Range": "bytes 3-6/10"})
     assert store.get("k", 3, 6).readall() == b"3456"
 
 
 def test_a_store_without_ranges_is_refused_but_for_first_bytes(
-    store: S3Store, lesser: LesserStore
+    store: S3Store, lesser: AnsweringServer
 ) -> None:
     lesser.answer = lambda _: Answer(200, b"0123456789")
     assert store.get("k", 0, 3).readall() == b"0123"
@@ -256,7 +190,7 @@ def test_a_store_without_ranges_is_refused_but_for_first_bytes(
         store.get("k", 3, 6)
 
 
-def test_a_listing_goes_on_page_by_page(store: S3Store, lesser: LesserStore) -> None:
+def test_a_listing_goes_on_page_by_page(store: S3Store, lesser: AnsweringServer) -> None:
     def page(key: str, more: str) -> Answer:
         one = f"<Key>{key}</Key><Size>7</Size><LastModified>1970-01-01T00:00:02Z</LastModified>"
         return Answer(
@@ -280,7 +214,7 @@ def test_a_listing_goes_on_page_by_page(store: S3Store, lesser: LesserStore) -> 
 
 @pytest.mark.parametrize(("status", "code"), [(501, "NotImplemented"), (403, "AccessDenied")])
 def test_s3fs_deletes_also_where_uploads_cannot_be_listed(
-    lesser: LesserStore, caplog: pytest.LogCaptureFixture, status: int, code: str
+    lesser: AnsweringServer, caplog: pytest.LogCaptureFixture, status: int, code: str
 ) -> None:
     manager = FsspecRemoteStorageManager()
     lesser.answer = lambda one: error(status, code) if "uploads" in one.target else Answer(204)

@@ -1,6 +1,9 @@
 """`tidemark metadata-quorum describe` beside what Kafka's tool printed for the same answers."""
 
 import json
+import socket
+from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import Result
@@ -52,6 +55,40 @@ def test_an_address_where_nobody_listens_is_named() -> None:
     assert done.exit_code == 1
     assert f"127.0.0.1:{port}" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_hung_controller_that_is_named_first_costs_nothing(tmp_path: Path) -> None:
+    case = next(case for case in CASES if RECORDED[case.name]["exit"] == 0)
+    settings = tmp_path / "client.properties"
+    settings.write_text("default.api.timeout.ms=3600000\nrequest.timeout.ms=3600000\n")
+    with socket.create_server(("127.0.0.1", 0)) as hung, serving(scripted(case)) as address:
+        named = f"127.0.0.1:{hung.getsockname()[1]},{address}"
+        done = tidemark(
+            "metadata-quorum", "--bootstrap-controller", named, "--command-config", settings,
+            *case.arguments,
+        )  # fmt: skip
+    assert (done.exit_code, done.stdout) == (0, RECORDED[case.name]["stdout"])
+
+
+def test_a_leader_that_hangs_while_others_still_name_it_is_asked_again() -> None:
+    """The leader is stopped; a moment later the others have elected another one."""
+    quorum = next(iter(QUORUMS.values()))
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        port = hung.getsockname()[1]
+        late = ScriptedController(quorum, node_id=2, active=1, others=((1, port),))
+        with serving(late) as address:
+
+            def elect() -> None:
+                greeted, asked = hung.accept()[0], hung.accept()[0]
+                late.active = 2
+                asked.recv(1)
+                greeted.close(), asked.close()
+
+            thread = Thread(target=elect)
+            thread.start()
+            done = ask(f"127.0.0.1:{port},{address}", *STATUS)
+            thread.join()
+    assert done.exit_code == 0, done.stderr
 
 
 @pytest.mark.parametrize(
