@@ -4,6 +4,7 @@ The messages carry everything, so that they are the same under pytest and in `ti
 which runs without it.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,10 @@ T = TypeVar("T")
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 
 _SHOWN_BYTES = 12
+
+
+class HungError(AssertionError):
+    """A call did not return in time."""
 
 
 def that(fact: bool, message: str) -> None:
@@ -83,8 +88,10 @@ def together(
         thread.join(max(0.0, end - time.monotonic()))
     if errors:
         raise errors[min(errors)]
-    if any(thread.is_alive() for thread in threads):
-        raise AssertionError(f"{what} did not return within {deadline_s:g} s")
+    hung = [thread for thread in threads if thread.is_alive()]
+    if hung:
+        where = _waits_in(hung[0])
+        raise HungError(f"{what} did not return within {deadline_s:g} s{where}")
     return [answers[n] for n in range(len(calls))]
 
 
@@ -92,6 +99,18 @@ def described(error: BaseException) -> str:
     """Class and message of an error."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _waits_in(thread: threading.Thread) -> str:
+    """Which call of the plugin a thread waits in: the one that a promise made."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    called = ""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("rsm_plugins.contract"):
+            return f": it waits in {called}" if called else ""
+        called = frame.f_code.co_name
+        frame = frame.f_back
+    return ""
 
 
 def _names(errors: Errors) -> str:

@@ -16,7 +16,9 @@ from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.contract import AllPromises, expect
 from rsm_plugins.contract.flaky import FlakyStore
 
-_CLEAN_UP_S = 120.0
+PROMISE_DEADLINE_S = 40.0
+_CLEAN_UP_S = 15.0
+"""Together less than a minute: so late at the latest there is a verdict, and the next is asked."""
 _INTERRUPTED_S = 2.0
 Make = Callable[[], RemoteStorageManager]
 
@@ -37,6 +39,7 @@ class Outcome:
         name: the test's name in `RemoteStorageManagerContract`.
         sentence: the promise for people.
         reason: why it is broken, or was not asked; empty where it is kept.
+        hung: whether it is broken because a call did not return.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Outcome:
     verdict: Verdict
     reason: str
     took_ms: int
+    hung: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Candidate:
         promises = AllPromises()
         promises.settings = self.settings or {}
         promises.large_segment_bytes = self.large_segment_bytes
+        promises.deadline_s = PROMISE_DEADLINE_S
         return promises
 
 
@@ -77,6 +82,11 @@ def promise_names() -> list[str]:
     """Names of all promises, in the order in which they are written."""
     groups = AllPromises.__bases__
     return [name for group in groups for name in vars(group) if name.startswith("test_")]
+
+
+def sentence_of(name: str) -> str:
+    """A promise for people, by its name."""
+    return " ".join((inspect.getdoc(getattr(AllPromises, name)) or name).split())
 
 
 def ask_all(
@@ -106,21 +116,23 @@ def ask(candidate: Candidate, name: str, janitor: RemoteStorageManager, left: li
             ended.set()
 
     began = time.monotonic()
-    verdict, reason = Verdict.KEPT, ""
+    verdict, reason, hung = Verdict.KEPT, "", False
     try:
         expect.together([run], deadline_s=promises.deadline_s, what="the promise")
     except SkipTest as e:
         verdict, reason = Verdict.NOT_ASKED, str(e)
     except AssertionError as e:
         verdict, reason = Verdict.BROKEN, str(e) or "an assertion failed"
+        hung = isinstance(e, expect.HungError)
     except Exception as e:  # noqa: BLE001 - whatever a plugin raises breaks its promise
         verdict, reason = Verdict.BROKEN, f"raised {expect.described(e)}"
     finally:
         promises.stopped = True
         ended.wait(_INTERRUPTED_S)
         left += clean_up(promises, janitor)
-    sentence = " ".join((inspect.getdoc(method) or name).split())
-    return Outcome(name, sentence, verdict, reason, round((time.monotonic() - began) * 1_000))
+    sentence = sentence_of(name)
+    took_ms = round((time.monotonic() - began) * 1_000)
+    return Outcome(name, sentence, verdict, reason, took_ms, hung)
 
 
 def clean_up(promises: AllPromises, janitor: RemoteStorageManager) -> list[str]:

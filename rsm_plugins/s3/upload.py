@@ -165,7 +165,7 @@ class S3Uploader:
         """Compare what the store keeps of an upload, which is over, with what was sent."""
         if answer is not None and whole_object_crc32c(answer) == facts.crc32c:
             return
-        mode = {"ChecksumMode": "ENABLED"} if self._has_checksums else {}
+        mode: dict[str, Any] = {"ChecksumMode": "ENABLED"} if self._has_checksums else {}
         try:
             head = self.calls("head_object", key, **mode)
         except RemoteResourceNotFoundError:

@@ -1,23 +1,35 @@
 """`tidemark rsm check`: does a storage plugin keep its promises here, and how fast is its store?"""
 
 import json
+import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.contract import AllPromises, expect
-from rsm_plugins.contract.run import Candidate, Outcome, Verdict, ask_all, clean_up, promise_names
+from rsm_plugins.contract.run import (
+    Candidate,
+    Outcome,
+    Verdict,
+    ask_all,
+    clean_up,
+    promise_names,
+    sentence_of,
+)
 from tidemark.remote.options import ToolCommand
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import make_console
 from tidemark.rsm import check_view
 from tidemark.rsm.plugin import make_first_plugin, make_plugin, settings_of
-from tidemark.rsm.speed import Speed, measure
+from tidemark.rsm.speed import measure
 
 _BROKEN = 2
+_INTERRUPTED = 1
 
 
 @click.command("check", cls=ToolCommand)
@@ -48,8 +60,10 @@ def command(
 ) -> None:
     """Ask a storage plugin every promise, on a live store, and measure its speed.
 
-    Everything is done under a scratch topic of a random id, and deleted at the end. Ends with 0
-    when all promises are kept, 2 when one is broken, 1 when nothing could be asked.
+    Everything is done under a scratch topic of a random id, and deleted at the end. Each promise
+    gets a line within a minute; one that hangs says in which call. Ends with 0 when all promises
+    are kept, 2 when one is broken, 1 when nothing could be asked or on Ctrl-C, which prints what
+    was found so far.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     settings = settings_of(config_file, config)
@@ -61,43 +75,68 @@ def command(
         large_segment_bytes=large_segment_bytes,
     )
     janitor = make_first_plugin(plugin, settings)
-    left: list[str] = []
+    report = check_view.Report(plugin, [], None, "", [])
     try:
-        outcomes = _ask(candidate, janitor, left)
-        speed, reason = (None, "") if no_speed else _measure(candidate, janitor, left)
+        # Lines for people go where the report goes, so that a file holds them in their order.
+        report = _ask(candidate, janitor, report, to_stderr=for_programs)
+        hung = any(outcome.hung for outcome in report.outcomes)
+        if hung and not no_speed:
+            report = replace(report, speed_reason="a call did not return")
+        elif not no_speed and not report.interrupted_at:
+            report = _measure(candidate, janitor, report)
     finally:
-        for one in left:
+        for one in report.left:
             click.echo(f"tidemark: left behind: {one}", err=True)
-        janitor.close()
-    report = check_view.Report(plugin, outcomes, speed, reason, left)
-    if for_programs:
-        click.echo(json.dumps(check_view.as_json(report), indent=1))
-    else:
-        make_console().print(check_view.as_text(report))
-    sys.exit(_BROKEN if report.count(Verdict.BROKEN) else 0)
+        if for_programs:
+            click.echo(json.dumps(check_view.as_json(report), indent=1))
+        else:
+            make_console().print(check_view.summary(report))
+    if report.interrupted_at:
+        _end(_INTERRUPTED)
+    status = _BROKEN if report.count(Verdict.BROKEN) else 0
+    if any(outcome.hung for outcome in report.outcomes):
+        _end(status)
+    janitor.close()
+    sys.exit(status)
 
 
-def _ask(candidate: Candidate, janitor: RemoteStorageManager, left: list[str]) -> list[Outcome]:
+def _ask(
+    candidate: Candidate,
+    janitor: RemoteStorageManager,
+    report: check_view.Report,
+    *,
+    to_stderr: bool,
+) -> check_view.Report:
+    """Ask each promise, and print a line for it as soon as there is a verdict."""
     outcomes: list[Outcome] = []
-    with progress() as bars:
-        advance = bars.phase("asking promises")
-        total = len(promise_names())
-        advance(0, total)
+    left: list[str] = []
+    interrupted_at = ""
+    try:
         for outcome in ask_all(candidate, janitor, left):
             outcomes.append(outcome)
-            advance(len(outcomes), total)
-    return outcomes
+            click.echo(check_view.line_of(outcome), err=to_stderr)
+    except KeyboardInterrupt:
+        interrupted_at = sentence_of(promise_names()[len(outcomes)])
+    return replace(report, outcomes=outcomes, left=left, interrupted_at=interrupted_at)
 
 
 def _measure(
-    candidate: Candidate, janitor: RemoteStorageManager, left: list[str]
-) -> tuple[Speed | None, str]:
+    candidate: Candidate, janitor: RemoteStorageManager, report: check_view.Report
+) -> check_view.Report:
     promises = candidate.new_promises()
     try:
         with progress() as bars:
             bars.phase("measuring")(0, None)
-            return measure(janitor, promises), ""
+            report = replace(report, speed=measure(janitor, promises))
+    except KeyboardInterrupt:
+        report = replace(report, interrupted_at="how fast the store is")
     except Exception as e:  # noqa: BLE001 - the promises were asked; what failed here is told
-        return None, expect.described(e)
-    finally:
-        left += clean_up(promises, janitor)
+        report = replace(report, speed_reason=expect.described(e))
+    return replace(report, left=[*report.left, *clean_up(promises, janitor)])
+
+
+def _end(status: int) -> NoReturn:
+    """End without waiting for calls that hang."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,10 +1,12 @@
-"""What `tidemark rsm check` found, as a table for people and as JSON for programs."""
+"""What `tidemark rsm check` found: lines and figures for people, JSON for programs."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import click
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -12,11 +14,10 @@ from rich.text import Text
 from rsm_plugins.contract.run import Outcome, Verdict
 from tidemark.rsm.speed import Speed
 
-_MARKS = {
-    Verdict.KEPT: Text("kept", style="green"),
-    Verdict.BROKEN: Text("BROKEN", style="bold red"),
-    Verdict.NOT_ASKED: Text("not asked", style="yellow"),
-}
+_COLORS = {Verdict.KEPT: "green", Verdict.BROKEN: "red", Verdict.NOT_ASKED: "yellow"}
+_MARKS = {Verdict.KEPT: "kept", Verdict.BROKEN: "BROKEN", Verdict.NOT_ASKED: "not asked"}
+_MARK_CHARS = max(len(mark) for mark in _MARKS.values()) + 2
+_SETTING = re.compile(r"rsm\.config\.[a-z0-9.]*[a-z0-9](?:=[\w.:-]*\w)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Report:
         speed: None where it was not measured.
         speed_reason: why it was not.
         left: what could not be deleted.
+        interrupted_at: the promise that was being asked when the check was ended; empty: it came to
+            its end.
     """
 
     plugin: str
@@ -35,6 +38,7 @@ class Report:
     speed: Speed | None
     speed_reason: str
     left: Sequence[str]
+    interrupted_at: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """How many promises ended so."""
@@ -60,26 +64,40 @@ def as_json(report: Report) -> dict[str, Any]:
         ],
         "speed": None if report.speed is None else asdict(report.speed),
         "left_behind": list(report.left),
+        "settings_named": settings_named(report),
+        "interrupted_at": report.interrupted_at,
     }
 
 
-def as_text(report: Report) -> Group:
-    """The report, ready to print."""
-    promises = Table(box=None, pad_edge=False, show_header=False)
-    promises.add_column(min_width=max(len(mark) for mark in _MARKS.values()))
-    promises.add_column()
-    for outcome in report.outcomes:
-        sentence = Text(outcome.sentence)
-        if outcome.verdict is Verdict.BROKEN:
-            sentence.append(f"\n{outcome.reason}\n({outcome.name})", style="red")
-        elif outcome.verdict is Verdict.NOT_ASKED:
-            sentence.append(f"\n{outcome.reason}", style="yellow")
-        promises.add_row(_MARKS[outcome.verdict], sentence)
-    parts: list[Table | Text] = [promises, Text()]
+def line_of(outcome: Outcome) -> str:
+    """What became of a promise, for people; coloured."""
+    color = _COLORS[outcome.verdict]
+    mark = click.style(_MARKS[outcome.verdict], fg=color, bold=outcome.verdict is Verdict.BROKEN)
+    lines = [mark + " " * (_MARK_CHARS - len(_MARKS[outcome.verdict])) + outcome.sentence]
+    reasons = outcome.reason.splitlines()
+    if outcome.verdict is Verdict.BROKEN:
+        reasons.append(f"({outcome.name})")
+    return "\n".join([*lines, *(" " * _MARK_CHARS + click.style(one, fg=color) for one in reasons)])
+
+
+def settings_named(report: Report) -> list[str]:
+    """Settings that the reasons of broken promises name as a way out, the most frequent first."""
+    broken = [one.reason for one in report.outcomes if one.verdict is Verdict.BROKEN]
+    counted = Counter(name for reason in broken for name in set(_SETTING.findall(reason)))
+    return [name for name, _ in counted.most_common()]
+
+
+def summary(report: Report) -> Group:
+    """What follows the lines of the promises, ready to print."""
+    parts: list[Table | Text] = [Text()]
     if report.speed is not None:
         parts += [_speed(report.speed), Text()]
     elif report.speed_reason:
         parts += [Text(f"speed not measured: {report.speed_reason}"), Text()]
+    if report.interrupted_at:
+        parts.append(Text(f"ended while this was asked: {report.interrupted_at}"))
+    if named := settings_named(report):
+        parts.append(Text(f"what the reasons above name as a way out: {', '.join(named)}"))
     kept, broken = report.count(Verdict.KEPT), report.count(Verdict.BROKEN)
     text = f"{report.plugin}: {kept} promises kept, {broken} broken"
     not_asked = report.count(Verdict.NOT_ASKED)

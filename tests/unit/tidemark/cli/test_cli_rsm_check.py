@@ -19,6 +19,8 @@ BROKEN = """
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 import threading
 
+from rsm_plugins.contract import run
+
 class EndIsExclusive(LocalFsRemoteStorageManager):
     def fetch_log_segment(self, metadata, start_position, end_position=None):
         last = end_position - 1 if end_position and end_position > start_position else end_position
@@ -32,6 +34,11 @@ class NeverReads(LocalFsRemoteStorageManager):
     def fetch_log_segment(self, metadata, start_position, end_position=None):
         print("reading", flush=True)
         threading.Event().wait()
+
+class NeverReadsAndIsGivenUp(NeverReads):
+    def configure(self, configs):
+        run.PROMISE_DEADLINE_S = 2.0
+        super().configure(configs)
 """
 
 
@@ -150,13 +157,35 @@ def test_ctrl_c_cleans_up(plugins: Path, how: signal.Signals) -> None:
         env=os.environ | {"PYTHONPATH": str(plugins)},
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "reading\n"
+        while process.stdout.readline() != "reading\n":
+            assert process.poll() is None
         assert len(files(store)) > 0
         process.send_signal(how)
-        _, errors = process.communicate(timeout=60)
+        found, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Traceback" not in errors
+    assert "ended while this was asked: A copied segment reads back byte for byte." in found
+    assert "0 promises kept, 0 broken" in found
     assert files(store) == []
+
+
+def test_each_promise_has_its_line_when_it_was_asked_also_through_a_pipe(plugins: Path) -> None:
+    name = "plugins_of_mine:NeverReadsAndIsGivenUp"
+    with subprocess.Popen(
+        command(name, "--config", f"dir={plugins / 'store'}", "--no-speed"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(plugins), "PYTHONUNBUFFERED": ""},
+    ) as process:
+        assert process.stdout is not None
+        # The first promise hangs, the next one has begun: by then the verdict is here.
+        lines = iter(process.stdout.readline, "")
+        assert next(lines) == "reading\n"
+        assert next(lines).startswith("BROKEN     A copied segment reads back byte for byte.")
+        assert "did not return within" in (reason := next(lines))
+        assert "it waits in fetch_log_segment" in reason
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 def test_it_needs_no_pytest(tmp_path: Path) -> None:
