@@ -69,7 +69,6 @@ def server_properties(
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.manager.class.name": PLUGIN,
             "rsm.config.dir": str(data / "remote-tier"),
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
             "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
             "rlmm.config.remote.log.metadata.topic.min.isr": "1",

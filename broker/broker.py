@@ -2,10 +2,10 @@
 
 The order is the point of this file. Up: directories checked and locked, the tier process with its
 storage plugin (which may refuse its settings, so nothing is written before), metadata log, local
-logs recovered, registered, leading, listening; only then the tier works, since its Kafka clients
-need the listener. Down: the tier first, then leadership, then listeners, then the logs with their
-clean mark, the metadata log last. A kill at any moment is a normal way to stop; the next start
-recovers.
+logs recovered, registered, leading, listening; only then the tier works, once the listener of its
+Kafka clients is open. Down: the tier first, then its listener, leadership, the other listeners, the
+logs with their clean mark, the metadata log last. A kill at any moment is a normal way to stop; the
+next start recovers.
 """
 
 import logging
@@ -16,7 +16,7 @@ from broker.control.commands import ControlCommands
 from broker.control.wiring import add_commands
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts
-from broker.handlers.handler_table import build_handlers
+from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController, create_there
@@ -47,6 +47,7 @@ from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
 from broker.process.identity_watch import POOL
 from broker.process.server_process import ServerProcess
+from broker.process.tier_listener import TierListener
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.controller_requests import ControllerRequests
@@ -313,9 +314,12 @@ class Broker(ServerProcess):
             active=self._active,
         )
         self.advance = add_commands(self.control, parts, self.health, self._cleaner)
-        limits = network_limits(self.config, self._tier)
+        limits, on_failure = network_limits(self.config), self._opened.file_failed
         server = Server(build_handlers(parts), limits, ports)
-        server.read_failures.on_failure = self._opened.file_failed
+        server.read_failures.on_failure = on_failure
+        if self._tier is not None:
+            handlers = build_tier_handlers(parts)
+            self._tier_listener = TierListener(handlers, limits, ports, cluster, on_failure)
         return server
 
     async def _join(self) -> None:
@@ -362,8 +366,10 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._creation)
+        settings = await self._tier_listener.open()
+        self._on_stop(self._tier_listener.close)
         self._on_stop(self._tier.stop)
-        await self._tier_wiring.connect(self._node, self._replicas, self.live)
+        await self._tier_wiring.connect(self._node, self._replicas, self.live, settings)
 
     # -- facts
 

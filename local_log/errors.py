@@ -99,9 +99,8 @@ class OutOfOrderSequence(KafkaError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def __init__(self, *, producer_id: int, epoch: int, asked: int, last: int) -> None:
-        super().__init__(
-            f"producer {producer_id} epoch {epoch}: sequence {asked} does not follow {last}"
-        )
+        why = f"does not follow {last}" if last >= 0 else "is none to begin with, 0 comes first"
+        super().__init__(f"producer {producer_id} epoch {epoch}: sequence {asked} {why}")
         self.producer_id, self.epoch, self.asked, self.last = producer_id, epoch, asked, last
 
 

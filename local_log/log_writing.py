@@ -81,7 +81,7 @@ class LogWriter:
         if from_client:
             check_client_batch(batch, header, config, now_ms)
             if header.producer_id >= 0:
-                known = self._producers.states.check(header)
+                known = self._producers.states.check(header, ends.log_end_offset)
                 if known is not None:
                     stamp = known.timestamp if config.stamps_append_time else -1
                     return AppendInfo(

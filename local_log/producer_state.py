@@ -134,8 +134,16 @@ class ProducerStates:
 
     # -- decisions ------------------------------------------------------------------------------
 
-    def check(self, header: BatchHeader) -> BatchMeta | None:
+    def check(self, header: BatchHeader, log_end: int) -> BatchMeta | None:
         """Judge a client's batch of a producer with an id.
+
+        DIFFERS: before 4.5 Kafka lets an unknown producer begin anywhere, also in a log that never
+        held a record: where the batches before it are late, they are then refused for ever
+        (KAFKA-15591).
+
+        Args:
+            header: of the batch.
+            log_end: where the batch would go; only a log that never held a record ends at 0.
 
         Returns:
             The earlier append this batch repeats exactly, or None if it is new.
@@ -145,9 +153,16 @@ class ProducerStates:
             OutOfOrderSequence: records before it are missing.
         """
         state = self.producers.get(header.producer_id)
-        if state is None:
-            return None  # nothing known (expired, or log start moved): any sequence may begin
         sequence = header.base_sequence
+        if state is None:
+            if log_end == 0 and sequence != 0:
+                raise OutOfOrderSequence(
+                    producer_id=header.producer_id,
+                    epoch=header.producer_epoch,
+                    asked=sequence,
+                    last=NO_SEQUENCE,
+                )
+            return None  # forgotten (expired, or log start moved): any sequence may begin
         if header.producer_epoch == state.epoch:
             last = state.last_sequence
             if sequence == last + 1 or (sequence == 0 and last == SEQUENCE_MAX):

@@ -21,9 +21,6 @@ class TierConfig:
             `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads go on without.
         old_state_dirs: where earlier versions kept the incarnation counter and `tier.lock`.
         storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
-        client_id: secret of the tier's Kafka clients; the broker lets nobody else write the
-            metadata
-            topic.
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
@@ -45,7 +42,6 @@ class TierConfig:
     storage_settings: Mapping[str, str] = field(default_factory=dict)
     metadata_class: str = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
     metadata_settings: Mapping[str, str] = field(default_factory=dict)
-    client_id: str = ""
     old_state_dirs: Sequence[str] = ()
     copier_threads: int = 10
     expiration_threads: int = 10

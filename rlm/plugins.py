@@ -15,7 +15,7 @@ def _no_failure() -> str | None:
     return None
 
 
-def _nothing() -> None:
+def _nothing(client_settings: Mapping[str, str]) -> None:
     """Nothing is left to do."""
 
 
@@ -39,7 +39,8 @@ class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
-        connect: configures the metadata manager, once the broker takes its connections.
+        connect: configures the metadata manager, once the broker takes its connections, with what
+            its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
         red: what remover and metadata manager found that only an operator can settle.
         lead: takes the metadata partitions that this broker leads, where the manager has such.
@@ -50,7 +51,7 @@ class Plugins:
 
     storage: RemoteStorageManager
     metadata: RemoteLogMetadataManager
-    connect: Callable[[], None] = _nothing
+    connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: RemovesTopics | None = None
     red: Callable[[], Sequence[RedText]] = tuple
     lead: Callable[[Sequence[int]], None] | None = None

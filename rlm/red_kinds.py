@@ -63,9 +63,8 @@ class TierRed(RedKind):
     METADATA = (
         "metadata: {error}",
         "writes to `__remote_log_metadata` time out, its end is not reached, or it lost records",
-        "see that the leader of __remote_log_metadata is there, its disk has room, its "
-        "cleanup.policy is delete, and the listener of "
-        f"remote.log.metadata.manager.listener.name can be reached; {_TRIED_AGAIN}",
+        "see that the leader of __remote_log_metadata is there, its disk has room, and its "
+        f"cleanup.policy is delete; {_TRIED_AGAIN}",
     )
     TAKING_OVER = (
         "taking over: {error}",

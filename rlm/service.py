@@ -6,11 +6,13 @@ Everything here runs on one thread, the one that reads the link; whatever blocks
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
 from rlm.gauges import add_gauges, add_quota_gauges
+from rlm.link.connect_message import Connect
 from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
@@ -19,7 +21,6 @@ from rlm.link.messages import (
     AuxiliaryState,
     Configure,
     Configured,
-    Connect,
     DescribeMetrics,
     Failure,
     Health,
@@ -244,8 +245,8 @@ class Tier:
                 self.reads.auxiliary(question, reply)
             case DescribeMetrics() as question:
                 reply(self._metrics_pages.piece(question))
-            case Connect():
-                self._connect(reply)
+            case Connect(client_settings):
+                self._connect(client_settings, reply)
             case Reconfigure(config):
                 self._reconfigure(config)
                 reply(Ack())
@@ -261,11 +262,12 @@ class Tier:
                 log.error("the broker sent what only a tier sends: %s", type(other).__name__)
                 reply(Failure(int(ErrorCode.INVALID_REQUEST), "not a question to a tier"))
 
-    def _connect(self, reply: Reply) -> None:
+    def _connect(self, client_settings: Mapping[str, str], reply: Reply) -> None:
         def done(_: object, error: BaseException | None) -> None:
             reply(Ack() if error is None else Failure(-1, str(error)))
 
-        self._workers.run(EXPIRATION_POOL, self._plugins.connect, done)
+        connect = partial(self._plugins.connect, client_settings)
+        self._workers.run(EXPIRATION_POOL, connect, done)
         self.claim.begin()
 
     def _claim_changed(self) -> None:

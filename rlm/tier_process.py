@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -79,8 +80,8 @@ def configure_plugins(
     if clocked is not None:
         clocked.use_clock(clock)
 
-    def connect() -> None:
-        metadata.configure(config.metadata_settings)
+    def connect(client_settings: Mapping[str, str]) -> None:
+        metadata.configure({**config.metadata_settings, **client_settings})
 
     if deleted_topics is None:
         return Plugins(storage, metadata, connect, store_faults=store_faults)

@@ -272,6 +272,8 @@ class Checkable(Protocol):
     def check(self, configs: Mapping[str, str]) -> None:
         """Look at the settings of a later `configure` without using them.
 
+        Those by which its clients reach the broker are not there yet.
+
         Raises:
             ValueError: a setting is wrong; the message names key, value and what is allowed.
         """

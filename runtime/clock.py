@@ -20,6 +20,10 @@ class Clock(Protocol):
         """Milliseconds since some fixed moment; never goes back, runs during suspension."""
         ...
 
+    def monotonic_us(self) -> int:
+        """The same time in microseconds."""
+        ...
+
 
 class SystemClock:
     """The machine's clocks."""
@@ -33,6 +37,10 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Milliseconds since boot, suspension included."""
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+    def monotonic_us(self) -> int:
+        """Microseconds since boot, suspension included."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000
 
 
 class ShiftedClock:
@@ -54,6 +62,10 @@ class ShiftedClock:
     def monotonic_ms(self) -> int:
         """As the other clock: deadlines and sessions are not moved."""
         return self._clock.monotonic_ms()
+
+    def monotonic_us(self) -> int:
+        """As the other clock."""
+        return self._clock.monotonic_us()
 
 
 def shift(clock: Clock, offset_ms: int) -> None:

@@ -63,7 +63,6 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "group.initial.rebalance.delay.ms": "0",
         "remote.log.storage.system.enable": "true",
         **(_bucket(s3) if s3 else _directory(data / "remote-tier")),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         # short intervals: what takes minutes in production takes seconds here
         "log.segment.bytes": str(_MEBIBYTE),
         "log.retention.check.interval.ms": "1000",

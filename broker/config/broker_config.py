@@ -163,7 +163,6 @@ class BrokerConfig:
     remote_log_storage_system_enable: bool
     remote_log_storage_manager_class_name: str | None
     remote_log_metadata_manager_class_name: str
-    remote_log_metadata_manager_listener_name: str | None
     remote_log_metadata_custom_metadata_max_bytes: int
     remote_log_index_file_cache_total_size_bytes: int
     remote_log_index_file_cache_ttl_ms: int

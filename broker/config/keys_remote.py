@@ -179,13 +179,6 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         non_empty=True,
     ),
     Key(
-        "remote.log.metadata.manager.listener.name",
-        STRING,
-        None,
-        "Listener that the metadata manager's clients connect to.",
-        non_empty=True,
-    ),
-    Key(
         "remote.log.reader.max.pending.tasks",
         INT,
         "100",

@@ -382,7 +382,7 @@ def _check_local_retention(values: Mapping[str, Value]) -> None:
 def _check_remote(
     values: Mapping[str, Value], entries: Mapping[str, str], addresses: Addresses
 ) -> None:
-    """A remote tier needs a plugin, and its metadata manager a listener of this broker."""
+    """A remote tier needs a plugin."""
     if not values["remote.log.storage.system.enable"] or "broker" not in addresses.process_roles:
         return
     if not values["remote.log.storage.manager.class.name"]:
@@ -391,12 +391,4 @@ def _check_remote(
             None,
             "must name the storage plugin, `package.module:Class`, because "
             f"remote.log.storage.system.enable={entries.get('remote.log.storage.system.enable')}",
-        )
-    listener = values["remote.log.metadata.manager.listener.name"]
-    known = [one.name for one in addresses.advertised_listeners]
-    if listener is None or str(listener).upper() not in known:
-        raise ConfigError(
-            "remote.log.metadata.manager.listener.name",
-            listener,
-            "must be one of this broker's listeners: " + ", ".join(known),
         )

@@ -35,7 +35,6 @@ class Interceptor:
     """Does to requests what the book says.
 
     Attributes:
-        own_client_id: of the broker's own clients, which no fault hits.
         on_hit: called when faults were hit.
     """
 
@@ -44,7 +43,6 @@ class Interceptor:
         self._book, self._name_of = book, name_of
         self._clock, self._scheduler = ports.clock, ports.scheduler
         self._delayed: dict[asyncio.Future[None], Entry] = {}
-        self.own_client_id = ""
         self.on_hit: Callable[[], None] = lambda: None
 
     def wrap(self, handler: Handler, serve: Serve) -> Serve:
@@ -53,8 +51,6 @@ class Interceptor:
             return serve
 
         def faulty(context: RequestContext, frame: memoryview, position: int) -> Any:
-            if context.client_id and context.client_id == self.own_client_id:
-                return serve(context, frame, position)
             return _Faulty(self, serve, context).take(frame, position)
 
         return faulty

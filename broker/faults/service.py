@@ -60,7 +60,6 @@ class FaultService:
         self._waiting: dict[asyncio.Future[None], tuple[Entry, int]] = {}
         self._wrapped: list[int] = []
         if tier is not None:
-            self._interceptor.own_client_id = tier.tier_client_id
             tier.store_faults = self._store_faults
             tier.on_store_fault = self._store_was_hit
 

@@ -4,6 +4,7 @@ A module of this list is one API: its head says what each version brought, its `
 handler from the broker's parts. What is not in the list is absent from ApiVersions.
 """
 
+from dataclasses import replace
 from typing import Final, Protocol
 
 from broker.handlers import (
@@ -33,6 +34,8 @@ from broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 from broker.handlers.forwarded import Forwarded
@@ -96,4 +99,19 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
             ports = parts.ports
             handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler)
         parts.table.add(handler)
+    return parts.table
+
+
+SASL_APIS: Final[tuple[Api, ...]] = (sasl_handshake, sasl_authenticate)
+"""What only a listener with an authenticator serves: that of the tier's Kafka clients."""
+
+
+def build_tier_handlers(clients: HandlerParts) -> HandlerTable:
+    """Make the table of the tier's listener: the handlers of clients, and what makes it known."""
+    parts = replace(clients)  # with a table of its own
+    for api in (api_versions, *SASL_APIS):
+        parts.table.add(api.make(parts))
+    for handler in clients.table:
+        if parts.table.get(handler.api_key) is None:
+            parts.table.add(handler)
     return parts.table

@@ -4,8 +4,8 @@ The first request of every client, and its answer to every error about leaders. 
 for by name or, from version 12, by id; a missing topic may be created on the way.
 
 The topics' part of an answer depends on the topic, the brokers, the listener and little else, so it
-is made once as long as these are the same: clients with thousands of partitions refresh all the
-time. An answer about many topics is made and encoded in steps, with other work of the event loop in
+is encoded once as long as these are the same: clients with thousands of partitions refresh all the
+time. An answer about many topics is put together in steps, with other work of the event loop in
 between.
 
 Versions:
@@ -27,9 +27,8 @@ Versions:
 * 13: an error of the whole answer (KIP-1102).
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import isawaitable
 from typing import Any, Final
 
 from broker.handlers.parts import HandlerParts
@@ -44,14 +43,16 @@ from broker.topics.cluster import (
     why_missing,
 )
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import LongArray, message, response
+from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.model import BrokerImage, TopicImage
-from runtime.turns import run_in_steps
+from runtime.turns import result_or_rest
 
-_Response: Final = message("MetadataResponse").cls
+_response: Final = response(ApiKey.METADATA)
+_Response: Final = _response.cls
 _Topic: Final = _Response.Topics
 _Partition: Final = _Topic.Partitions
 _Broker: Final = _Response.Brokers
@@ -59,7 +60,11 @@ _Broker: Final = _Response.Brokers
 _CACHED_TOPICS_MAX: Final = 10_000
 _CACHED_OF_A_TOPIC: Final = 4
 """Kinds of clients. What is more than this of each topic there is, is of deleted ones."""
-_TOPICS_AT_ONCE_MAX: Final = 100
+_CACHED_BYTES_MAX: Final = 32 * 1024 * 1024
+
+_TOPIC_WORK: Final = 2
+_PARTITION_WORK: Final = 3
+"""About so many microseconds; a partition is work where it is encoded anew."""
 
 _SINCE_NULL_FOR_ALL: Final = 1
 _SINCE_AUTO_CREATION: Final = 4
@@ -82,7 +87,8 @@ class MetadataHandler(DecodedHandler):
         self._cluster = cluster
         self._auto_create = auto_create
         self._cached_brokers: Mapping[int, BrokerImage] | None = None
-        self._cached_topics: dict[tuple[str, str, bool, int], tuple[TopicImage, Any]] = {}
+        self._cached_topics: dict[tuple[str, str, int, int], tuple[TopicImage, bytes]] = {}
+        self._cached_bytes = 0
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable where topics are created first, or are many."""
@@ -95,16 +101,15 @@ class MetadataHandler(DecodedHandler):
         missing = [] if wants_all else self._missing(request, version)
         if missing and self._auto_create is not None:
             return self._create_and_answer(context, request, missing)
-        return self._answer(context, request, self._topics(context, request, wants_all))
+        return self._answer(context, request, wants_all=wants_all)
 
     async def _create_and_answer(
         self, context: RequestContext, request: Any, missing: Sequence[str]
     ) -> Any:
         assert self._auto_create is not None
         await self._auto_create(missing)
-        topics = self._topics(context, request, wants_all=False)
-        answer = self._answer(context, request, topics)
-        return await answer if isinstance(answer, Coroutine) else answer
+        answer = self._answer(context, request, wants_all=False)
+        return await answer if isawaitable(answer) else answer
 
     def _missing(self, request: Any, version: int) -> list[str]:
         """Names that may be created on the way: legal, unknown, and the client does not mind."""
@@ -118,54 +123,99 @@ class MetadataHandler(DecodedHandler):
         )
         return [name for name in names if is_legal_topic_name(name)]
 
-    def _topics(self, context: RequestContext, request: Any, wants_all: bool) -> LongArray[Any]:
+    def _answer(self, context: RequestContext, request: Any, *, wants_all: bool) -> Any:
+        """The answer encoded; an awaitable of it where that takes several steps."""
+        return result_or_rest(self._steps(context, request, wants_all=wants_all))
+
+    def _steps(
+        self, context: RequestContext, request: Any, *, wants_all: bool
+    ) -> Steps[list[object]]:
+        version, operations = context.api_version, _topic_operations(context, request)
+        topics: list[bytes] = []
+        pace = Pace()
+        for one in self._asked(request, operations, wants_all=wants_all):
+            work = _TOPIC_WORK
+            if isinstance(one, TopicImage):
+                encoded = self._cached(one, context, operations)
+                if encoded is None:
+                    encoded = self._encode(one, context, operations)
+                    work += _PARTITION_WORK * len(one.partitions)
+            else:
+                encoded = _response.encode_element("topics", one, version)
+            topics.append(encoded)
+            if pace.is_step_over(work):
+                yield
+        wants_operations = request.include_cluster_authorized_operations
+        answer = _Response(
+            brokers=[
+                _Broker(node_id=b.id, host=b.host, port=b.port, rack=b.rack)
+                for b in self._cluster.addresses(context.listener_name)
+            ],
+            cluster_id=self._cluster.cluster_id,
+            controller_id=self._cluster.controller_id(),
+            topics=EncodedArray(topics),
+            cluster_authorized_operations=(
+                ALL_CLUSTER_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED
+            ),
+        )
+        return _response.encode_parts(answer, version)
+
+    def _asked(
+        self, request: Any, operations: int, *, wants_all: bool
+    ) -> Iterator[TopicImage | Any]:
+        """What is asked for: topics of the image, and answers of those that are not there."""
         image = self._cluster.image()
-        operations = _topic_operations(context, request)
-        described = partial(self._described, context=context, operations=operations)
         if wants_all:
-            return LongArray(
-                len(image.topics_by_name), map(described, image.topics_by_name.values())
-            )
+            yield from image.topics_by_name.values()
+            return
         ids = dict.fromkeys(t.topic_id for t in request.topics if t.topic_id != ZERO_UUID)
         if ids:  # Kafka ignores the names once there is an id, and tells unknown ids first
-            known = [image.topics_by_id[i] for i in ids if i in image.topics_by_id]
-            unknown = (
-                _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=i)
-                for i in ids
-                if i not in image.topics_by_id
-            )
-            return LongArray(len(ids), chain(unknown, map(described, known)))
-        names = dict.fromkeys(t.name for t in request.topics)
-        by_name = (
-            _missing_topic(name, operations) if topic is None else described(topic)
-            for name, topic in ((name, image.topics_by_name.get(name)) for name in names)
-        )
-        return LongArray(len(names), by_name)
+            for one in ids:
+                if one not in image.topics_by_id:
+                    yield _Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=one)
+            for one in ids:
+                if one in image.topics_by_id:
+                    yield image.topics_by_id[one]
+            return
+        for name in dict.fromkeys(t.name for t in request.topics):
+            topic = image.topics_by_name.get(name)
+            yield _missing_topic(name, operations) if topic is None else topic
 
-    def _described(self, topic: TopicImage, context: RequestContext, operations: int) -> Any:
-        """The topic's part of an answer, made once for a listener and a kind of client."""
+    def _cached(self, topic: TopicImage, context: RequestContext, operations: int) -> bytes | None:
+        """The topic's part of an answer, if it is encoded for this listener and version."""
         # Unchanged parts of an image are shared between images, so identity is enough.
         image = self._cluster.image()
         most = min(_CACHED_TOPICS_MAX, _CACHED_OF_A_TOPIC * len(image.topics_by_name))
-        if image.brokers is not self._cached_brokers or len(self._cached_topics) > most:
+        if (
+            image.brokers is not self._cached_brokers
+            or len(self._cached_topics) > most
+            or self._cached_bytes > _CACHED_BYTES_MAX
+        ):
             self._cached_brokers, self._cached_topics = image.brokers, {}
-        old = context.api_version < _SINCE_LISTENER_NOT_FOUND
-        key = (topic.name, context.listener_name, old, operations)
+            self._cached_bytes = 0
+        key = (topic.name, context.listener_name, context.api_version, operations)
         found = self._cached_topics.get(key)
-        if found is not None and found[0] is topic:
-            return found[1]
+        return found[1] if found is not None and found[0] is topic else None
+
+    def _encode(self, topic: TopicImage, context: RequestContext, operations: int) -> bytes:
+        version, listener = context.api_version, context.listener_name
+        old = version < _SINCE_LISTENER_NOT_FOUND
         made = _Topic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
             partitions=[
-                self._partition(topic, index, context.listener_name, old=old)
+                self._partition(topic, index, listener, old=old)
                 for index in sorted(topic.partitions)
             ],
             topic_authorized_operations=operations,
         )
-        self._cached_topics[key] = topic, made
-        return made
+        encoded = _response.encode_element("topics", made, version)
+        key = (topic.name, listener, version, operations)
+        before = self._cached_topics.get(key)
+        self._cached_bytes += len(encoded) - (0 if before is None else len(before[1]))
+        self._cached_topics[key] = topic, encoded
+        return encoded
 
     def _partition(self, topic: TopicImage, index: int, listener: str, *, old: bool) -> Any:
         view = self._cluster.partition(topic.partitions[index], listener, old=old)
@@ -178,27 +228,6 @@ class MetadataHandler(DecodedHandler):
             isr_nodes=view.isr,
             offline_replicas=view.offline,
         )
-
-    def _answer(self, context: RequestContext, request: Any, topics: LongArray[Any]) -> Any:
-        """The answer; one about many topics encoded, in steps."""
-        is_long = len(topics) > _TOPICS_AT_ONCE_MAX
-        wants_operations = request.include_cluster_authorized_operations
-        answer = _Response(
-            brokers=[
-                _Broker(node_id=b.id, host=b.host, port=b.port, rack=b.rack)
-                for b in self._cluster.addresses(context.listener_name)
-            ],
-            cluster_id=self._cluster.cluster_id,
-            controller_id=self._cluster.controller_id(),
-            topics=topics if is_long else list(topics),
-            cluster_authorized_operations=(
-                ALL_CLUSTER_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED
-            ),
-        )
-        if not is_long:
-            return answer
-        codec = response(ApiKey.METADATA)
-        return run_in_steps(codec.encode_steps(answer, context.api_version))
 
 
 def _missing_topic(name: str, operations: int) -> Any:

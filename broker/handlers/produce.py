@@ -33,6 +33,7 @@ from broker.handlers.produce_codec import PartitionAnswer, encode_answer
 from broker.handlers.produce_wide import is_wide, slices
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
+from broker.remote.access import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, UnknownTopicId
@@ -96,19 +97,15 @@ class ProduceHandler(RawHandler):
     def __init__(
         self,
         replicas: ReplicaManager,
-        tier_client_id: str | None = None,
         executors: Executors | None = None,
     ) -> None:
         """Append to the partitions of `replicas`.
 
         Args:
             replicas: what is hosted here.
-            tier_client_id: the secret client id that alone may write `__remote_log_metadata`; None
-                while there is no tier.
             executors: decode requests of very many partitions and open batches; None: at once.
         """
         self._replicas = replicas
-        self._tier_client_id = tier_client_id
         inline = InlinePool("inline")
         self._decoding = inline if executors is None else decoders(executors)
         self._opening = inline if executors is None else executors.pool("batch-opening", 2)
@@ -221,9 +218,7 @@ class ProduceHandler(RawHandler):
             raise ApiError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, "clients do not write to internal topics"
             )
-        if topic == REMOTE_LOG_METADATA_TOPIC and (
-            self._tier_client_id is None or context.client_id != self._tier_client_id
-        ):
+        if topic == REMOTE_LOG_METADATA_TOPIC and context.session.principal != TIER_PRINCIPAL:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"only the tier writes to {topic}")
 
     # -- the whole request
@@ -398,9 +393,7 @@ def _refuse(asked: Any, context: RequestContext, code: ErrorCode) -> list[object
 
 def make(parts: HandlerParts) -> ProduceHandler:
     """Make the handler of Produce."""
-    tier = parts.tier
-    tier_client_id = None if tier is None else tier.tier_client_id
-    return ProduceHandler(parts.replicas, tier_client_id, parts.ports.executors)
+    return ProduceHandler(parts.replicas, parts.ports.executors)
 
 
 async def _shielded(task: asyncio.Task[list[object] | None]) -> list[object] | None:

@@ -15,8 +15,9 @@ import socket
 from asyncio import Future
 from typing import TYPE_CHECKING
 
+from broker.network.authentication import Session
 from broker.network.buffers import PROGRESS_BYTES
-from broker.network.dispatch import Answer
+from broker.network.dispatch import Answer, Peer
 from broker.network.intake import Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
@@ -36,28 +37,16 @@ class Connection(Intake):
         "_paused",
         "_reading",
         "_sender",
-        "_turn_is_over",
         "_wants_memory",
-        "provisional",
     )
 
-    def __init__(
-        self,
-        server: "Server",
-        sock: socket.socket,
-        listener_name: str,
-        address: tuple[str, int],
-        *,
-        provisional: bool,
-    ) -> None:
-        super().__init__(server, sock, listener_name, address)
+    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+        super().__init__(server, sock, peer)
         self._sender = Sender(sock, server.disk)
-        self._outflow = Outflow(server, sock, self._sender, self._pump, self._failed)
+        self._outflow = Outflow(server, sock, self._sender, self._has_room, self._failed)
         self._paused = False
-        self._turn_is_over = False  # whole frames wait for the next turn
         self._wants_memory = False  # a large frame waits until others give theirs back
         self._closing_quiet = False
-        self.provisional = provisional
         self._reading = True
         server.loop.add_reader(sock, self._on_readable)
 
@@ -74,8 +63,10 @@ class Connection(Intake):
     # -- serving
 
     def _serve(self, frame: memoryview) -> None:
-        if self.provisional:
-            self._confirm(frame)
+        session = self.peer.session
+        is_unknown = session.principal is None
+        if is_unknown and not session.allows(int.from_bytes(frame[:2], "big")):
+            raise CloseConnection("a request before authentication")
         answer = self._server.dispatcher.dispatch(self.peer, frame, self._received_ms)
         if type(answer) is tuple:
             if self._unanswered.slots:
@@ -88,13 +79,15 @@ class Connection(Intake):
             answer.add_done_callback(lambda future: self._answered(slot, future))
             if self._unanswered.is_behind:
                 self._pause()
+        if is_unknown:
+            self._has_said_who(session)
 
-    def _confirm(self, frame: memoryview) -> None:
-        """Judge a connection over the limit by the client id of its first request."""
-        if self._server.client_id_of(frame) not in self._server.limits.exempt_client_ids:
-            raise CloseConnection("too many connections")
-        self.provisional = False
-        self._server.confirmed()
+    def _has_said_who(self, session: Session) -> None:
+        """Let a peer that is known now ask for everything, and end one that was refused."""
+        if session.principal is not None:
+            self._server.authenticated(self)
+        elif session.refusal is not None:
+            self._close_after_answers(session.refusal)
 
     def _answered(self, slot: Slot, future: Future[Answer | None]) -> None:
         """An answer that had to wait is there: send it and what waited behind it."""
@@ -128,13 +121,16 @@ class Connection(Intake):
 
     def _end_turn(self) -> None:
         """Serve the rest when everybody else who has something to do has done it."""
-        self._turn_is_over = True
         self._pause()
-        self._server.loop.call_soon(self._next_turn)
+        self._server.turns.join(self)
 
-    def _next_turn(self) -> None:
-        self._turn_is_over = False
-        self._pump()
+    def take_turn(self, now_us: int) -> None:
+        """See `Member`."""
+        if self._paused:
+            self._turn_us = now_us
+            self._go_on()
+        else:
+            self._read(now_us)
 
     def _is_full(self) -> bool:
         limits, unanswered, sender = self._server.limits, self._unanswered, self._sender
@@ -145,11 +141,24 @@ class Connection(Intake):
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
         )
 
+    def _has_room(self) -> None:
+        """The socket takes more: send on, when it is the turn of the address."""
+        if self.account.is_over(self._server.clock.monotonic_us()):
+            self._server.turns.join(self)
+        else:
+            self._serve_now()
+
+    def _serve_now(self) -> None:
+        clock = self._server.clock
+        self._turn_us = clock.monotonic_us()
+        self._go_on()
+        self.account.use(self._turn_us, clock.monotonic_us())
+
     def _pump(self) -> None:
         """Send what is ready; where that makes room, serve what had to wait and read on."""
-        if self._paused:
-            self._turn_since_ms = self._server.clock.monotonic_ms()
-        self._go_on()
+        self._send()
+        if self._may_resume():
+            self._has_room()
 
     def _go_on(self) -> None:
         self._send()
@@ -158,7 +167,7 @@ class Connection(Intake):
             self._send()
 
     def _may_resume(self) -> bool:
-        if not self._paused or self._turn_is_over or self._wants_memory:
+        if not self._paused or self._wants_memory or self in self.account.line:
             return False
         return not self.closed and self._closing is None and not self._is_full()
 
@@ -184,8 +193,9 @@ class Connection(Intake):
     # -- memory
 
     def _has_memory(self) -> bool:
-        server = self._server
-        if self.peer.client_id in server.limits.exempt_client_ids or server.memory.ask(self):
+        if self.peer.session.principal is None:
+            raise CloseConnection("a large request before authentication")
+        if self._server.memory.ask(self):
             return True
         self._wants_memory = True
         self._pause()
@@ -194,7 +204,8 @@ class Connection(Intake):
     def memory_is_there(self) -> None:
         """The turn of its large frame has come; see `RequestMemory`."""
         self._wants_memory = False
-        self._pump()
+        self._server.turns.leave(self)
+        self._serve_now()
 
     def _give_back(self) -> None:
         if self._taken_bytes:
@@ -236,6 +247,7 @@ class Connection(Intake):
         elif (
             self._frame_since_ms
             and not self._paused
+            and self not in self.account.line
             and now_ms - self._frame_since_ms > limits.frame_ms_max
         ):
             self.close(
@@ -246,8 +258,6 @@ class Connection(Intake):
             self.close(self._closing, quiet=self._closing_quiet)
         elif self.is_idle and now_ms - self.last_active_ms > limits.idle_ms_max:
             self.close(f"idle for {limits.idle_ms_max} ms", quiet=True)
-        elif self.provisional and now_ms - self.last_active_ms > limits.provisional_ms_max:
-            self.close("too many connections")
 
     def finish(self) -> None:
         """Serve nothing new; close when what was asked so far is answered."""
@@ -277,6 +287,7 @@ class Connection(Intake):
         if self._reading:
             self._reading = False
             self._server.loop.remove_reader(self._sock)
+        self._server.turns.leave(self)
         self._outflow.end()
         self._sock.close()
         self._want_no_memory()

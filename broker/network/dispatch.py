@@ -13,6 +13,7 @@ from inspect import isawaitable
 from struct import Struct, error
 from typing import Any
 
+from broker.network.authentication import NO_AUTHENTICATION, Session
 from broker.network.registry import (
     CloseConnection,
     Handler,
@@ -57,11 +58,17 @@ class InTurnFuture(Future[Answer | None]):
 class Peer:
     """What dispatch needs to know about a connection; remembers its client id between requests."""
 
-    __slots__ = ("address", "client_id", "client_id_bytes", "listener_name")
+    __slots__ = ("address", "client_id", "client_id_bytes", "listener_name", "session")
 
-    def __init__(self, listener_name: str, address: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        listener_name: str,
+        address: tuple[str, int],
+        session: Session = NO_AUTHENTICATION,
+    ) -> None:
         self.listener_name = listener_name
         self.address = address
+        self.session = session
         self.client_id_bytes = b""
         self.client_id = ""
 
@@ -214,6 +221,7 @@ class Dispatcher:
             peer.listener_name,
             peer.address,
             received_ms,
+            peer.session,
         )
         route.requests.value += 1
         return self._serve(route, context, frame, position)

@@ -15,17 +15,13 @@ from typing import TYPE_CHECKING
 from broker.network.buffers import GrowingFrame
 from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
+from broker.network.turns import TURN_US
 from broker.network.unanswered import Unanswered
 
 if TYPE_CHECKING:
     from broker.network.server import Server
 
 SMALL_FRAME_BYTES = 32 * 1024
-TURN_MS = 5
-"""After so long other connections are served, whatever lies ready here: a request may cost a
-hundred times another, where its batch begins a segment."""
-LOOKS_AFTER = 3
-"""The clock is read after so many requests: a look costs a twentieth of a cheap one."""
 LARGE_BEGINS_BYTES = 4 * 1024
 """A large frame gets memory of its own when so much of it is there: less is kept as it is."""
 LARGE_READS_MAX = 4
@@ -41,6 +37,7 @@ class Intake(ABC):
     Attributes:
         peer: whose requests these are.
         address: of the peer, without its port.
+        account: the loop's time that the address has used.
         last_active_ms: when bytes came, or an answer was there.
         closed: the socket is gone.
     """
@@ -55,27 +52,26 @@ class Intake(ABC):
         "_server",
         "_sock",
         "_taken_bytes",
-        "_turn_since_ms",
+        "_turn_us",
         "_unanswered",
+        "account",
         "address",
         "closed",
         "last_active_ms",
         "peer",
     )
 
-    def __init__(
-        self, server: "Server", sock: socket.socket, listener_name: str, address: tuple[str, int]
-    ) -> None:
+    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
         self._server, self._sock = server, sock
-        self.peer = Peer(listener_name, address)
-        self.address = address[0]
+        self.peer, self.address = peer, peer.address[0]
+        self.account = server.turns.account(self.address)
         self._unanswered = Unanswered()
         self._head = bytearray()  # a cut small frame with its size prefix, or what waits for resume
         self._frame: GrowingFrame | None = None  # a large frame being received
         self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._frame_begun_ms = 0  # when the large frame got its memory
         self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
-        self._turn_since_ms = self._received_ms = 0
+        self._turn_us = self._received_ms = 0
         self._closing: str | None = None  # why nothing more is served
         self.closed = False
         self.last_active_ms = server.clock.monotonic_ms()
@@ -99,6 +95,10 @@ class Intake(ABC):
         """Give back the memory of a large frame that nothing uses any more."""
 
     @abstractmethod
+    def take_turn(self, now_us: int) -> None:
+        """See `Member`."""
+
+    @abstractmethod
     def _end_turn(self) -> None:
         """Pause, and serve the rest when others have had their turn."""
 
@@ -117,9 +117,18 @@ class Intake(ABC):
     # -- bytes
 
     def _on_readable(self) -> None:
-        clock = self._server.clock
-        self.last_active_ms = self._turn_since_ms = clock.monotonic_ms()
-        self._received_ms = clock.wall_ms()
+        account, clock = self.account, self._server.clock
+        now_us = clock.monotonic_us()
+        if account.line or account.until_us > now_us + TURN_US:
+            self._server.turns.join(self)
+            return
+        self._read(now_us)
+        account.use(now_us, clock.monotonic_us())
+
+    def _read(self, now_us: int) -> None:
+        """Read once, serve what is whole then, and send."""
+        self._turn_us, self.last_active_ms = now_us, now_us // 1000
+        self._received_ms = self._server.clock.wall_ms()
         try:
             if self._frame is None:
                 self._receive()
@@ -167,8 +176,7 @@ class Intake(ABC):
         view = memoryview(buffer)
         position, unanswered = 0, self._unanswered
         limit = self._server.limits.request_bytes_max
-        now_ms, turn_end_ms = self._server.clock.monotonic_ms, self._turn_since_ms + TURN_MS
-        unwatched = LOOKS_AFTER
+        now_us, turn_end_us = self._server.clock.monotonic_us, self._turn_us + TURN_US
         while end - position >= 4:
             (size,) = _unpack_size(buffer, position)
             if not 0 < size <= limit:
@@ -188,26 +196,23 @@ class Intake(ABC):
             self._serve(view[start:position])
             if self._closing is not None:
                 return
-            unwatched -= 1
-            if unwatched == 0:
-                unwatched = LOOKS_AFTER
-                if position < end and now_ms() >= turn_end_ms:
-                    self._end_turn()
-                    break
+            if position < end and now_us() >= turn_end_us:
+                self._end_turn()
+                break
         if position == end:
             self._frame_since_ms = 0
             return
         self._head = bytearray(view[position:end])
         if position or not self._frame_since_ms:
-            self._frame_since_ms = self._turn_since_ms
+            self._frame_since_ms = self._turn_us // 1000
 
     def _begin_large(self, first: memoryview, size: int, *, continues: bool) -> None:
         self._frame = frame = GrowingFrame(self._server.buffers, first, size)
-        self._frame_begun_ms = self._turn_since_ms
+        self._frame_begun_ms = self._turn_us // 1000
         self._taken_bytes = frame.memory_bytes
         self._server.memory.take(self.address, frame.memory_bytes)
         if not continues or not self._frame_since_ms:
-            self._frame_since_ms = self._turn_since_ms
+            self._frame_since_ms = self._frame_begun_ms
 
     def _end_of_stream(self) -> None:
         if self._frame is not None or self._head:

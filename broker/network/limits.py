@@ -3,17 +3,24 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker.network.authentication import PlainAuthenticator
+
 NEVER_MS: Final = 2**63 - 1
 NO_BOUND: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """Where to listen; port 0 lets the system choose (see `Server.bound`)."""
+    """Where to listen; port 0 lets the system choose (see `Server.bound`).
+
+    Attributes:
+        authenticator: makes its peers known; None: they are anonymous.
+    """
 
     name: str
     host: str
     port: int
+    authenticator: PlainAuthenticator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +49,12 @@ class NetworkLimits:
         send_buffer_bytes: -1 leaves it to the system (`socket.send.buffer.bytes`).
         receive_buffer_bytes: -1 leaves it to the system (`socket.receive.buffer.bytes`).
         descriptors_max: a connection whose descriptor has this number or a higher one is refused;
-            0: what the process may open, less a reserve for files.
+            0: what the process may open, less a reserve for files; `NO_BOUND`: the reserve, too.
             DIFFERS: Kafka takes connections until no file can be opened any more.
         backlog: `socket.listen.backlog.size`.
-        exempt_client_ids: secret client ids of the tier's own clients, which no limit on
-            connections holds back (tiering would stop when clients use up all connections).
-        provisional_max: connections above a limit that may stay until their first request shows
-            whether they are exempt; none without exempt ids.
-        provisional_ms_max: how long they may take for it.
+        unauthenticated_max: connections whose peer has not authenticated itself yet, where the
+            listener wants it; the oldest is closed for the next one, so that nobody can hold them.
+        unauthenticated_ms_max: how long they may take for it.
     """
 
     request_bytes_max: int = 104_857_600
@@ -66,6 +71,5 @@ class NetworkLimits:
     receive_buffer_bytes: int = -1
     descriptors_max: int = 0
     backlog: int = 50
-    exempt_client_ids: frozenset[str] = frozenset()
-    provisional_max: int = 16
-    provisional_ms_max: int = 2_000
+    unauthenticated_max: int = 128
+    unauthenticated_ms_max: int = 10_000

@@ -16,6 +16,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.network.authentication import NO_AUTHENTICATION, Session
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
@@ -26,7 +27,8 @@ class RequestContext:
     """Facts about one request that are not in its body.
 
     `received_ms` is the wall clock at the wake-up that read the request's last byte. `client_id` is
-    empty where the client sent null. It comes from outside: escape it before it is logged.
+    empty where the client sent null. It comes from outside: escape it before it is logged, and let
+    no right follow from it: who a peer is tells its `session`.
     """
 
     api_key: int
@@ -36,6 +38,7 @@ class RequestContext:
     listener_name: str
     peer: tuple[str, int]
     received_ms: int
+    session: Session = NO_AUTHENTICATION
 
 
 class CloseConnection(TidemarkError):

@@ -7,6 +7,7 @@ files serves nobody. Clients that were turned away get in by the same means: the
 gives way.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,8 +29,8 @@ class Room:
 
     @property
     def noticeable(self) -> int:
-        """With fewer connections nothing is to be gained from them."""
-        return (self.limit - self.shared) // 2
+        """With fewer connections nothing is to be gained from them; nor where none is reserved."""
+        return (self.limit - self.shared) // 2 if self.shared < self.limit else sys.maxsize
 
     def connections_max(self, open_count: int, connections: int) -> int:
         """How many connections there may be, with what else is open now."""

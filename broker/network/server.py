@@ -14,6 +14,7 @@ import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 
+from broker.network.authentication import NO_AUTHENTICATION, Session
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
 from broker.network.dispatch import Dispatcher, Peer, decoders
@@ -23,8 +24,7 @@ from broker.network.listening import listen
 from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory
 from broker.network.room import Room
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.wire.framing import read_request_header
+from broker.network.turns import Turns
 from runtime.disk import FileRegion
 from runtime.disk_errors import (
     MORE_FILES,
@@ -65,6 +65,7 @@ class Server:
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
         self.memory = RequestMemory(limits.requests_bytes_max, self.clock, self._soon, metrics)
+        self.turns = Turns(self.clock, self._soon)
         self.served = frozenset(int(handler.api_key) for handler in handlers)
         self.bound: dict[str, tuple[str, int]] = {}
         shared = limits.descriptors_max or descriptors_for_connections()
@@ -78,7 +79,7 @@ class Server:
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self._per_ip: Tally[str] = Tally()
-        self._provisional = 0
+        self._unauthenticated: dict[Connection, int] = {}  # the oldest first, and since when
         self._timers: list[Timer] = []
         self._cold_reads: set[asyncio.Task[bytes]] = set()
         self._all_closed: asyncio.Event | None = None
@@ -147,7 +148,7 @@ class Server:
         self.bound[listener.name] = (listener.host or "0.0.0.0", port)
         self._open.inc(0, listener.name)
         for sock in sockets:
-            self.loop.add_reader(sock, self._accept, sock, listener.name)
+            self.loop.add_reader(sock, self._accept, sock, listener)
 
     async def stop(self, grace_ms: int = 5_000) -> None:
         """Accept no more, let running requests end for up to `grace_ms`, then close all."""
@@ -180,7 +181,7 @@ class Server:
 
     # -- connections
 
-    def _accept(self, listening: socket.socket, listener_name: str) -> None:
+    def _accept(self, listening: socket.socket, listener: ListenerAddress) -> None:
         for _ in range(ACCEPTS_MAX):
             try:
                 sock, address = listening.accept()
@@ -188,21 +189,23 @@ class Server:
                 return
             except OSError as error:
                 # Out of descriptors: the backlog waits until some are free again.
-                self._short_of_descriptors.inc(1, listener_name)
+                self._short_of_descriptors.inc(1, listener.name)
                 self._short.error(log, f"cannot accept: {error}: {way_out(error)}")
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
-                    SWEEP_MS, lambda: self._accept_again(listening, listener_name)
+                    SWEEP_MS, lambda: self._accept_again(listening, listener)
                 )
                 return
-            self._admit(sock, (str(address[0]), int(address[1])), listener_name)
+            self._admit(sock, (str(address[0]), int(address[1])), listener)
 
-    def _accept_again(self, listening: socket.socket, listener_name: str) -> None:
+    def _accept_again(self, listening: socket.socket, listener: ListenerAddress) -> None:
         if listening.fileno() >= 0:
-            self.loop.add_reader(listening, self._accept, listening, listener_name)
+            self.loop.add_reader(listening, self._accept, listening, listener)
 
-    def _admit(self, sock: socket.socket, address: tuple[str, int], listener_name: str) -> None:
-        limits = self.limits
+    def _admit(
+        self, sock: socket.socket, address: tuple[str, int], listener: ListenerAddress
+    ) -> None:
+        limits, listener_name = self.limits, listener.name
         host = address[0]
         limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         is_short = sock.fileno() >= self._room.shared or len(self._connections) >= self._room_for
@@ -211,7 +214,7 @@ class Server:
             or self._per_ip[host] >= limit
             or len(self._connections) >= limits.connections_max
         )
-        if over and not (limits.exempt_client_ids and self._provisional < limits.provisional_max):
+        if over:
             sock.close()
             self._refused.inc(1, listener_name)
             if is_short:
@@ -237,21 +240,21 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_ip[host] += 1
         self._accepted.inc(1, listener_name)
-        self._provisional += over
         self._open.inc(1, listener_name)
-        self._connections.add(Connection(self, sock, listener_name, address, provisional=over))
+        session = NO_AUTHENTICATION
+        if listener.authenticator is not None:
+            session = Session(listener.authenticator)
+            if len(self._unauthenticated) >= limits.unauthenticated_max:
+                self._refused.inc(1, listener_name)
+                next(iter(self._unauthenticated)).close("others want to authenticate", quiet=True)
+        connection = Connection(self, sock, Peer(listener_name, address, session))
+        self._connections.add(connection)
+        if session.principal is None:
+            self._unauthenticated[connection] = self.clock.monotonic_ms()
 
-    @staticmethod
-    def client_id_of(frame: memoryview) -> str | None:
-        """Read the client id of a request, None where there is none to read."""
-        try:
-            return read_request_header(frame).client_id
-        except MalformedMessageError:
-            return None
-
-    def confirmed(self) -> None:
-        """A connection over the limit showed that it is exempt."""
-        self._provisional -= 1
+    def authenticated(self, connection: Connection) -> None:
+        """The peer of a connection is known now."""
+        del self._unauthenticated[connection]
 
     def forget(self, connection: Connection, peer: Peer, reason: str, *, quiet: bool) -> None:
         """A connection has closed: count it out and write its log line."""
@@ -261,8 +264,7 @@ class Server:
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
-        if connection.provisional:
-            self._provisional -= 1
+        self._unauthenticated.pop(connection, None)
         if not quiet:
             self._killed.inc(1, peer.listener_name)
         log.log(
@@ -294,6 +296,9 @@ class Server:
         now_ms = self.clock.monotonic_ms()
         for connection in list(self._connections):
             connection.check_deadlines(now_ms)
+        for connection, since_ms in list(self._unauthenticated.items()):
+            if now_ms - since_ms > self.limits.unauthenticated_ms_max:
+                connection.close("not authenticated in time", quiet=True)
         self._make_room(now_ms)
         self._free_memory(now_ms)
 
@@ -338,8 +343,4 @@ class Server:
         )
 
     def _gives_way(self, connection: Connection, now_ms: int) -> bool:
-        return (
-            connection.is_idle
-            and now_ms - connection.last_active_ms >= GIVES_WAY_MS
-            and connection.peer.client_id not in self.limits.exempt_client_ids
-        )
+        return connection.is_idle and now_ms - connection.last_active_ms >= GIVES_WAY_MS

@@ -4,15 +4,12 @@ import socket
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.listeners import Listener
 from broker.network.limits import NEVER_MS, NO_BOUND, ListenerAddress, NetworkLimits
 from metadata_topic.image.model import Endpoint
-
-if TYPE_CHECKING:
-    from broker.remote.tier import RemoteTier  # a controller has none
 
 _PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -90,25 +87,14 @@ def _endpoints(listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
     )
 
 
-def bootstrap_of(config: BrokerConfig) -> str:
-    """host:port under which the tier's own clients reach this broker.
-
-    The listener is the one of `remote.log.metadata.manager.listener.name`.
-    """
-    name = str(config.remote_log_metadata_manager_listener_name).upper()
-    (endpoint,) = [one for one in advertised_endpoints(config) if one.name == name]
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{host}:{endpoint.port}"
-
-
 def _request_memory(config: BrokerConfig) -> int:
     """The bound as set; the default is raised to the largest request where that is larger."""
     bound = config.queued_max_request_bytes
     return max(bound, config.socket_request_max_bytes) if bound > 0 else NO_BOUND
 
 
-def network_limits(config: BrokerConfig, tier: "RemoteTier | None" = None) -> NetworkLimits:
-    """Limits of connections and requests; the tier's own clients are exempt from those by count."""
+def network_limits(config: BrokerConfig) -> NetworkLimits:
+    """Limits of connections and requests."""
     idle_ms = config.connections_max_idle_ms
     return NetworkLimits(
         request_bytes_max=config.socket_request_max_bytes,
@@ -124,5 +110,4 @@ def network_limits(config: BrokerConfig, tier: "RemoteTier | None" = None) -> Ne
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
         backlog=config.socket_listen_backlog_size,
-        exempt_client_ids=frozenset() if tier is None else frozenset({tier.tier_client_id}),
     )

@@ -1,12 +1,12 @@
 """The remote tier of a broker: its process is started first, works last and is stopped first."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories
-from broker.node.endpoints import bootstrap_of
 from broker.node.housekeeping import Task
 from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health
@@ -64,7 +64,6 @@ class BrokerTier:
             state_dir=str(self._config.metadata_log_dir),
             cache_dir=str(self._first_working_dir()),
             old_state_dirs=[str(self._config.log_dirs[0])],
-            bootstrap_servers=bootstrap_of(self._config),
         )
 
     def _first_working_dir(self) -> Path:
@@ -80,14 +79,20 @@ class BrokerTier:
             prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
         )
 
-    async def connect(self, node: MetadataNode, replicas: ReplicaManager, live: LiveConfig) -> None:
+    async def connect(
+        self,
+        node: MetadataNode,
+        replicas: ReplicaManager,
+        live: LiveConfig,
+        client_settings: Mapping[str, str],
+    ) -> None:
         """Let the tier work, now that its Kafka clients can reach us."""
         tier = self.tier
         assert tier is not None
         replicas.listeners.append(tier.on_replicas)
         node.subscribe(lambda image, delta: self._reconfigure(tier, live))
         self._reconfigure(tier, live)
-        await tier.connect()
+        await tier.connect(client_settings)
 
     def _reconfigure(self, tier: RemoteTier, live: LiveConfig) -> None:
         """Hand on settings that were changed over the wire."""

@@ -41,7 +41,6 @@ def tier_config(
     state_dir: str,
     cache_dir: str,
     old_state_dirs: Sequence[str] = (),
-    bootstrap_servers: str,
 ) -> TierConfig:
     """Make the tier's settings.
 
@@ -54,7 +53,6 @@ def tier_config(
         state_dir: directory of the metadata log.
         cache_dir: a log directory that works.
         old_state_dirs: where earlier versions kept the tier's state.
-        bootstrap_servers: host:port of the listener that the metadata manager is to use.
     """
     storage_prefix = str(settings.get("remote.log.storage.manager.impl.prefix") or "rsm.config.")
     metadata_prefix = str(settings.get("remote.log.metadata.manager.impl.prefix") or "rlmm.config.")
@@ -62,7 +60,7 @@ def tier_config(
     metadata_class = str(settings.get("remote.log.metadata.manager.class.name") or _RLMM_DEFAULT)
     common = {"node.id": str(node_id), "broker.id": str(node_id), "cluster.id": cluster_id}
     metadata_settings = _below(metadata_prefix, passthrough) | common
-    metadata_settings |= {"log.dir": state_dir, "bootstrap.servers": bootstrap_servers}
+    metadata_settings["log.dir"] = state_dir
     metadata_settings["tidemark.remote.copy.max.ms"] = str(
         _int(settings, "tidemark.remote.copy.max.ms")
     )

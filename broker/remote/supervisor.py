@@ -11,6 +11,7 @@ waits for any of them.
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from concurrent.futures import Future as ThreadFuture
 from pathlib import Path
 from typing import Protocol
@@ -18,12 +19,12 @@ from typing import Protocol
 from broker.remote.process import start_tier_process, take_tier_lock
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
 from rlm.link.messages import (
     AnyMessage,
     Configure,
     Configured,
-    Connect,
     Heartbeat,
     Reconfigure,
     Stop,
@@ -109,7 +110,7 @@ class Supervisor:
         self._starved_ms: float = 0
         self._backoff_ms = BACKOFF_MS
         self._first: asyncio.Future[None] | None = None
-        self._may_connect = False
+        self._connect_message: Connect | None = None  # None: the broker takes no connections yet
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -131,15 +132,16 @@ class Supervisor:
         self._attempt()
         await self._first
 
-    async def connect(self) -> None:
+    async def connect(self, client_settings: Mapping[str, str]) -> None:
         """The broker takes connections: have the metadata manager connect, wait until it is up.
 
         Raises:
             TierStartError: it refused its settings, or died over them.
         """
-        self._first, self._may_connect = self._loop.create_future(), True
+        self._first = self._loop.create_future()
+        self._connect_message = Connect(dict(client_settings))
         if self.state == "configured" and self._endpoint is not None:
-            self._connect(self._endpoint)
+            self._connect(self._endpoint, self._connect_message)
         await self._first
 
     def reconfigure(self, config: TierConfig) -> None:
@@ -260,16 +262,16 @@ class Supervisor:
     def _is_configured(self, endpoint: Endpoint, answer: object) -> None:
         if isinstance(answer, Configured):
             self.public_settings = frozenset(answer.public_settings)
-        if self._may_connect:
-            self._connect(endpoint)
+        if self._connect_message is not None:
+            self._connect(endpoint, self._connect_message)
         else:
             self.state, self.reason = "configured", "waiting for the broker's listener"
             self._step_done()
 
-    def _connect(self, endpoint: Endpoint) -> None:
+    def _connect(self, endpoint: Endpoint, message: Connect) -> None:
         self.state = "starting"
         self._silent_ms = 0
-        endpoint.ask(Connect()).add_done_callback(lambda done: self._connected(endpoint, done))
+        endpoint.ask(message).add_done_callback(lambda done: self._connected(endpoint, done))
 
     def _connected(self, endpoint: Endpoint, done: "ThreadFuture[Received]") -> None:
         if endpoint is not self._endpoint:

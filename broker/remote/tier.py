@@ -7,7 +7,7 @@ so no process, no directory and no topic.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -63,8 +63,6 @@ class RemoteTier:
     """Starts and watches the tier process, asks it, and answers its questions.
 
     Attributes:
-        tier_client_id: client id of the tier's Kafka clients, a secret of this process: who has it
-            may write the metadata topic.
         judgements: how many partitions the tier has judged.
         metrics: what the tier counts.
         store_faults: makes the faults of the store that are in force when a tier comes up.
@@ -78,12 +76,7 @@ class RemoteTier:
         loop: asyncio.AbstractEventLoop,
         spawn: Spawn = start_tier_process,
     ) -> None:
-        """Wire up what needs no data; nothing is started.
-
-        The client id of `config` is replaced by a secret made here.
-        """
-        self.tier_client_id = f"tidemark-tier-{ports.dice.uuid().hex()}"
-
+        """Wire up what needs no data; nothing is started."""
         self._ports, self._loop = ports, loop
         self.config = self._own(config)
         self.judgements = JudgementTally(ports.clock)
@@ -109,14 +102,8 @@ class RemoteTier:
         return self._supervisor.public_settings
 
     def _own(self, config: TierConfig) -> TierConfig:
-        """The settings with our secret in them."""
-        merged = {**config.metadata_settings, "client.id": self.tier_client_id}
-        return dataclasses.replace(
-            config,
-            client_id=self.tier_client_id,
-            metadata_settings=merged,
-            wall_offset_ms=offset_of(self._ports.clock),
-        )
+        """The settings with how far our clock is moved."""
+        return dataclasses.replace(config, wall_offset_ms=offset_of(self._ports.clock))
 
     def attach(
         self,
@@ -158,13 +145,17 @@ class RemoteTier:
         """
         await self._supervisor.start()
 
-    async def connect(self) -> None:
+    async def connect(self, client_settings: Mapping[str, str]) -> None:
         """Let the tier work: the broker is attached and takes its Kafka clients' connections.
+
+        Args:
+            client_settings: how these reach it and authenticate themselves; for this tier process
+                and all that come after it.
 
         Raises:
             TierStartError: the metadata manager refuses its settings.
         """
-        await self._supervisor.connect()
+        await self._supervisor.connect(client_settings)
 
     def reconfigure(self, config: TierConfig) -> None:
         """Take over settings that may change at run time (pool sizes, quotas)."""

@@ -5,14 +5,14 @@ takes the listener's name. Nothing here changes anything.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_names import INTERNAL_TOPICS, validate_name
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import NO_LEADER, BrokerImage, PartitionImage
+from metadata_topic.image.model import NO_LEADER, BrokerImage, Endpoint, PartitionImage
 
 GUARDED_TOPICS: Final = frozenset({CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC})
 """Topics that clients may not create, delete or configure: POLICY_VIOLATION (44)."""
@@ -83,18 +83,21 @@ class ClusterView:
         node_id: this broker.
         cluster_id: 22 characters, from `meta.properties`.
         image: the committed metadata as of now.
+        own_endpoints: listeners of this broker that are in no image: others neither have them nor
+            hear of them.
     """
 
     node_id: int
     cluster_id: str
     image: Callable[[], MetadataImage]
+    own_endpoints: dict[str, Endpoint] = field(default_factory=dict)
 
     def addresses(self, listener: str, *, with_fenced: bool = False) -> Iterator[BrokerAddress]:
         """Brokers that have `listener`, by id; fenced ones only when asked for."""
         brokers = self.image().brokers
         for broker_id in sorted(brokers):
             broker = brokers[broker_id]
-            endpoint = broker.endpoint(listener)
+            endpoint = self._endpoint(broker, listener)
             if endpoint is not None and (with_fenced or not broker.fenced):
                 yield BrokerAddress(
                     broker.id, endpoint.host, endpoint.port, broker.rack, broker.fenced
@@ -123,7 +126,7 @@ class ClusterView:
         error = ErrorCode.NONE
         if leader is None or leader.fenced:
             error = ErrorCode.LEADER_NOT_AVAILABLE
-        elif leader.endpoint(listener) is None:
+        elif self._endpoint(leader, listener) is None:
             error = ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.LISTENER_NOT_FOUND
         return PartitionView(
             error=error,
@@ -134,12 +137,16 @@ class ClusterView:
             offline=[
                 replica
                 for replica in partition.replicas
-                if _is_offline(brokers.get(replica), listener, partition.directory_of(replica))
+                if self._is_offline(replica, listener, partition.directory_of(replica))
             ],
         )
 
+    def _is_offline(self, replica: int, listener: str, directory_id: bytes) -> bool:
+        broker = self.image().brokers.get(replica)
+        if broker is None or broker.fenced or self._endpoint(broker, listener) is None:
+            return True
+        return not broker.works_with(directory_id)
 
-def _is_offline(broker: BrokerImage | None, listener: str, directory_id: bytes) -> bool:
-    if broker is None or broker.fenced or broker.endpoint(listener) is None:
-        return True
-    return not broker.works_with(directory_id)
+    def _endpoint(self, broker: BrokerImage, listener: str) -> Endpoint | None:
+        own = self.own_endpoints.get(listener) if broker.id == self.node_id else None
+        return own or broker.endpoint(listener)

@@ -23,13 +23,28 @@ from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.decoding import compile_decoder
 from kafka_protocol.wire.element_caps import elements_max
-from kafka_protocol.wire.encoding import Gather, LongArray, compile_encoder, compile_step_encoder
+from kafka_protocol.wire.encoding import (
+    EncodedArray,
+    Gather,
+    LongArray,
+    compile_encoder,
+    compile_step_encoder,
+)
 from kafka_protocol.wire.messages import FAMILIES
 from kafka_protocol.wire.primitives import Buffer
-from kafka_protocol.wire.schema import parse_schema
+from kafka_protocol.wire.schema import ArrayType, StructType, parse_schema
 from kafka_protocol.wire.structs import make_class
 
-__all__ = ["Gather", "LongArray", "Message", "message", "parse", "request", "response"]
+__all__ = [
+    "EncodedArray",
+    "Gather",
+    "LongArray",
+    "Message",
+    "message",
+    "parse",
+    "request",
+    "response",
+]
 
 
 class Message:
@@ -56,6 +71,7 @@ class Message:
         self._decoders: dict[int, Any] = {}
         self._encoders: dict[int, Any] = {}
         self._step_encoders: dict[int, Any] = {}
+        self._element_encoders: dict[tuple[str, int], Any] = {}
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.min_version}-{self.max_version}>"
@@ -122,6 +138,24 @@ class Message:
         if tail or not parts:
             parts.append(tail)
         return parts
+
+    def encode_element(self, array: str, element: Any, version: int) -> bytes:
+        """Encode one struct of an array of the message, for an `EncodedArray`.
+
+        Args:
+            array: the attribute that holds the array.
+            element: without record data.
+            version: of the message.
+        """
+        encoder = self._element_encoders.get((array, version))
+        if encoder is None:
+            (kind,) = (one.type for one in self.struct.fields if one.attribute == array)
+            assert isinstance(kind, ArrayType)
+            assert isinstance(kind.element, StructType)
+            cls = getattr(self.cls, kind.element.class_name)
+            encoder = compile_encoder(kind.element, cls, version, self.is_flexible(version))
+            self._element_encoders[array, version] = encoder
+        return bytes(encoder(element, bytearray(), []))
 
     def _decoder(self, version: int) -> Any:
         if not self.min_version <= version <= self.max_version:

@@ -73,6 +73,23 @@ class LongArray(Generic[T]):
         return iter(self._elements)
 
 
+class EncodedArray:
+    """An array of structs that are encoded already, by `Message.encode_element` of that version.
+
+    Attributes:
+        data: the elements one behind the other, without their count.
+    """
+
+    __slots__ = ("_count", "data")
+
+    def __init__(self, elements: Sequence[bytes]) -> None:
+        self._count = len(elements)
+        self.data = b"".join(elements)
+
+    def __len__(self) -> int:
+        return self._count
+
+
 def compile_encoder(struct: StructType, cls: Any, version: int, flexible: bool) -> Any:
     """Compile the encode function of `struct` at `version`.
 
@@ -132,6 +149,7 @@ class _EncodeWriter:
             "SMALL": SMALL_UVARINTS,
             "uvarint": encode_uvarint,
             "put_records": _put_records,
+            "EncodedArray": EncodedArray,
         }
 
     def function(self, struct: StructType, cls: Any) -> str:
@@ -254,7 +272,11 @@ class _EncodeWriter:
         else:
             self._run.append(("i", count))
             self._flush()
-        self._line(f"if {items}:")
+        word = "if"
+        if isinstance(kind.element, StructType):
+            self._line(f"if type({items}) is EncodedArray: out += {items}.data")
+            word = "elif"
+        self._line(f"{word} {items}:")
         self._depth += 1
         self._elements(kind.element, items, cls)
         self._depth -= 1

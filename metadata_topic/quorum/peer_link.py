@@ -8,10 +8,10 @@ connection finds out. Nothing here tries again; that is the core's decision, at 
 import asyncio
 import logging
 import socket
+import struct
 from collections import deque
 from dataclasses import dataclass
 from ipaddress import ip_address
-from struct import Struct
 from typing import Final
 
 from kafka_protocol.wire.schema import Versions
@@ -35,7 +35,7 @@ from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
 
-_SIZE: Final = Struct(">i")
+_SIZE: Final = struct.Struct(">i")
 _FRAME_MIN: Final = 4
 
 
@@ -144,14 +144,21 @@ class Link:
             elif isinstance(request, VoteRequest) and not is_sayable(request, version):
                 call.finish(without_pre_vote(request))
             else:
-                call.version = version
-                number = self._next_number(call)
-                self._transport.write(
-                    request_frame(
-                        request, version, self._settings.identity, number, self._client_id
-                    )
-                )
+                self._write(self._transport, call, version)
         self._watch_idleness()
+
+    def _write(self, transport: asyncio.Transport, call: Call, version: int) -> None:
+        identity, number = self._settings.identity, self._correlation_id
+        try:
+            frame = request_frame(call.request, version, identity, number, self._client_id)
+        except (struct.error, ValueError) as error:
+            # The core must not ask what the wire cannot say; others' numbers may have led it there.
+            self._say(f"{api_of(call.request).name} cannot be encoded: {error}")
+            call.finish(None)
+            return
+        call.version = version
+        self._next_number(call)
+        transport.write(frame)
 
     def _next_number(self, call: Call | None) -> int:
         number = self._correlation_id

@@ -21,6 +21,7 @@ from metadata_topic.raft import following, leading, voting
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.deadlines import next_deadline_ms
 from metadata_topic.raft.effects import Closed, Effect, WakeAt
+from metadata_topic.raft.epochs import EPOCH_MAX
 from metadata_topic.raft.events import (
     Answered,
     ChunkWritten,
@@ -232,6 +233,10 @@ class RaftCore:
         replica.history = VoterHistory(event.history)
         replica.election = event.election
         seen = max(replica.log.last_epoch, event.seen_epoch)
+        if max(seen, replica.epoch) > EPOCH_MAX:
+            replica.enter(Unattached(replica.draw_election_deadline()))
+            replica.fail(f"epoch {max(seen, replica.epoch)} is on the disk: no election is left")
+            return
         if event.election.epoch < seen:
             # quorum-state is lost or older than the log; what the log has seen was an epoch too.
             replica.persist(ElectionState(seen))
@@ -295,6 +300,11 @@ class RaftCore:
             return True
         if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(response, VoteResponse):
             return False
+        if not replica.believes(standing.epoch, known=pending.to):
+            replica.report_unbelieved(pending.to, standing.epoch)
+            replica.back_off(pending.to)
+            self._look_elsewhere(pending, error)
+            return True
         if standing.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             replica.back_off(pending.to)
             self._look_elsewhere(pending, error)
@@ -302,7 +312,8 @@ class RaftCore:
         is_moved = error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if standing.epoch > replica.epoch or is_moved:
             before = replica.state
-            replica.follow(standing.epoch, standing.leader_id, standing.leader)
+            by_leader = pending.to.id == standing.leader_id
+            replica.follow(standing.epoch, standing.leader_id, standing.leader, by_leader=by_leader)
             if replica.state is before:
                 replica.back_off(pending.to)
                 self._look_elsewhere(pending, error)

@@ -27,6 +27,7 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Node,
 )
 from metadata_topic.raft.replica import Pending, Replica
 from metadata_topic.raft.role_states import Download, Follower, Unattached
@@ -47,6 +48,7 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
         if replica.can_stand:
             replica.become_prospective()
             return True
+        state.leader, state.elsewhere = replica.other_address(state, state.leader), None
         state.asks_others = True
         state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     if not is_able_to_fetch(replica):
@@ -83,6 +85,13 @@ def ask_anybody(replica: Replica, but: Follower | None = None) -> None:
         return
     node = replica.next_to_ask(None if but is None else but.leader)
     if node is not None and is_able_to_fetch(replica):
+        replica.send(node, _fetch(replica))
+
+
+def ask_for_epoch(replica: Replica, voter_id: int) -> None:
+    """Ask a voter by a Fetch what its epoch is, whatever our role: every answer says it."""
+    node = replica.node_of(voter_id)
+    if node is not None and replica.is_ready(node) and is_able_to_fetch(replica):
         replica.send(node, _fetch(replica))
 
 
@@ -138,6 +147,8 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     is_ours = request.offset == replica.log.end_offset and request.epoch == replica.epoch
     if not is_ours or replica.busy or state.download is not None:
         return
+    if pending.to != state.leader and response.standing.leader_id == state.leader.id:
+        state.leader = Node(state.leader.id, pending.to.host, pending.to.port)  # it answers there
     _leader_answered(replica, state)
     replica.leader_high_watermark = max(replica.leader_high_watermark, response.high_watermark)
     state.has_fetched = True

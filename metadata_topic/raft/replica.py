@@ -23,6 +23,7 @@ from metadata_topic.raft.effects import (
     RoleChanged,
     Send,
 )
+from metadata_topic.raft.epochs import EPOCH_MAX, is_believable
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
@@ -109,6 +110,7 @@ class Replica:
         self._retry_at: dict[Node, int] = {}
         self._numbers = 0
         self._persists = 0
+        self._unbelieved = -1
         self._epoch_persist = 0
         self._cursor = 0
 
@@ -131,8 +133,8 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter."""
-        return self.config.can_vote and self.voters.has(self.key)
+        """Whether this replica is a voter, and an epoch is left to stand in."""
+        return self.config.can_vote and self.voters.has(self.key) and self.epoch < EPOCH_MAX
 
     @property
     def is_sole(self) -> bool:
@@ -178,6 +180,16 @@ class Replica:
     def report(self, text: str, *, is_error: bool = False) -> None:
         """Say something that a person should know."""
         self.effects.append(Report(text, is_error))
+
+    def report_unbelieved(self, node: Node, epoch: int) -> None:
+        """Say that an epoch is not taken over; once, as the node says it in each answer."""
+        if epoch != self._unbelieved:
+            self._unbelieved = epoch
+            self.report(
+                f"node {node.id} at {node.host}:{node.port} has epoch {epoch}, which is not taken "
+                f"over: ours is {self.epoch}, so it must have met a frame with a made-up epoch",
+                is_error=True,
+            )
 
     def fail(self, reason: str) -> None:
         """End the node."""
@@ -225,6 +237,7 @@ class Replica:
     def persist(self, election: ElectionState) -> int:
         """Make epoch, leader and vote durable; returns the number to wait for."""
         assert election.epoch >= self.epoch, "an epoch never falls"
+        assert election.epoch <= EPOCH_MAX, "an epoch fits an int32"
         if election == self.election:
             return self._persists
         self._persists += 1
@@ -299,9 +312,11 @@ class Replica:
 
     def become_prospective(self) -> None:
         """Ask whether a candidacy would succeed."""
-        leader = self.state.leader if isinstance(self.state, Follower) else None
-        tally = Tally(self.voters, self.key)
-        self._enter(Prospective(self.draw_election_deadline(), tally, leader), self.election)
+        old, tally = self.state, Tally(self.voters, self.key)
+        state = Prospective(self.draw_election_deadline(), tally, None)
+        if isinstance(old, Follower):
+            state.leader, state.elsewhere = old.leader, old.elsewhere
+        self._enter(state, self.election)
 
     def become_candidate(self) -> None:
         """Stand in the next epoch."""
@@ -322,13 +337,16 @@ class Replica:
         """Lead no more."""
         self._enter(state, self.election)
 
-    def follow(self, epoch: int, leader_id: int, leader: Node | None) -> None:
+    def follow(
+        self, epoch: int, leader_id: int, leader: Node | None, *, by_leader: bool = False
+    ) -> None:
         """Take over an epoch with its leader, if anything of it is news.
 
         Args:
-            epoch: not below ours.
+            epoch: not below ours, and believable.
             leader_id: -1 if not known.
             leader: where it listens; None: looked up among the voters.
+            by_leader: the leader itself said it.
         """
         if leader_id in (NOBODY, self.key.id):
             # Nobody else can lead by our own id: what we led is over.
@@ -337,14 +355,48 @@ class Replica:
             return
         known = leader or self.node_of(leader_id)
         if epoch == self.epoch and self.election.leader_id is not None:
-            is_new = isinstance(self.state, Unattached) and known is not None
+            is_new = known is not None and self._is_looking_for_leader(by_leader=by_leader)
             if self.election.leader_id != leader_id or not is_new:
+                self._note_address(leader_id, known)
                 return
         if known is None:
             if epoch > self.epoch or self.election.leader_id is None:
                 self._meet_leader_without_address(epoch, leader_id)
             return
         self.become_follower(epoch, known)
+
+    def _is_looking_for_leader(self, *, by_leader: bool) -> bool:
+        """Whether a known leader of this epoch would be followed: it is not yet, or was silent.
+
+        Others still name a leader that has died; only its own word ends the search for another.
+        """
+        state = self.state
+        if isinstance(state, Prospective):
+            return state.leader is None or by_leader
+        return isinstance(state, Unattached | Candidate)
+
+    def _note_address(self, leader_id: int, address: Node | None) -> None:
+        """Remember another address of the leader for when it does not answer at the present one."""
+        state = self.state
+        if not isinstance(state, Follower | Prospective) or self.election.leader_id != leader_id:
+            return
+        if address is not None and address != state.leader:
+            state.elsewhere = address
+
+    def other_address(self, state: Follower | Prospective, silent: Node) -> Node:
+        """Where to look for a leader that was silent: as others say, else as the settings do."""
+        return state.elsewhere or self.node_of(silent.id) or silent
+
+    def believes(self, epoch: int, *, known: Node | None = None) -> bool:
+        """Whether an epoch may be taken over.
+
+        Args:
+            epoch: said by somebody else.
+            known: whom this replica asked, where it is an answer.
+        """
+        voters = [self.node_of(i) for i in self.voters.ids]
+        is_known = known is not None and (known in voters or known in self.config.bootstrap)
+        return is_believable(epoch, self.epoch, from_known_address=is_known)
 
     def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:
         if epoch > self.epoch or isinstance(self.state, Unattached | Prospective | Candidate):

@@ -63,12 +63,14 @@ class Prospective:
 
     Attributes:
         leader: of this epoch, to follow again if the pre-vote is lost; None if not known.
+        elsewhere: another address at which the leader is said to listen.
         cannot_ask: a voter knows no pre-vote.
     """
 
     election_deadline_ms: int
     tally: Tally
     leader: Node | None
+    elsewhere: Node | None = None
     cannot_ask: bool = False
 
 
@@ -94,6 +96,8 @@ class Follower:
         has_fetched: the leader has answered a Fetch of ours.
         leader_resigned: the leader sent EndQuorumEpoch.
         asks_others: the leader did not answer; others are asked who leads until one does.
+        elsewhere: another address at which the leader is said to listen, tried where `leader` has
+            not answered for a fetch timeout.
         download: the snapshot that is being fetched, None if none is.
     """
 
@@ -102,6 +106,7 @@ class Follower:
     has_fetched: bool = False
     leader_resigned: bool = False
     asks_others: bool = False
+    elsewhere: Node | None = None
     download: "Download | None" = None
 
 

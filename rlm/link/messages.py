@@ -13,6 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.control_messages import ControlMessage
 from rlmm.red import RedText
 
@@ -58,10 +59,6 @@ class Configured(Message, frozen=True, array_like=True, tag=True):
     """The plugin took its settings; names (prefix removed) of those that are no secrets."""
 
     public_settings: list[str]
-
-
-class Connect(Message, frozen=True, array_like=True, tag=True):
-    """The broker takes connections. Answer: Ack once the metadata manager took its settings."""
 
 
 class Reconfigure(Message, frozen=True, array_like=True, tag=True):

@@ -50,6 +50,8 @@ from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)
 
+CLIENT_ID = "tidemark-tier"
+"""A name for logs: no right follows from it, for librdkafka writes it into each of its lines."""
 _LOOKUP_SECONDS = 5.0
 _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
@@ -88,7 +90,8 @@ class ConfluentPort:
     def __init__(self, settings: ManagerSettings) -> None:
         common: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
-            "client.id": settings.client_id,
+            **settings.security,
+            "client.id": CLIENT_ID,
             "logger": log,
             "statistics.interval.ms": 0,
             "log.connection.close": False,

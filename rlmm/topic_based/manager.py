@@ -107,7 +107,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def check(self, configs: Mapping[str, str]) -> None:
         """See Checkable."""
-        parse(configs)
+        parse(configs, is_reachable=False)
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """See RemoteLogMetadataManager."""

@@ -1,12 +1,13 @@
 """The manager's settings: what it finds under `rlmm.config.` and what the broker adds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _COMMON = "remote.log.metadata.common.client."
 _PRODUCER = "remote.log.metadata.producer."
 _CONSUMER = "remote.log.metadata.consumer."
+_SECURITY = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class ManagerSettings:
         node_id: this broker, written into records.
         cluster_id: the Kafka cluster; a cache of another one is thrown away.
         directory: where the cache lies.
-        bootstrap_servers, client_id: how the clients reach the named listener, and as whom.
+        bootstrap_servers: where the clients reach the broker; empty while that is not known.
+        security: how they authenticate themselves there; holds a password, and is not shown.
         consume_wait_ms: how long a write may take until it is read back.
         initialization_retry_max_ms: how long the topic may be missing at start.
         initialization_retry_interval_ms: pause between two looks at it, doubled each time.
@@ -28,7 +30,7 @@ class ManagerSettings:
     cluster_id: str
     directory: Path
     bootstrap_servers: str
-    client_id: str
+    security: Mapping[str, str] = field(repr=False)
     consume_wait_ms: int
     initialization_retry_max_ms: int
     initialization_retry_interval_ms: int
@@ -36,8 +38,8 @@ class ManagerSettings:
     consumer: Mapping[str, str]
 
 
-def parse(configs: Mapping[str, str]) -> ManagerSettings:
-    """Read the settings.
+def parse(configs: Mapping[str, str], *, is_reachable: bool = True) -> ManagerSettings:
+    """Read the settings; `is_reachable` says whether those of the way to the broker are there.
 
     Raises:
         ValueError: key, value and what is allowed.
@@ -47,8 +49,8 @@ def parse(configs: Mapping[str, str]) -> ManagerSettings:
         node_id=_integer(configs, "node.id", None, low=0),
         cluster_id=_text(configs, "cluster.id"),
         directory=Path(_text(configs, "log.dir")) / "remote-log-metadata",
-        bootstrap_servers=_text(configs, "bootstrap.servers"),
-        client_id=configs.get("client.id") or "tidemark-tier",
+        bootstrap_servers=_text(configs, "bootstrap.servers") if is_reachable else "",
+        security={key: configs[key] for key in _SECURITY if key in configs},
         consume_wait_ms=_integer(configs, "remote.log.metadata.consume.wait.ms", 120_000, low=0),
         initialization_retry_max_ms=_integer(
             configs, "remote.log.metadata.initialization.retry.max.timeout.ms", 120_000, low=0

@@ -18,6 +18,10 @@ class ManualClock:
         """The sum of all steps made so far."""
         return self._monotonic_ms
 
+    def monotonic_us(self) -> int:
+        """The same in microseconds."""
+        return self._monotonic_ms * 1_000
+
     def advance(self, step_ms: int) -> None:
         """Move both times forward.
 

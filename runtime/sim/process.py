@@ -56,6 +56,10 @@ class SimClock:
         """Time since some moment."""
         return self.offset_ms + self._timeline.now_us * self.rate // 1_000_000
 
+    def monotonic_us(self) -> int:
+        """The same in microseconds."""
+        return self.offset_ms * 1000 + self._timeline.now_us * self.rate // 1_000
+
     def wall_ms(self) -> int:
         """What the clock on the wall shows."""
         return self.monotonic_ms() + self.wall_offset_ms

@@ -22,10 +22,6 @@ REFUSED = {
         {"remote.log.storage.manager.class.name": "com.example.Storage"},
         ["com.example.Storage"],
     ),
-    "a listener that is not there": (
-        {"remote.log.metadata.manager.listener.name": "INTERNAL"},
-        ["remote.log.metadata.manager.listener.name", "INTERNAL", "PLAINTEXT"],
-    ),
     "encryption": (
         {"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"},
         ["SSL", "PLAINTEXT"],

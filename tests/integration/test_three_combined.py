@@ -201,7 +201,6 @@ async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> N
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
         "rsm.config.dir": str(tmp_path / "tier"),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     }
     code, said = await node.start_to_end()
     assert code == 1

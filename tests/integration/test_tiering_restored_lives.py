@@ -1,30 +1,21 @@
 """A partition put back from an older copy stays red over restarts, whatever was appended since.
 
-The tier reaches the broker through a gate of the test: while it is shut nothing is judged.
+The tier begins behind a gate of the test: while it is shut nothing is judged.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.brokers.clients import end_offsets, produce, read_all
-from tests.support.brokers.gate import Gate
-from tests.support.brokers.gated_tier import behind, copy_of, deleted, put_back
-from tests.support.brokers.process import BrokerProcess, free_ports, until
+from tests.support.brokers.gated_tier import behind_gate, copy_of, deleted, put_back
+from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import RawClient
 from tests.support.brokers.tiered_files import adopt, objects
 from tests.support.brokers.tiered_partition import TIERED, MakeBroker, fill, reasons
 from tests.support.brokers.tiered_topics import QUICK, create
 
 FAILED = "kafka_server_BrokerTopicMetrics_RemoteCopyErrorsPerSec_total"
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate(*free_ports(2))
-    yield made.open()
-    made.close()
 
 
 def append(broker: BrokerProcess, name: str, count: int) -> None:
@@ -51,9 +42,11 @@ def is_lost(broker: BrokerProcess) -> bool:
 
 @pytest.mark.long(seconds=25)
 def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lost_end(
-    make_broker: MakeBroker, gate: Gate, tmp_path: Path
+    make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    broker = behind(gate, make_broker(tiered=True)).start()
+    broker = make_broker(tiered=True)
+    gate = behind_gate(broker)
+    broker.start()
     end = fill(broker)
     broker.kill()
     older = copy_of(broker, tmp_path / "older")
@@ -92,10 +85,10 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     until(lambda: reasons(broker) == [], "health is green")
 
 
-def test_lives_that_append_before_the_judgement_are_no_loss(
-    make_broker: MakeBroker, gate: Gate
-) -> None:
-    broker = behind(gate, make_broker(tiered=True, settings=QUICK)).start()
+def test_lives_that_append_before_the_judgement_are_no_loss(make_broker: MakeBroker) -> None:
+    broker = make_broker(tiered=True, settings=QUICK)
+    gate = behind_gate(broker)
+    broker.start()
     create(broker, "orders", **TIERED)
     count = 0
     for life in range(4):

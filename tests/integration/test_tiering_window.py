@@ -1,6 +1,6 @@
 """Between a broker's start and the tier's judgement of a partition: nobody is told to skip.
 
-The tier reaches the broker through a gate of the test, so the judgement waits until it is opened.
+The tier begins behind a gate of the test, so the judgement waits until it is opened.
 """
 
 from collections.abc import Iterator
@@ -8,16 +8,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from select import select
 
-import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.clients import end_offsets, produce
-from tests.support.brokers.gate import Gate
-from tests.support.brokers.gated_tier import behind, copy_of, deleted, put_back
-from tests.support.brokers.process import BrokerProcess, free_ports, until
+from tests.support.brokers.gated_tier import behind_gate, copy_of, deleted, put_back
+from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import (
     RawClient,
     build,
@@ -32,13 +30,6 @@ from tests.support.brokers.tiered_topics import tiered_away
 WAIT_MS = 600_000
 """Longer than anybody waits here for an answer."""
 READERS = 20
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate(*free_ports(2))
-    yield made.open()
-    made.close()
 
 
 def epoch_end(client: RawClient, epoch: int) -> int:
@@ -90,9 +81,11 @@ def at_the_end(broker: BrokerProcess) -> Iterator[Consumer]:
 
 
 def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothing(
-    make_broker: MakeBroker, gate: Gate, tmp_path: Path
+    make_broker: MakeBroker, tmp_path: Path
 ) -> None:
-    broker = behind(gate, make_broker(tiered=True)).start()
+    broker = make_broker(tiered=True)
+    gate = behind_gate(broker)
+    broker.start()
     older_end = fill(broker)
     broker.kill()
     older = copy_of(broker, tmp_path / "older")
@@ -161,11 +154,13 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_judgement_and_skips_nothi
 
 
 def test_parked_reads_of_remote_records_go_on_when_their_segments_are_known(
-    make_broker: MakeBroker, gate: Gate
+    make_broker: MakeBroker,
 ) -> None:
     """None of them looks again by itself: unless called, they wait out the time they may."""
     settings = {"remote.fetch.max.wait.ms": str(WAIT_MS)}
-    broker = behind(gate, make_broker(tiered=True, settings=settings)).start()
+    broker = make_broker(tiered=True, settings=settings)
+    gate = behind_gate(broker)
+    broker.start()
     end = fill(broker)
     assert broker.terminate() == 0  # the log start stays known
     gate.close()

@@ -98,7 +98,6 @@ log.dirs={tmp_path}/logs
 tidemark.http.listener=127.0.0.1:{http}
 remote.log.storage.system.enable=true
 remote.log.storage.manager.class.name=rsm_plugins.local_fs:LocalFsRemoteStorageManager
-remote.log.metadata.manager.listener.name=PLAINTEXT
 rlmm.config.remote.log.metadata.topic.replication.factor=1
 rsm.config.dir={tmp_path}/remote
 """

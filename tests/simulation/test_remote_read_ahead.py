@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 import pytest
 
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import (
     Assign,
     Configure,
-    Connect,
     PartitionSettings,
     Read,
     ReadAnswer,

@@ -226,6 +226,25 @@ def test_kept_answers_about_topics_are_bounded(
         assert len(handler._cached_topics) <= 4
 
 
+def test_kept_answers_about_topics_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    admin = Admin({}, tmp_path)
+    handler = MetadataHandler(admin.cluster, None)
+    asked = codec.request(ApiKey.METADATA).cls(topics=None)
+    for n in range(20):
+        admin.create(f"topic-{n}", num_partitions=10)
+    whole = admin.ask(handler, asked)
+    assert admin.ask(handler, asked) == whole
+    kept = [len(encoded) for _, encoded in handler._cached_topics.values()]
+    assert (len(kept), sum(kept)) == (20, handler._cached_bytes)
+    monkeypatch.setattr(metadata_handler, "_CACHED_BYTES_MAX", 3 * kept[0])
+    for _ in range(2):
+        assert admin.ask(handler, asked) == whole
+        assert handler._cached_bytes <= 5 * kept[0]
+        assert len(handler._cached_topics) <= 5
+
+
 def test_answers_about_deleted_topics_are_not_kept_for_long(tmp_path: Path) -> None:
     admin = Admin({}, tmp_path)
     handler = MetadataHandler(admin.cluster, None)

@@ -128,7 +128,6 @@ def test_clients_are_told_addresses_that_reach_the_broker(name: str) -> None:
     host, internal = told["HOST"], told["INTERNAL"]
     assert (host.host, host.port) == ("localhost", published(name)[inside["HOST"].port])
     assert (internal.host, internal.port) == (name, inside["INTERNAL"].port)
-    assert config.remote_log_metadata_manager_listener_name == "INTERNAL"
 
 
 @pytest.mark.parametrize("name", BROKERS)

@@ -1,27 +1,34 @@
-"""A broker whose tier comes in by a gate, and an older copy of its partition."""
+"""A broker whose tier begins behind a gate, and an older copy of its partition."""
 
 import shutil
 from pathlib import Path
 
 from kafka_protocol.wire.api_keys import ApiKey
-from tests.support.brokers.gate import Gate
+from tests.support.brokers.gated_manager import SHUT, GatedManager
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient
 
 
-def behind(gate: Gate, broker: BrokerProcess) -> BrokerProcess:
-    """Let the broker's tier come in by the gate, and clients as ever."""
-    properties = broker.properties()
-    tier = "TIER://127.0.0.1"
-    clients = properties["listeners"].split(",")[0]
-    broker.settings |= {
-        "listeners": f"{properties['listeners']},{tier}:{gate.target_port}",
-        "advertised.listeners": f"{clients},{tier}:{gate.port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TIER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "remote.log.metadata.manager.listener.name": "TIER",
-    }
-    return broker
+class Gate:
+    """Lets a tier reach its metadata topic when it starts, or not until it is opened."""
+
+    def __init__(self, shut: Path) -> None:
+        """Open; it is shut while there is a file `shut`."""
+        self._shut = shut
+
+    def open(self) -> None:
+        self._shut.unlink()
+
+    def close(self) -> None:
+        """Hold up tiers that start from now on."""
+        self._shut.touch()
+
+
+def behind_gate(broker: BrokerProcess) -> Gate:
+    """Let the broker's tiers begin behind a gate, which is open."""
+    manager = f"{GatedManager.__module__}:{GatedManager.__name__}"
+    broker.settings |= {"remote.log.metadata.manager.class.name": manager}
+    return Gate(broker.directory / SHUT)
 
 
 def copy_of(broker: BrokerProcess, aside: Path) -> Path:

@@ -148,7 +148,6 @@ class BrokerProcess:
         if self.tiered:
             base |= {
                 "remote.log.storage.system.enable": "true",
-                "remote.log.metadata.manager.listener.name": "PLAINTEXT",
                 "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
                 "rlmm.config.remote.log.metadata.topic.num.partitions": "3",
                 "rlmm.config.remote.log.metadata.topic.min.isr": "1",

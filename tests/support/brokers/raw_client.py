@@ -20,8 +20,9 @@ class Closed(Exception):
 class RawClient:
     """One connection; use it in a `with` block."""
 
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
+    def __init__(self, broker: BrokerProcess, port: int | None = None) -> None:
+        """Connect to the listener for clients, or to another port."""
+        self.socket = socket.create_connection(("127.0.0.1", port or broker.port), PATIENCE_S)
         self.address = self.socket.getsockname()
         self._correlation_id = 0
 
@@ -64,12 +65,18 @@ class RawClient:
             return True
         return data == b""
 
-    def ask(self, api_key: int, version: int, body: bytes | Mapping[str, Any]) -> Any:
+    def ask(
+        self,
+        api_key: int,
+        version: int,
+        body: bytes | Mapping[str, Any],
+        client_id: bytes = b"raw",
+    ) -> Any:
         """Send one request and decode its response; a mapping is encoded first."""
         if not isinstance(body, bytes):
             message = codec.request(api_key)
             body = message.encode(build(message.cls, body), version)
-        self.send_frame(header(api_key, version, self._correlation_id) + body)
+        self.send_frame(header(api_key, version, self._correlation_id, client_id) + body)
         return self.answer(api_key, version)
 
     def answer(self, api_key: int, version: int) -> Any:

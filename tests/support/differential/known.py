@@ -76,6 +76,9 @@ KNOWN = {
         r"PRODUCE v9 sequence \d epoch 0: .*log_append_time_ms: kafka='a time' ours=-1"
     ),
     "a producer id without an epoch is an invalid record": (r"PRODUCE v9 sequence 0 epoch -1: .*"),
+    "the first sequence of a log that never held a record is 0": (
+        r"PRODUCE v9 first sequence 5 of an empty log: .*"
+    ),
     "a topic without partitions is answered": r"PRODUCE v\d+ no partitions: .*",
     "of a partition named twice both batches are kept": (
         r"PRODUCE v\d+ (partition|topic) twice: .*"

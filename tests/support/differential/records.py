@@ -62,6 +62,10 @@ def produce_cases() -> Iterator[Case]:
         yield Case(f"sequence {sequence} epoch {epoch}", key, 9, one(data))
     fresh = records(1, producer_id=4001, producer_epoch=3, base_sequence=7)
     yield Case("a new producer's sequence 7", key, 9, one(fresh))
+    for sequence in (5, 0):
+        data = records(5, producer_id=4001, producer_epoch=0, base_sequence=sequence)
+        to = one(data, topic="unwritten")
+        yield Case(f"first sequence {sequence} of an empty log", key, 9, to)
     strange = records(1, producer_id=4002, producer_epoch=0, base_sequence=-1)
     yield Case("producer id without sequence", key, 9, one(strange))
     wraps = records(3, producer_id=4003, producer_epoch=0, base_sequence=2**31 - 2)

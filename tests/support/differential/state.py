@@ -20,6 +20,7 @@ def first_life(side: Side) -> None:
             "trimmed": 1,
             "sink": 2,
             "cut": 1,
+            "unwritten": 1,
             "many": 6,
         }.items():
             create_topic(client, name, partitions)

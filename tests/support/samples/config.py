@@ -13,7 +13,6 @@ BASE = {
 TIERED = {
     "remote.log.storage.system.enable": "true",
     "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
-    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
 }
 
 

@@ -1,6 +1,6 @@
 """A tier and a broker on a fake link, on one manual clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -149,7 +149,7 @@ class Pair:
             failure=lambda: self.failure,
         )
 
-    def _connect(self) -> None:
+    def _connect(self, client_settings: Mapping[str, str]) -> None:
         if self.connect_error is not None:
             raise self.connect_error
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from msgspec import structs
 
+from broker.network.authentication import NO_AUTHENTICATION, PlainAuthenticator, Session
 from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
+from broker.remote.access import TIER_PRINCIPAL
 from broker.replica.judgement_tally import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.records.records import Record, build_batch, iter_records
@@ -116,17 +118,32 @@ def iter_records_of(records: bytes) -> list[Record]:
     return found
 
 
-def context(api_key: int, version: int, client_id: str = "test") -> RequestContext:
-    return RequestContext(api_key, version, 1, client_id, "PLAINTEXT", ("127.0.0.1", 9), NOW_MS)
+def context(
+    api_key: int, version: int, client_id: str = "test", session: Session = NO_AUTHENTICATION
+) -> RequestContext:
+    peer = ("127.0.0.1", 9)
+    return RequestContext(api_key, version, 1, client_id, "PLAINTEXT", peer, NOW_MS, session)
+
+
+def of_tier() -> Session:
+    """The session of a client that has authenticated itself as the tier's."""
+    session = Session(PlainAuthenticator("tier", "token", TIER_PRINCIPAL))
+    session.handshake("PLAIN")
+    session.authenticate(b"\0tier\0token")
+    return session
 
 
 def start(
-    handler: Handler, version: int, fields: Mapping[str, Any], client_id: str = "test"
+    handler: Handler,
+    version: int,
+    fields: Mapping[str, Any],
+    client_id: str = "test",
+    session: Session = NO_AUTHENTICATION,
 ) -> Any:
     """Call a handler as the network does; returns what it returned."""
     message = codec.request(handler.api_key)
     request = build(message.cls, fields)
-    asked = context(handler.api_key, version, client_id)
+    asked = context(handler.api_key, version, client_id, session)
     frame = bytearray(message.encode(request, version))
     if isinstance(handler, RawHandler):
         answer = handler.raw(asked, memoryview(frame), 0)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from broker.network.authentication import PlainAuthenticator
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.registry import (
     DecodedHandler,
@@ -77,9 +78,13 @@ class Harness:
         (connection,) = self.server._connections
         await until(lambda: connection._paused and connection._outflow.is_waiting)
 
-    async def connect(self) -> "Client":
+    async def connect(self, source: str | None = None) -> "Client":
+        """A client whose connection comes from that address of this host."""
         host, port = self.server.bound["PLAINTEXT"]
-        reader, writer = await asyncio.open_connection(host, port, limit=64 * 1024 * 1024)
+        local = None if source is None else (source, 0)
+        reader, writer = await asyncio.open_connection(
+            host, port, limit=64 * 1024 * 1024, local_addr=local
+        )
         self.clients.append(Client(reader, writer))
         return self.clients[-1]
 
@@ -130,13 +135,16 @@ async def serving(
     limits: NetworkLimits | None = None,
     disk: Disk | None = None,
     may_overtake: bool = False,
+    api_versions: Handler | None = None,
+    authenticator: PlainAuthenticator | None = None,
 ) -> AsyncIterator[Harness]:
     """A server of a made-up handler of Metadata, or of the handlers that are given."""
     ports = simulated(clock=ManualClock(monotonic_ms=1), disk=disk)
     first = raw if isinstance(raw, Handler) else MadeUp(raw)
-    table = HandlerTable([first, *others, NeverAsked()], may_overtake=may_overtake)
+    last = api_versions or NeverAsked()
+    table = HandlerTable([first, *others, last], may_overtake=may_overtake)
     server = Server(table, replace(limits or NetworkLimits()), ports)
-    await server.start([ListenerAddress("PLAINTEXT", "127.0.0.1", 0)])
+    await server.start([ListenerAddress("PLAINTEXT", "127.0.0.1", 0, authenticator)])
     harness = Harness(server, ports)
     try:
         yield harness

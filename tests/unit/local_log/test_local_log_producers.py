@@ -63,24 +63,49 @@ def test_bad_input_N050_older_epoch_is_refused(tmp_path):
 
 def test_bad_input_N051_unknown_producer_begins_anywhere_known_one_at_zero(tmp_path):
     log = open_log(tmp_path)
-    assert _send(log, 7).first_offset == 0
+    append(log)
+    assert _send(log, 7).first_offset == 1
     assert _code(log, 7, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert _send(log, 0, epoch=1).first_offset == 1
+    assert _send(log, 0, epoch=1).first_offset == 2
+
+
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_first_sequence_of_a_log_that_never_held_a_record_is_zero(tmp_path, epoch):
+    log = open_log(tmp_path)
+    assert _code(log, 5, 5, epoch=epoch) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 0
+    assert not log.producers.producers, "the batch before it must still be taken"
+    assert _send(log, 0, 5, epoch=epoch).first_offset == 0
+    assert _send(log, 5, 5, epoch=epoch).first_offset == 5
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_any_sequence_may_be_the_first_of_an_emptied_log(tmp_path, restarted):
+    log = open_log(tmp_path)
+    append(log, 3)
+    log.high_watermark = log.log_end_offset
+    log.raise_log_start(3)
+    if restarted:
+        log.close()
+        log = open_log(tmp_path, log_start=3, high_watermark=3)
+    assert _send(log, 5).first_offset == 3
 
 
 def test_sequence_wraps_to_zero(tmp_path):
     log = open_log(tmp_path)
+    append(log)
     _send(log, 2**31 - 2, 2)
-    assert _send(log, 0).first_offset == 2
+    assert _send(log, 0).first_offset == 3
     _send(log, 1, 3)
     assert _send(log, 2**31 - 2, 2).is_duplicate
 
 
 def test_repeat_that_wraps_is_known_again(tmp_path):
     log = open_log(tmp_path)
+    append(log)
     _send(log, 2**31 - 1, 3)  # sequences max, 0, 1
     assert _send(log, 2**31 - 1, 3).is_duplicate
-    assert _send(log, 2).first_offset == 3
+    assert _send(log, 2).first_offset == 4
 
 
 @pytest.mark.parametrize("clean", [True, False])

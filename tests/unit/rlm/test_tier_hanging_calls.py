@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
+from rlm.link.messages import Ack, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.testing import PARTITION
 from rlm.upkeep.assigned_partition import EXPIRE

@@ -1,6 +1,7 @@
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.link.connect_message import Connect
 from rlmm.topic_based.settings import parse
 from rlmm.topic_based.topic_port import metadata_partition_for, murmur2
 
@@ -43,6 +44,19 @@ def test_settings_have_kafkas_defaults_and_pass_client_settings_through() -> Non
     assert settings.initialization_retry_interval_ms == 100
     assert settings.producer == {"security.protocol": "SSL", "linger.ms": "3"}
     assert settings.consumer == {"security.protocol": "SSL", "check.crcs": "true"}
+
+
+def test_settings_keep_what_authenticates_their_clients_and_do_not_show_it() -> None:
+    access = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "open sesame",
+    }
+    settings = parse({**GOOD, **access})
+    assert settings.security == access
+    assert "sesame" not in repr(settings)
+    assert "sesame" not in repr(Connect(access))
 
 
 @pytest.mark.parametrize("key", GOOD)

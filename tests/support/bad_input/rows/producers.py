@@ -68,6 +68,8 @@ def an_old_producer_epoch(stage: Stage) -> None:
 @case("N051")
 def first_sequences(stage: Stage) -> None:
     topic = stage.topic()
+    assert produce(stage.client, topic, idempotent(b"a", sequence=7)).error_code == 45
+    assert produce(stage.client, topic, batch(b"a")).error_code == 0
     assert produce(stage.client, topic, idempotent(b"a", sequence=7)).error_code == 0
     assert produce(stage.client, topic, idempotent(b"b", sequence=7, epoch=1)).error_code == 45
-    assert log_end(stage.client, topic) == 1
+    assert log_end(stage.client, topic) == 2

@@ -128,7 +128,6 @@ def test_local_retention_is_compared_with_the_brokers_total() -> None:
         {
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.manager.class.name": "a:B",
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
             "log.retention.hours": "1",
         }
     )

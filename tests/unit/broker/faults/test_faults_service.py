@@ -86,8 +86,6 @@ class Produce(DecodedHandler):
 class FakeTier:
     """What faults need of a tier: it takes those of the store when it is up, and reports hits."""
 
-    tier_client_id = "tier-secret"
-
     def __init__(self) -> None:
         self.store_faults: Callable[[], list[StoreFault]] = list
         self.on_store_fault: Callable[[StoreFaultHit], None] = lambda hit: None
@@ -431,15 +429,6 @@ async def test_wrong_arguments_are_the_callers_fault() -> None:
         ):
             with pytest.raises(ControlError):
                 await world.run(name, **arguments)
-
-
-async def test_the_tiers_own_clients_are_not_hit() -> None:
-    async with faulty(Heartbeat(), FakeTier()) as world:
-        client = await world.harness.connect()
-        fault = await world.run("add", cut="before_serving")
-        client.send(heartbeat(1, client_id=b"tier-secret"))
-        assert (await client.answer())[0] == 1
-        assert (await world.run("remove", id=fault["id"]))["hits"] == 0
 
 
 async def test_a_store_fault_is_told_to_the_tier_and_its_hits_are_counted_here() -> None:

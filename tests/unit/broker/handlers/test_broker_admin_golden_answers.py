@@ -55,7 +55,10 @@ class Exchange:
 
     def answered_by(self, handler: Handler) -> bytes:
         context = RequestContext(self.key, self.version, 1, "golden", LISTENER, ("127.0.0.1", 1), 0)
-        return response(self.key).encode(handler.handle(context, self.request), self.version)
+        answer = handler.handle(context, self.request)
+        if isinstance(answer, list):
+            return b"".join(answer)
+        return response(self.key).encode(answer, self.version)
 
 
 def partition_image(partition: Any) -> PartitionImage:

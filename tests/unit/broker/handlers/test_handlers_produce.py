@@ -9,7 +9,16 @@ from broker.handlers.produce import ProduceHandler
 from broker.network.registry import CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from tests.support.worlds.data_plane import World, batch, call, finish, start, values_of
+from rlmm.topic_based.confluent_port import CLIENT_ID
+from tests.support.worlds.data_plane import (
+    World,
+    batch,
+    call,
+    finish,
+    of_tier,
+    start,
+    values_of,
+)
 
 VERSIONS = range(3, 14)
 
@@ -138,20 +147,18 @@ def test_bad_input_the_metadata_log_cannot_be_written(world: World, version: int
 
 
 @pytest.mark.parametrize("version", [9, 13])
-async def test_bad_input_only_the_tier_writes_its_metadata(world: World, version: int) -> None:
+async def test_bad_input_no_client_id_writes_the_tiers_metadata(world: World, version: int) -> None:
     topic = "__remote_log_metadata"
 
     world.add_topic(topic)
-    handler = ProduceHandler(world.replicas, tier_client_id="secret")
-    refused = start(handler, version, ask(world, version, topic, batch(b"x")), "intruder")
-    code = one(finish(handler, version, refused)).error_code
-    assert code == ErrorCode.POLICY_VIOLATION
-    no_tier = ProduceHandler(world.replicas)
-    refused = start(no_tier, version, ask(world, version, topic, batch(b"x")), "secret")
-    assert one(finish(no_tier, version, refused)).error_code == ErrorCode.POLICY_VIOLATION
-    taken = start(handler, version, ask(world, version, topic, batch(b"x")), "secret")
-    answer = finish(handler, version, await taken)
-    assert one(answer).error_code == 0
+    handler = ProduceHandler(world.replicas)
+    for client_id in ("intruder", CLIENT_ID, "tier", "Tidemark:tier"):
+        refused = start(handler, version, ask(world, version, topic, batch(b"x")), client_id)
+        code = one(finish(handler, version, refused)).error_code
+        assert code == ErrorCode.POLICY_VIOLATION, client_id
+    fields = ask(world, version, topic, batch(b"x"))
+    taken = start(handler, version, fields, session=of_tier())
+    assert one(finish(handler, version, await taken)).error_code == 0
     assert stored(world, topic) == [b"x"]
 
 
@@ -181,8 +188,8 @@ async def test_a_durable_topic_is_committed_after_its_fsync(world: World) -> Non
 
     world.add_topic(topic)
     partition = world.replicas.require(topic, 0)
-    handler = ProduceHandler(world.replicas, tier_client_id="tier")
-    answer = start(handler, 9, ask(world, 9, topic, batch(b"x")), "tier")
+    handler = ProduceHandler(world.replicas)
+    answer = start(handler, 9, ask(world, 9, topic, batch(b"x")), session=of_tier())
     waiting = asyncio.ensure_future(answer)
     assert partition.log.log_end_offset == 1
     assert partition.high_watermark == 0

@@ -10,14 +10,15 @@ import pytest
 
 import broker.handlers
 from broker.handlers import fetch_versions, produce_versions
-from broker.handlers.handler_table import APIS
+from broker.handlers.handler_table import APIS, SASL_APIS
 from broker.network.registry import ApiHandler
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import Message, request, response
 from kafka_protocol.wire.schema import ArrayType, FieldType, StructType
 
 SAME_FIELDS = "no new field; "
-MODULES = [pytest.param(module, id=module.__name__.rpartition(".")[2]) for module in APIS]
+ALL = (*APIS, *SASL_APIS)
+MODULES = [pytest.param(module, id=module.__name__.rpartition(".")[2]) for module in ALL]
 
 
 def handler_of(module: ModuleType) -> type[ApiHandler]:
@@ -68,8 +69,8 @@ def test_every_api_of_the_package_is_registered_once() -> None:
     names = [module.name for module in pkgutil.iter_modules(broker.handlers.__path__)]
     modules = [import_module(f"broker.handlers.{name}") for name in names]
     made = {module.__name__ for module in modules if hasattr(module, "make")}
-    assert sorted(module.__name__ for module in APIS) == sorted(made)
-    keys = [handler_of(module).api_key for module in APIS]
+    assert sorted(module.__name__ for module in ALL) == sorted(made)
+    keys = [handler_of(module).api_key for module in ALL]
     assert len(set(keys)) == len(keys)
 
 

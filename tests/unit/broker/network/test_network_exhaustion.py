@@ -193,16 +193,6 @@ async def test_while_no_descriptor_is_free_the_backlog_waits_and_the_loop_rests(
                 assert (await loop.sock_recv(sock, 100)).endswith(b"hello")
 
 
-async def test_the_tiers_clients_are_taken_into_the_reserve() -> None:
-    limits = NetworkLimits(descriptors_max=1, exempt_client_ids=frozenset({"tier"}))
-    async with serving(limits=limits) as harness:
-        tier, other = await harness.connect(), await harness.connect()
-        tier.send(frame(b"x", client_id=b"tier"))
-        assert (await tier.answer())[1] == b"x"
-        other.send(frame(b"x", client_id=b"other"))
-        assert await other.is_closed()
-
-
 @contextmanager
 def descriptors_at_most(limit: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -221,17 +211,15 @@ async def test_idle_connections_give_way_to_files_the_longest_idle_first(
         first = open_descriptors()
         shared, limit = first + 90, first + 130
         stack.enter_context(descriptors_at_most(limit))
-        limits = NetworkLimits(descriptors_max=shared, exempt_client_ids=frozenset({"tier"}))
+        limits = NetworkLimits(descriptors_max=shared)
         gate: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
         harness = await stack.enter_async_context(
             serving(lambda _, body: gate if body == b"wait" else [body], limits=limits)
         )
         clients = [await harness.connect() for _ in range(30)]
         await until(lambda: len(harness.server._connections) == 30)
-        waiting, tier, *silent = clients
+        waiting, *silent = clients
         waiting.send(frame(b"wait"))
-        tier.send(frame(b"x", client_id=b"tier"))
-        await tier.answer()
         harness.advance(GIVES_WAY_MS)
         assert await echoes(silent[-1])
         while open_descriptors() < shared + (limit - shared) // 2:
@@ -245,7 +233,6 @@ async def test_idle_connections_give_way_to_files_the_longest_idle_first(
         assert value(harness, GAVE_WAY, "PLAINTEXT") == 21
         gate.set_result([b"late"])
         assert (await waiting.answer())[1] == b"late"
-        assert await echoes(tier)
         assert await echoes(silent[-1])
         newcomer = await harness.connect()
         newcomer.send(frame())

@@ -22,7 +22,7 @@ def limits(tmp_path: Path, **settings: str) -> NetworkLimits:
     entries = BASE | {"log.dirs": str(tmp_path)}
     entries |= {key.replace("_", "."): value for key, value in settings.items()}
     config, _ = BrokerConfig.load(entries)
-    return network_limits(config, None)
+    return network_limits(config)
 
 
 def test_the_defaults_are_those_of_the_network_layer(tmp_path: Path) -> None:

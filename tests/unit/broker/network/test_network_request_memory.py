@@ -30,16 +30,6 @@ def large(correlation_id: int = 0, fill: bytes = b".") -> bytes:
     return frame(fill * LARGE, correlation_id=correlation_id)
 
 
-async def connect_from(harness: Harness, address: str) -> Client:
-    """A client whose connection comes from another address of this host."""
-    host, port = harness.server.bound["PLAINTEXT"]
-    reader, writer = await asyncio.open_connection(
-        host, port, limit=64 << 20, local_addr=(address, 0)
-    )
-    harness.clients.append(Client(reader, writer))
-    return harness.clients[-1]
-
-
 @asynccontextmanager
 async def full(
     raw: Raw | RawHandler = echo, limits: NetworkLimits = LIMITS
@@ -48,7 +38,7 @@ async def full(
     async with serving(raw, limits=limits) as harness:
         clients = []
         for n in range(2 * SHARES):
-            clients.append(await connect_from(harness, f"127.0.0.{2 + n % 2}"))
+            clients.append(await harness.connect(f"127.0.0.{2 + n % 2}"))
             clients[-1].send(large()[:HALF])
             await until(lambda: _begun(harness) == len(clients))
             harness.advance(1)
@@ -66,7 +56,7 @@ def _waiting(harness: Harness) -> int:
 
 async def test_many_half_sent_frames_stay_within_the_bound_and_others_are_served() -> None:
     async with serving(limits=LIMITS) as harness:
-        senders = [await connect_from(harness, "127.0.0.2") for _ in range(60)]
+        senders = [await harness.connect("127.0.0.2") for _ in range(60)]
         for each in senders:
             each.send(large()[:HALF])
         await until(lambda: _begun(harness) + _waiting(harness) == len(senders))
@@ -81,7 +71,7 @@ async def test_many_half_sent_frames_stay_within_the_bound_and_others_are_served
             assert await good.answer() == (n, b"small")
             good.send(large(n, b"g"))
             assert await good.answer() == (n, b"g" * LARGE), "of another address"
-        neighbour = await connect_from(harness, "127.0.0.2")
+        neighbour = await harness.connect("127.0.0.2")
         neighbour.send(frame(b"small"))
         assert (await neighbour.answer())[1] == b"small"
         for each in senders:
@@ -196,20 +186,6 @@ async def test_the_slowest_sender_loses_its_memory_where_others_wait_too_long() 
         assert len(harness.server._connections) == len(clients), "one is enough"
 
 
-async def test_the_tiers_clients_do_not_wait() -> None:
-    limits = NetworkLimits(
-        request_bytes_max=LARGE + 100,
-        requests_bytes_max=BOUND,
-        exempt_client_ids=frozenset({"tier"}),
-    )
-    async with full(limits=limits) as (harness, _):
-        tier = await harness.connect()
-        tier.send(frame(b"x", client_id=b"tier"))
-        assert (await tier.answer())[1] == b"x"
-        tier.send(frame(b"." * LARGE, client_id=b"tier"))
-        assert (await tier.answer())[1] == b"." * LARGE
-
-
 class Later(RawHandler):
     """Serves each request in turns, when the test opens the gate; to its end where that is said."""
 
@@ -240,7 +216,7 @@ async def _answer_of(work: "asyncio.Future[list[object]]") -> list[object]:
 async def test_a_request_that_is_served_in_turns_holds_its_memory_until_it_is_answered() -> None:
     handler = Later(to_its_end=False)
     async with serving(handler, limits=LIMITS) as harness:
-        clients = [await connect_from(harness, f"127.0.0.{2 + n % 2}") for n in range(6)]
+        clients = [await harness.connect(f"127.0.0.{2 + n % 2}") for n in range(6)]
         for each in clients:
             each.send(large())
         await until(lambda: handler.begun == 4 and _waiting(harness) == 2)
@@ -256,7 +232,7 @@ async def test_work_that_goes_on_without_its_client_keeps_its_memory(to_its_end:
     handler = Later(to_its_end=to_its_end)
     async with serving(handler, limits=LIMITS) as harness:
         for n in range(3):
-            client = await connect_from(harness, f"127.0.0.{2 + n}")
+            client = await harness.connect(f"127.0.0.{2 + n}")
             client.send(large())
             await until(lambda n=n: handler.begun == n + 1)
             client.close()

@@ -5,15 +5,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from broker.network.intake import LOOKS_AFTER, TURN_MS
+import pytest
+
 from broker.network.limits import NetworkLimits
 from broker.network.registry import RequestContext
+from broker.network.turns import LINES_US, TURN_US
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 
 COST_MS = 2
-IN_ONE_TURN = LOOKS_AFTER
-assert TURN_MS <= COST_MS * LOOKS_AFTER, "the turn is over at the first look at the clock"
+assert TURN_US <= COST_MS * 1000, "a turn is over after one request"
+AT_ONCE = LINES_US // (COST_MS * 1000)
+"""Requests that are served of those in line before the loop looks for newcomers."""
 
 
 class Costly:
@@ -55,10 +58,10 @@ async def test_a_turn_ends_after_some_time_and_answers_keep_their_order() -> Non
         client = await harness.connect()
         client.send(frames(100))
         assert [await client.answer() for _ in range(100)] == [(i, body(i)) for i in range(100)]
-        assert max(costly.turns.values()) == IN_ONE_TURN
+        assert max(costly.turns.values()) == AT_ONCE
 
 
-async def test_another_connection_is_served_in_between() -> None:
+async def test_another_connection_of_the_address_is_served_in_between() -> None:
     costly = Costly()
     async with serving(costly) as harness:
         costly.advance = harness.advance
@@ -66,8 +69,75 @@ async def test_another_connection_is_served_in_between() -> None:
         costly.meanwhile = lambda asked: other.send(frame(b"other")) if asked == body(0) else None
         busy.send(frames(100))
         assert await other.answer() == (0, b"other")
-        assert costly.served.index(b"other") <= 2 * IN_ONE_TURN
+        assert costly.served.index(b"other") <= 5 * AT_ONCE
         assert len([await busy.answer() for _ in range(100)]) == 100
+
+
+@pytest.mark.parametrize("addresses", [1, 30])
+async def test_a_newcomer_waits_for_little_whoever_is_busy(addresses: int) -> None:
+    """Not until each of 30 busy connections, of one address or of as many, has had its turn."""
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        busy = [await harness.connect(f"127.0.1.{1 + n % addresses}") for n in range(30)]
+        other = await harness.connect("127.0.0.9")
+        waits: list[int] = []
+        for each in busy:
+            each.send(frames(20))
+        await until(lambda: len(costly.served) >= 60)
+        for n in range(20):
+            began = len(costly.served)
+            other.send(frame(b"other", correlation_id=n))
+            assert await other.answer() == (n, b"other")
+            waits.append(len(costly.served) - began)
+        assert sorted(waits)[10] <= 4 * AT_ONCE
+        for each in busy:
+            assert [await each.answer() for _ in range(20)] == [(i, body(i)) for i in range(20)]
+
+
+async def test_addresses_have_turns_however_many_connections_one_of_them_has() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        many = [await harness.connect("127.0.1.1") for _ in range(30)]
+        one = await harness.connect("127.0.1.2")
+        for each in [*many, one]:
+            each.send(b"".join(frame(b"one" if each is one else b"many") for _ in range(20)))
+        for _ in range(20):
+            assert await one.answer() == (0, b"one")
+        rest = costly.served[: len(costly.served) - costly.served[::-1].index(b"one")]
+        assert 15 <= rest.count(b"many") <= 20 + 2 * AT_ONCE, "one of each"
+        for each in many:
+            for _ in range(20):
+                await each.answer()
+
+
+async def test_connections_that_ask_for_one_thing_have_turns_as_well() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        clients = [await harness.connect() for _ in range(30)]
+        for each in clients:
+            each.send(frames(1))
+        for each in clients:
+            assert await each.answer() == (0, body(0))
+        assert max(costly.turns.values()) <= AT_ONCE + 1
+
+
+async def test_connections_of_an_address_are_served_in_the_order_in_which_they_came() -> None:
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = harness.advance
+        clients = [await harness.connect() for _ in range(10)]
+        for n, each in enumerate(clients):
+            each.send(frame(b"%d" % n) * 10)
+        for each in clients:
+            for _ in range(10):
+                await each.answer()
+        so_far = Counter[bytes]()
+        for served in costly.served:
+            so_far[served] += 1
+            assert so_far[served] <= min(so_far[b"%d" % n] for n in range(10)) + 2
 
 
 async def test_requests_that_cost_nothing_are_served_in_one_turn() -> None:
@@ -92,7 +162,7 @@ async def test_what_lies_ready_after_a_pause_is_served_in_turns_as_well() -> Non
         gate.set_result([b"first"])
         assert await client.answer() == (0, b"first")
         assert [await client.answer() for _ in range(99)] == [(i, body(i)) for i in range(1, 100)]
-        assert max(costly.turns.values()) == IN_ONE_TURN
+        assert max(costly.turns.values()) == AT_ONCE
 
 
 async def test_an_answer_does_not_bring_the_next_turn_forward() -> None:
@@ -101,21 +171,21 @@ async def test_an_answer_does_not_bring_the_next_turn_forward() -> None:
     async with serving(costly) as harness:
         costly.advance = harness.advance
         loop = asyncio.get_running_loop()
-        gates = [loop.create_future() for _ in range(IN_ONE_TURN)]
+        gates = [loop.create_future() for _ in range(AT_ONCE)]
 
         def meanwhile(asked: bytes) -> Any:
             number = int(asked)
-            if number == IN_ONE_TURN - 1:
+            if number == AT_ONCE - 1:
                 for gate in gates:
                     gate.set_result([b"late"])
-            return gates[number] if number < IN_ONE_TURN else None
+            return gates[number] if number < AT_ONCE else None
 
         costly.meanwhile = meanwhile
         client = await harness.connect()
         client.send(frames(50))
         for i in range(50):
-            assert await client.answer() == (i, b"late" if i < IN_ONE_TURN else body(i))
-        assert max(costly.turns.values()) == IN_ONE_TURN
+            assert await client.answer() == (i, b"late" if i < AT_ONCE else body(i))
+        assert max(costly.turns.values()) == AT_ONCE
 
 
 async def test_a_large_request_behind_small_ones_is_received_whole() -> None:
@@ -142,11 +212,10 @@ async def test_a_stop_serves_nothing_more_of_what_waits_for_its_turn() -> None:
         costly.meanwhile = meanwhile
         client = await harness.connect()
         client.send(frames(100))
-        for i in range(IN_ONE_TURN):
-            assert await client.answer() == (i, body(i))
+        assert await client.answer() == (0, body(0))
         assert await client.is_closed()
         await stops[0]
-        assert len(costly.served) == IN_ONE_TURN
+        assert len(costly.served) == 1
 
 
 async def test_a_client_that_has_gone_is_served_no_further() -> None:
@@ -156,7 +225,7 @@ async def test_a_client_that_has_gone_is_served_no_further() -> None:
         client = await harness.connect()
 
         def meanwhile(asked: bytes) -> None:
-            if asked == body(IN_ONE_TURN - 1):
+            if asked == body(0):
                 (connection,) = harness.server._connections
                 asyncio.get_running_loop().call_soon(connection.close, "gone")
 
@@ -165,4 +234,4 @@ async def test_a_client_that_has_gone_is_served_no_further() -> None:
         await until(lambda: not harness.server._connections)
         turns = costly._turn
         await until(lambda: costly._turn > turns + 3)
-        assert len(costly.served) == IN_ONE_TURN
+        assert len(costly.served) == 1

@@ -81,7 +81,7 @@ class Bench:
 
     async def started(self) -> None:
         await self.supervisor.start()
-        await self.supervisor.connect()
+        await self.supervisor.connect({})
         assert self.ups == 1
 
     async def pass_until(self, condition: Callable[[], bool]) -> None:

@@ -22,12 +22,12 @@ from broker.remote.supervisor import (
     TierStartError,
 )
 from rlm.config import TierConfig
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import (
     Ack,
     Assign,
     Configure,
-    Connect,
     Heartbeat,
     PartitionSettings,
     Read,
@@ -167,17 +167,23 @@ async def test_a_tier_works_only_when_the_broker_takes_connections(tmp_path: Pat
     os.kill(first, signal.SIGKILL)
     await until(lambda: supervisor.state == "configured" and supervisor.pid != first)
     assert watched.ups == 0
-    await supervisor.connect()
+    await supervisor.connect({})
     assert (supervisor.state, watched.ups) == ("up", 1)
     await supervisor.stop()
 
 
 async def test_a_metadata_manager_that_refuses_its_settings_ends_the_start(tmp_path: Path) -> None:
     topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
-    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    settings = {"node.id": "1", "log.dir": str(tmp_path)}
     watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
-    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+    with pytest.raises(TierStartError, match=r"cluster\.id"):
         await watched.supervisor.start()
+    await watched.supervisor.stop()
+    settings["cluster.id"] = "c"
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    await watched.supervisor.start()
+    with pytest.raises(TierStartError, match=r"bootstrap\.servers"):
+        await watched.supervisor.connect({})
     await watched.supervisor.stop()
     assert not (tmp_path / "remote-log-metadata").exists()
 
@@ -194,6 +200,22 @@ async def test_a_killed_tier_is_replaced_and_two_never_run(tmp_path: Path) -> No
     await until(lambda: watched.ups == 2)
     assert supervisor.pid != first
     assert supervisor.restarts == 1
+    await supervisor.stop()
+
+
+async def test_a_tier_that_is_started_again_is_told_how_to_reach_the_broker(
+    tmp_path: Path,
+) -> None:
+    topic_based = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
+    settings = {"node.id": "1", "cluster.id": "c", "log.dir": str(tmp_path)}
+    watched = Watched(config(tmp_path, metadata_class=topic_based, metadata_settings=settings))
+    supervisor = watched.supervisor
+    await supervisor.start()
+    await supervisor.connect({"bootstrap.servers": "127.0.0.1:1"})  # nobody is there, and need be
+    assert supervisor.pid is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    await until(lambda: watched.ups == 2)
+    os.kill(supervisor.pid, signal.SIGKILL)  # a stop would wait for its clients
     await supervisor.stop()
 
 
@@ -343,7 +365,7 @@ async def supervising(
 
 async def run_up(supervisor: Supervisor) -> None:
     await supervisor.start()
-    await supervisor.connect()
+    await supervisor.connect({})
 
 
 async def test_a_hung_tier_is_killed_and_tried_again_after_a_backoff(tmp_path: Path) -> None:
@@ -376,7 +398,7 @@ async def test_a_tier_is_not_killed_for_a_time_in_which_the_broker_stood_still(
     ports, loop = simulated(), asyncio.get_running_loop()
     supervisor = Supervisor(config(tmp_path), ports, loop, Ups(ups), tier.spawn)
     await supervisor.start()
-    await supervisor.connect()
+    await supervisor.connect({})
     tier.well = False  # what it answers is not read at once
     for _ in range(3):
         ports.clock.advance(HEARTBEAT_LIMIT_MS * 4)

@@ -48,7 +48,6 @@ def test_an_old_name_of_a_setting_is_stored_as_todays(tmp_path: Path) -> None:
         {
             "remote.log.storage.system.enable": "true",
             "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:X",
-            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
         },
         tmp_path,
     )

@@ -142,7 +142,6 @@ def test_k405_02_a_plugin_that_is_not_there_is_refused_before_anything_is_writte
     entries = {
         "remote.log.storage.system.enable": "true",
         key: name,
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
     }
     result = tidemark("format", "-s", "--config", write_config(tmp_path, **entries))
     assert result.exit_code == 1

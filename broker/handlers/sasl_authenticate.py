@@ -1,0 +1,40 @@
+"""SaslAuthenticate (36): the messages of a SASL mechanism.
+
+Served on listeners with an authenticator alone. A session has no end by time: the connection is
+authenticated until it closes.
+
+Versions:
+
+* 0: the client's message (KIP-152).
+* 1: how long the session lasts (KIP-368); 0: without end.
+* 2: flexible (KIP-482).
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.network.registry import DecodedHandler, RequestContext
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts
+
+_Response: Final = response(ApiKey.SASL_AUTHENTICATE).cls
+
+
+class SaslAuthenticateHandler(DecodedHandler):
+    """Serves SaslAuthenticate 0-2."""
+
+    api_key = ApiKey.SASL_AUTHENTICATE
+    versions = Versions(0, 2)
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        """Let the session judge the message; it is in no answer and no error."""
+        error, text = context.session.authenticate(request.auth_bytes)
+        return _Response(error_code=int(error), error_message=text)
+
+
+def make(_: "HandlerParts") -> SaslAuthenticateHandler:
+    """Make the handler of SaslAuthenticate."""
+    return SaslAuthenticateHandler()
