@@ -1,6 +1,7 @@
 """Faults of the simulated quorum: those of the core's world, and those of machines and clocks."""
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 from metadata_topic.raft.messages import Request
@@ -65,23 +66,44 @@ class QuorumFaults(Faults):
     def _lose_disk(self, node: Any, coming: Fault) -> None:
         """A static voter whose disk is lost votes again at once: as docs/controllers.md has it."""
         world = self._world
-        if world.plan.dynamic or node.id not in world.plan.voters:
-            super()._lose_disk(node, coming)
-        elif self._can_do_without(node):
+
+        def lose() -> None:
             world.crash_for(node, coming.for_ms)
             world.lose_disk(node)
 
+        if world.plan.dynamic or node.id not in world.plan.voters:
+            super()._lose_disk(node, coming)
+        else:
+            self._once_safe(node, lose)
+
     def _old_copy(self, node: Any, coming: Fault) -> None:
-        """Its directory is copied while it is down, or such a copy is put back, if that is safe."""
+        """Its directory is copied while it is down, or such a copy is put back."""
         world = self._world
-        is_used = node.copy is not None and coming.part < 0.7
-        if is_used and node.id in world.plan.voters and not self._can_do_without(node):
+
+        def put_back() -> None:
+            world.crash_for(node, coming.for_ms)
+            if node.copy is not None:
+                node.put_copy_back()
+
+        if node.copy is None or coming.part < 0.3:
+            world.crash_for(node, coming.for_ms)
+            if not node.has_lost_vote:
+                node.copy = node.machine.copy_files()
+        elif node.id in world.plan.voters:
+            self._once_safe(node, put_back)
+        else:
+            put_back()
+
+    def _once_safe(self, node: Any, fn: Callable[[], None], looks: int = 100) -> None:
+        """Wait until all others have what was committed, as a person does, but not for ever."""
+        world = self._world
+        if not world.is_disturbed or not looks:
             return
-        world.crash_for(node, coming.for_ms)
-        if is_used:
-            node.put_copy_back()
-        elif not node.has_lost_vote:
-            node.copy = node.machine.copy_files()
+        if self._can_do_without(node):
+            world.tell(f"{node} can be done without")
+            fn()
+        else:
+            world.at(world.now_us + 50_000, self._once_safe, node, fn, looks - 1)
 
     def _can_do_without(self, node: Any) -> bool:
         """Whether all the other voters have all that was committed, and follow one of them.
