@@ -28,16 +28,23 @@ class TaskCancelledError(TidemarkError):
 class Cancellation:
     """Says to the tasks of one ownership that it is over."""
 
-    __slots__ = ("_lock", "cancelled")
+    __slots__ = ("_changed", "_lock", "cancelled")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self.cancelled = False
 
     def cancel(self) -> None:
         """When this returns, no further plugin call of the ownership starts."""
         with self._lock:
             self.cancelled = True
+            self._changed.notify_all()
+
+    def wait(self, wait_ms: int) -> None:
+        """Wait in the calling thread, at most until it is cancelled."""
+        with self._lock:
+            self._changed.wait_for(lambda: self.cancelled, wait_ms / 1_000)
 
     def starting(self, register: Callable[[], int]) -> int:
         """Register a call, unless cancelled.

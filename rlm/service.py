@@ -199,6 +199,7 @@ class Tier:
                 telemetry=self.telemetry,
                 copy_max_ms=config.copy_max_ms,
                 call_max_ms=config.call_max_ms,
+                pause=workers.pause,
             ),
             workers=workers,
             scheduler=ports.scheduler,

@@ -366,6 +366,12 @@ class InlineWorkers:
         self.held: set[str] = set()
         self.sizes: dict[str, int] = {}
         self.abandoned: list[str] = []
+        self.pauses_ms: list[int] = []
+        self.on_pause: Callable[[int], None] = lambda wait_ms: None
+
+    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
+        self.pauses_ms.append(wait_ms)
+        self.on_pause(wait_ms)
 
     def run(self, pool: str, job: Callable[[], Any], done: Done[Any]) -> None:
         def work() -> None:

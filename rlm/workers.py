@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
+from rlm.plugin_calls import Cancellation
 from runtime.clock import Clock
 from runtime.executors import spawn_thread
 
@@ -31,6 +32,10 @@ class Workers(Protocol):
 
     def run(self, pool: str, job: Callable[[], T], done: Done[T]) -> None:
         """Queue a job."""
+        ...
+
+    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
+        """Let a job wait, at most until it is cancelled; called by its thread."""
         ...
 
     def post(self, call: Callable[[], None]) -> None:
@@ -190,6 +195,10 @@ class LoopWorkers:
             error = raised
         self.post(partial(done, result, error))
         error = None  # its traceback holds this frame: the collector would have to find them
+
+    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
+        """Let a job wait; its thread is taken as long."""
+        cancellation.wait(wait_ms)
 
     def post(self, call: Callable[[], None]) -> None:
         """Call something on the loop's thread."""

@@ -1,8 +1,9 @@
 """Copying closed segments, oldest first, one after the other.
 
-Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, FINISHED
-with the custom metadata, CopiedThrough. A crash after any of them leaves at most a STARTED id,
-which a later expiration pass takes through deletion; the range is copied again under another id.
+Write order (docs/tiering.md §3, "copy"): OpenSegment, STARTED under a new id, objects, which are
+read back, FINISHED with the custom metadata, CopiedThrough. A crash after any of them leaves at
+most a STARTED id, which a later expiration pass takes through deletion; the range is copied again
+under another id.
 So while the store is away only one partition tries (`rlm.upkeep.store_gate`).
 """
 
@@ -31,7 +32,9 @@ from rlm.upkeep.effects import (
     Measure,
     OpenLocal,
     PassResult,
+    Pause,
     PutObjects,
+    ReadBack,
     Report,
     Task,
     UpdateState,
@@ -41,8 +44,13 @@ from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.settling import hole_of
 from rlm.upkeep.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
-from rsm_plugins.api import RemoteStorageError
-from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.segment import (
+    LogSegmentData,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    SegmentState,
+)
 
 
 class CustomMetadataTooLargeError(RemoteStorageError):
@@ -77,6 +85,10 @@ def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Ta
 
 
 REFUSED_REPORT_AGAIN_MS: Final = 1_000
+READ_BACK_FIRST_PAUSE_MS: Final = 100
+READ_BACK_PAUSE_MAX_MS: Final = 30_000
+READ_BACK_QUIET_MS: Final = 10_000
+"""Stores that become consistent later need less; after that, health says what is waited for."""
 
 
 def _for_ever() -> bool:
@@ -173,7 +185,6 @@ def _copy_one(
     metadata_offset = facts.log.metadata_offset
     yield AddStarted(metadata, metadata_offset)
     custom: bytes | None = yield PutObjects(metadata, opened.data)
-    ended_outage = gate.worked()
     if custom is not None and len(custom) > custom_metadata_bytes_max:
         # Now, and with it: no record will ever hold it, and a plugin may find its objects by it.
         yield DeleteObjects(replace(metadata, custom_metadata=custom))
@@ -181,9 +192,31 @@ def _copy_one(
             f"custom metadata of {len(custom)} bytes,"
             f" remote.log.metadata.custom.metadata.max.bytes is {custom_metadata_bytes_max}"
         )
+    yield from _see_it_there(replace(metadata, custom_metadata=custom), opened.data, gate)
+    ended_outage = gate.worked()
     finished_ms: int = yield WallMs()
     finished = SegmentState.COPY_SEGMENT_FINISHED
     yield UpdateState(
         SegmentUpdate(metadata.id, finished, finished_ms, broker_id, custom), metadata_offset
     )
     return ended_outage
+
+
+def _see_it_there(
+    metadata: RemoteLogSegmentMetadata, data: LogSegmentData, gate: StoreGate
+) -> Task[None]:
+    """Read the copy back; what is not found is looked for again, until the copy maximum ends that.
+
+    Meanwhile nobody else begins a copy, once this has taken longer than a store may need.
+    """
+    waited_ms, pause_ms = 0, READ_BACK_FIRST_PAUSE_MS
+    while True:
+        missing: str = yield ReadBack(metadata, data, pause_ms)
+        if not missing:
+            return
+        if waited_ms >= READ_BACK_QUIET_MS:
+            why = f"a copy is not found in the store for {waited_ms // 1_000} s: {missing}"
+            gate.failed(metadata.id.topic_id_partition, RetriableRemoteStorageError(why))
+        yield Pause(pause_ms)
+        waited_ms += pause_ms
+        pause_ms = min(2 * pause_ms, READ_BACK_PAUSE_MAX_MS)

@@ -69,6 +69,28 @@ class PutObjects:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Read the copy back -> str: what is not found in the store, or not yet; "" if all is there.
+
+    Attributes:
+        metadata: with its custom metadata.
+        data: what was copied.
+        again_in_ms: what is not found is an error where the copy maximum passes before that.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    data: LogSegmentData
+    again_in_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait, or until the ownership is over -> None."""
+
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateState:
     """Write a later state of a known segment; done when read back and accepted -> None."""
 
@@ -164,6 +186,8 @@ Effect: TypeAlias = (
     | BeginCopy
     | AddStarted
     | PutObjects
+    | ReadBack
+    | Pause
     | UpdateState
     | DeleteObjects
     | StartedSeenMs

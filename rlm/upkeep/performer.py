@@ -2,8 +2,9 @@
 
 import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, TypeVar, assert_never
 
@@ -18,7 +19,7 @@ from rlm.link.messages import (
     RaiseLogStart,
     RestoreChain,
 )
-from rlm.plugin_calls import PluginCalls, TaskCancelledError
+from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlm.upkeep.broker_port import BrokerPort, OpenedFiles
 from rlm.upkeep.effects import (
@@ -33,7 +34,9 @@ from rlm.upkeep.effects import (
     MoveStart,
     NeedEpoch,
     OpenLocal,
+    Pause,
     PutObjects,
+    ReadBack,
     ReadEpochs,
     Recall,
     Report,
@@ -46,6 +49,7 @@ from rlm.upkeep.effects import (
 )
 from rlm.upkeep.log_facts import LogFacts, RemoteSegment
 from rlm.upkeep.ownership import Ownership
+from rlm.upkeep.read_back import read_back
 from rlmm.api import (
     LOWEST_FENCE,
     MetadataNotReadyError,
@@ -84,7 +88,11 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What every task of a tier process works with."""
+    """What every task of a tier process works with.
+
+    Attributes:
+        pause: see `Workers.pause`.
+    """
 
     broker: BrokerPort
     metadata: RemoteLogMetadataManager
@@ -95,6 +103,7 @@ class World:
     telemetry: Telemetry
     copy_max_ms: int
     call_max_ms: int
+    pause: Callable[[Cancellation, int], None]
 
 
 def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
@@ -131,7 +140,7 @@ class Performer:
         """
         self._world, self._own, self._pool = world, ownership, pool
         self._on_abandoned, self._abandoned = on_abandoned, False
-        self._copy_started_ms = 0
+        self._copy_started_ms = self._put_began_ms = 0
         self._copy_id: bytes | None = None
         self._data: LogSegmentData | None = None
 
@@ -174,6 +183,10 @@ class Performer:
                 return self._wait(world.metadata.add(metadata, self._own.fence, metadata_offset))
             case PutObjects():
                 return self._put(effect)
+            case ReadBack():
+                return self._read_back(effect)
+            case Pause(wait_ms):
+                return world.pause(self._own.cancellation, wait_ms)
             case UpdateState(update, metadata_offset):
                 return self._wait(world.metadata.update(update, self._own.fence, metadata_offset))
             case DeleteObjects():
@@ -296,11 +309,11 @@ class Performer:
 
     def _put(self, effect: PutObjects) -> bytes | None:
         world, topic = self._world, self._own.partition.topic
-        spent_ms = world.clock.monotonic_ms() - self._copy_started_ms
-        left_ms = world.copy_max_ms - spent_ms
+        left_ms = self._copy_left_ms()
         if left_ms <= 0:
+            spent_ms = world.copy_max_ms - left_ms
             raise RetriableRemoteStorageError(f"the copy maximum has passed: spent_ms={spent_ms}")
-        began_ms, size_bytes = world.clock.monotonic_ms(), effect.metadata.segment_size_bytes
+        began_ms = self._put_began_ms = world.clock.monotonic_ms()
         try:
             with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation, writes=True):
                 custom = world.storage.copy_log_segment_data(effect.metadata, effect.data)
@@ -310,17 +323,51 @@ class Performer:
             world.telemetry.copy_failed(topic, error)
             raise
         took_ms = world.clock.monotonic_ms() - began_ms
-        world.telemetry.store_called("copy", topic, size_bytes, took_ms)
+        world.telemetry.store_called("copy", topic, effect.metadata.segment_size_bytes, took_ms)
+        return custom
+
+    def _copy_left_ms(self) -> int:
+        spent_ms = self._world.clock.monotonic_ms() - self._copy_started_ms
+        return self._world.copy_max_ms - spent_ms
+
+    def _read_back(self, effect: ReadBack) -> str:
+        world, topic = self._world, self._own.partition.topic
+        try:
+            read_back(world.storage, effect.metadata, effect.data, self._reading)
+        except RemoteResourceNotFoundError as error:
+            if self._copy_left_ms() > effect.again_in_ms:
+                return str(error) or "no reason given"
+            lost = RemoteStorageError(f"the store does not give back what was copied: {error}")
+            world.telemetry.copy_failed(topic, lost)
+            raise lost from error
+        except RemoteStorageError as error:
+            world.telemetry.copy_failed(topic, error)
+            raise
+        size_bytes = effect.metadata.segment_size_bytes
         world.telemetry.copied(topic, size_bytes)
         log.info(
             "copied segment: partition=%s base_offset=%d size_bytes=%d took_ms=%d id=%s",
             self._own.partition.topic_partition,
             effect.metadata.start_offset,
             size_bytes,
-            took_ms,
+            world.clock.monotonic_ms() - self._put_began_ms,
             effect.metadata.id.id.hex(),
         )
-        return custom
+        return ""
+
+    @contextmanager
+    def _reading(self, operation: str) -> Iterator[None]:
+        """Around a call that reads a copy back: it may hang, and counts as one of the store's."""
+        world, topic = self._world, self._own.partition.topic
+        began_ms, failed = world.clock.monotonic_ms(), True
+        limit_ms, cancellation = world.call_max_ms, self._own.cancellation
+        try:
+            with world.calls.call(self._pool, operation, limit_ms, cancellation, self._abandon):
+                yield
+            failed = False
+        finally:
+            took_ms = world.clock.monotonic_ms() - began_ms
+            world.telemetry.store_called(operation, topic, 0, took_ms, failed=failed)
 
     def _delete(self, effect: DeleteObjects) -> None:
         world, topic, hanging = self._world, self._own.partition.topic, self._own.hanging

@@ -83,6 +83,10 @@ class FaultyStorage(RemoteStorageManager):
         self.closed_after: list[int] = []
         self.down = False
 
+    def replace_inner(self, inner: RemoteStorageManager) -> None:
+        """Go on with another plugin on the same store, as a new process does."""
+        self._inner = inner
+
     def fail_next(self, operation: Operation, error: Exception, times: int = 1) -> None:
         """The next `times` calls raise `error` before anything is done."""
         self._faults[operation].extend([error] * times)

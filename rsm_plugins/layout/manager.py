@@ -122,6 +122,7 @@ class LayoutStorageManager(RemoteStorageManager):
     ) -> bytes | None:
         """See RemoteStorageManager."""
         names = self._places(metadata)[0]
+        self._forget(metadata)  # what is read after this is what the store has then
         container = object_layout.pack_indexes(_read_indexes(data))
         log = self._store.put(names.log, data.log)
         if log.size_bytes != metadata.segment_size_bytes:
@@ -181,8 +182,7 @@ class LayoutStorageManager(RemoteStorageManager):
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """See RemoteStorageManager."""
         places = self._places(metadata)
-        self._complete.pop(metadata.id.id)
-        self._whole_indexes.pop(metadata.id.id)
+        self._forget(metadata)
         # No reader may find a manifest whose objects are gone.
         self._store.delete([names.manifest for names in places])
         self._store.delete([key for names in places for key in (names.log, names.indexes)])
@@ -261,6 +261,10 @@ class LayoutStorageManager(RemoteStorageManager):
             return self.places(metadata)
         except object_layout.UnsafeNameError as e:
             raise RemoteStorageError(str(e)) from e
+
+    def _forget(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._complete.pop(metadata.id.id)
+        self._whole_indexes.pop(metadata.id.id)
 
     def _known(self, metadata: RemoteLogSegmentMetadata) -> _Complete:
         """The segment's facts; reads its manifest where it was not read before.

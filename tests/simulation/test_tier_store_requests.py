@@ -18,7 +18,7 @@ import pytest
 from crc32c import crc32c
 
 from rlm.link.messages import PartitionSettings
-from rlm.testing import PARTITION, Killed, SteppedTier
+from rlm.testing import PARTITION, Killed
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
     RemoteStorageManager,
@@ -29,7 +29,6 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType
-from rsm_plugins.testing import FaultyStorage
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 REQUESTS_OF_A_COPY = 3
@@ -143,10 +142,6 @@ class StoreScene(Scene):
 
     def objects(self) -> list[str]:
         return [*self.store.objects, *(f"debris of {key}" for key in self.store.debris)]
-
-    def start_tier(self) -> SteppedTier:
-        self.storage = FaultyStorage(self.open_storage())
-        return super().start_tier()
 
     def fail(self, ending: type[BaseException]) -> None:
         """Let passes run into the ordered failure."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -27,7 +28,7 @@ from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL
 from rlmm.memory import InMemoryRemoteLogMetadataManager
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.segment import (
     IndexType,
     LogSegmentData,
@@ -101,6 +102,7 @@ class SlowStore(RemoteStorageManager):
         self._pause, self.call_ms = pause, call_ms
         self.error: Callable[[int], RemoteStorageError | None] = lambda number: None
         self.kept: set[bytes] = set()
+        self._ends: dict[bytes, dict[IndexType | None, bytes]] = {}
         self.tried: Counter[tuple[str, int]] = Counter()
         self.copying: list[int] = []
 
@@ -117,6 +119,17 @@ class SlowStore(RemoteStorageManager):
         finally:
             self.copying.remove(number)
         self.kept.add(metadata.id.id)
+        data.log.seek(metadata.segment_size_bytes - 1)
+        parts = [data.offset_index, data.time_index, data.producer_snapshot]
+        kinds = [IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT]
+        ends: dict[IndexType | None, bytes] = {
+            None: data.log.read(),
+            IndexType.LEADER_EPOCH: bytes(data.leader_epoch_index),
+        }
+        for kind, part in zip(kinds, parts, strict=True):
+            part.seek(0)
+            ends[kind] = part.read()
+        self._ends[metadata.id.id] = ends
         return None
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -136,10 +149,10 @@ class SlowStore(RemoteStorageManager):
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        raise RetriableRemoteStorageError("nobody reads here")
+        return BytesIO(self._ends[metadata.id.id][None])
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        return BytesIO()
+        return BytesIO(self._ends[metadata.id.id][index_type])
 
     def close(self) -> None:
         """It holds nothing."""
@@ -162,7 +175,7 @@ class BusyTier:
         self.clock, self.scheduler, self.dice = ports.clock, ports.scheduler, ports.dice
         sizes = {COPIER_POOL: copiers, EXPIRATION_POOL: copiers, JUDGE_POOL: 1}
         self.workers = TurnWorkers(ports.scheduler, sizes)
-        self.store = SlowStore(self.workers.pause, call_ms)
+        self.store = SlowStore(partial(self.workers.pause, None), call_ms)
         self.metadata = InMemoryRemoteLogMetadataManager(ports.clock, ports.dice)
         self.telemetry = Telemetry()
         self.many = ManyLogs(count)
@@ -190,6 +203,7 @@ class BusyTier:
                 telemetry=self.telemetry,
                 copy_max_ms=config.copy_max_ms,
                 call_max_ms=config.call_max_ms,
+                pause=self.workers.pause,
             ),
             workers=self.workers,
             scheduler=ports.scheduler,

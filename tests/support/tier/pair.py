@@ -86,6 +86,7 @@ class Pair:
         ports = simulated(seed, clock=ManualClock(wall_ms=wall_ms), disk=disk)
         self.clock, self.scheduler = ports.clock, ports.scheduler
         self.workers = InlineWorkers()
+        self.workers.on_pause = self.clock.advance
         self.log = log or SimulatedBroker()
         inner = LocalFsRemoteStorageManager()
         inner.configure({"dir": str(self.store)})

@@ -54,6 +54,7 @@ class Scene:
 
     def start_tier(self) -> SteppedTier:
         self.incarnation += 1
+        self.storage.replace_inner(self.open_storage())  # a new process remembers nothing
         world = World(
             broker=self.broker,
             metadata=self.metadata,
@@ -64,6 +65,7 @@ class Scene:
             telemetry=Telemetry(),
             copy_max_ms=COPY_MAX_MS,
             call_max_ms=COPY_MAX_MS,
+            pause=lambda cancellation, wait_ms: self.clock.advance(wait_ms),
         )
         self.tier = SteppedTier(world, Fence(self.broker.leader_epoch, self.incarnation))
         self.tier.own()

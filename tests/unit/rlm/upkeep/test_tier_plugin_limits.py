@@ -11,7 +11,7 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.messages import Health, ReadAnswer
 from rlm.testing import PARTITION, values_of
 from rlm.workers import READER_POOL
-from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.api import RemoteResourceNotFoundError, RemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import Pair, bytes_of, error_of
@@ -111,10 +111,10 @@ def test_k405_17_the_limit_is_a_setting(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hidden", [1, 2, 5])
 def test_k405_93_a_store_that_shows_objects_late_is_enough(tmp_path: Path, hidden: int) -> None:
     pair = Pair(tmp_path)
-    pair.storage.hide_reads = hidden
     pair.log.fill(3, records=20)
     pair.assign()
     pair.log.expire_local()
+    pair.storage.fail_next(Operation.FETCH, RemoteResourceNotFoundError("not here yet"), hidden)
     assert pair.log.local_start == 60
     got, codes, offset = dict[tuple[int, int], bytes](), list[int](), 0
     for _ in range(200):
@@ -136,9 +136,9 @@ def test_k405_93_a_store_that_shows_objects_late_is_enough(tmp_path: Path, hidde
 
 def test_k405_93_a_look_up_by_time_waits_for_it_too(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    pair.storage.hide_reads = 2
     pair.log.fill(2, records=20)
     pair.assign()
+    pair.storage.fail_next(Operation.FETCH, RemoteResourceNotFoundError("not here yet"), 2)
     assert bytes_of(pair.read(25, wait_ms=5_000))
 
 

@@ -12,6 +12,7 @@ from rlm.workers import EXPIRATION_POOL, JUDGE_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
 from rsm_plugins.api import RetriableRemoteStorageError
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of
 
@@ -44,6 +45,9 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
 ) -> None:
     for path in pair.store.rglob("*.indexes"):
         path.unlink()
+    plugin = LocalFsRemoteStorageManager()
+    plugin.configure({"dir": str(pair.store)})
+    pair.storage.replace_inner(plugin)  # one that remembers nothing of what it copied
     pair.log.lose_chain()
     restart(pair)
     pair.log.fill(1, records=20)
