@@ -190,6 +190,7 @@ class BrokerConfig:
     tidemark_connections_unsent_bytes_max: int
     tidemark_decoded_request_bytes_max: int
     tidemark_connection_write_timeout_ms: int
+    tidemark_group_bytes_max: int
     tidemark_request_receive_timeout_ms: int
     tidemark_remote_chunk_cache_bytes: int
     tidemark_remote_copy_max_ms: int

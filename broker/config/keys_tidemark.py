@@ -62,6 +62,13 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.group.bytes.max",
+        LONG,
+        "536870912",
+        "Memory of groups and their offsets, about; above, new groups are refused.",
+        low=1,
+    ),
+    Key(
         "tidemark.request.receive.timeout.ms",
         INT,
         "30000",

@@ -76,7 +76,12 @@ class GroupCoordinator:
         self._expiry = ports.scheduler.every(
             config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
         )
-        self._is_stopped = False
+        self._is_stopped = self._was_full = False
+        ports.metrics.gauge(
+            "tidemark_group_bytes",
+            "About what groups and their offsets take in memory.",
+            fn=lambda: self.kept_bytes,
+        )
 
     # -- which shard
 
@@ -133,6 +138,30 @@ class GroupCoordinator:
             if shard.damaged
         ]
 
+    # -- memory
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what all groups and their offsets take in memory; O(shards)."""
+        return sum(shard.state.kept_bytes for shard in self.shards.values())
+
+    def _has_room(self) -> bool:
+        """Whether a group that is not there yet may come; those that are there go on."""
+        kept, most = self.kept_bytes, self._config.tidemark_group_bytes_max
+        if kept < most:
+            self._was_full = False
+            return True
+        if not self._was_full:
+            self._was_full = True
+            log.warning(
+                "new groups are refused: those that are there, and their offsets, take "
+                "kept_bytes=%d of tidemark.group.bytes.max=%d; raise it, delete groups, or lower "
+                "offsets.retention.minutes",
+                kept,
+                most,
+            )
+        return False
+
     # -- leadership
 
     def on_replicas(self, events: ReplicaEvents) -> None:
@@ -152,7 +181,7 @@ class GroupCoordinator:
         if self._is_stopped:
             return
         self._resigned(partition.partition)
-        shard = Shard(partition, GroupState(self._limits), self._parts)
+        shard = Shard(partition, GroupState(self._limits, self._has_room), self._parts)
         self.shards[partition.partition] = shard
         self._loader.load(shard)
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import Ticket, TimerKey, TimerKind
 from broker.coordinator.group.lifecycle import GroupStatus
+from broker.coordinator.group.offsets import size_of
 from broker.coordinator.group.records import key_group, read_offset_value
 from broker.coordinator.group.turn import GroupLimits
 from kafka_protocol.errors import ErrorCode
@@ -207,6 +208,23 @@ class GroupHistory(RuleBasedStateMachine):
     @invariant()
     def answers_are_sound(self) -> None:
         self._learn()
+
+    @invariant()
+    def what_is_kept_is_counted(self) -> None:
+        group, offsets = self.group, self.world.state._offsets
+        kept = sum(
+            size_of(stored)
+            for by_topic in offsets.groups.values()
+            for partitions in by_topic.values()
+            for stored in partitions.values()
+        )
+        if group is not None:
+            twin = ClassicGroup(group.group_id, since_ms=None)
+            for member_id in group.pending:
+                twin.await_member(member_id, 0)
+            members = sum(each.kept_bytes for each in group.members.values())
+            kept += twin.kept_bytes + members
+        assert self.world.state.kept_bytes == kept
 
     def _learn(self) -> None:
         """Let clients read their answers, and look whether these agree with each other."""

@@ -15,6 +15,20 @@ from broker.coordinator.group.protocols import (
 )
 from kafka_protocol.errors import ErrorCode
 
+_GROUP_BYTES = 1_000
+"""About what an empty group takes."""
+_PENDING_BYTES = 300
+"""Likewise an id that was given out, with its timer."""
+
+
+class KeptBytes:
+    """About what all groups of a state take in memory; each of them adds its changes."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
 
 class ClassicGroup:
     """One group of the classic protocol, also a simple one: offsets without members.
@@ -37,15 +51,18 @@ class ClassicGroup:
         member_added: one joined during the initial rebalance delay, which extends it.
         initial_delay_left_ms: by how much that delay may still be extended.
         subscribed: topics that its consumers read; None where that is not known.
+        kept_bytes: about what it takes in memory, without its offsets.
     """
 
     __slots__ = (
+        "_all_kept",
         "_supported",
         "assigning",
         "generation",
         "group_id",
         "initial_delay_left_ms",
         "joins",
+        "kept_bytes",
         "leader_id",
         "member_added",
         "members",
@@ -78,7 +95,20 @@ class ClassicGroup:
         self.member_added = False
         self.initial_delay_left_ms = 0
         self.subscribed: frozenset[str] | None = None
+        self.kept_bytes = _GROUP_BYTES + len(group_id)
+        self._all_kept: KeptBytes | None = None
         self._supported: dict[str, int] = {}
+
+    def count_in(self, all_kept: KeptBytes) -> None:
+        """Count it, and its later changes, in the sum of its state."""
+        self._all_kept = all_kept
+        all_kept.bytes += self.kept_bytes
+
+    def count_out(self) -> None:
+        """Count it no longer: it is forgotten."""
+        if self._all_kept is not None:
+            self._all_kept.bytes -= self.kept_bytes
+            self._all_kept = None
 
     @property
     def can_rebalance(self) -> bool:
@@ -116,7 +146,7 @@ class ClassicGroup:
         self._count(member, 1)
         if member.join_ticket is not None:
             self.joins += 1
-        self.pending.pop(member.member_id, None)
+        self._forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
         """Let go of a member, or of an id that is pending; a leader is followed by the next."""
@@ -129,7 +159,7 @@ class ClassicGroup:
                 self.static_members.pop(member.instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending.pop(member_id, None)
+        self._forget_pending(member_id)
         self.pending_sync.pop(member_id, None)
         return member
 
@@ -138,6 +168,7 @@ class ClassicGroup:
         old_id = member.member_id
         del self.members[old_id]
         member.member_id = new_id
+        self._kept(len(new_id) - len(old_id))
         self.members[new_id] = member
         if self.leader_id == old_id:
             self.leader_id = new_id
@@ -155,6 +186,21 @@ class ClassicGroup:
         member.protocols = protocols
         self._count(member, 1)
         member.timeouts = timeouts
+
+    def await_member(self, member_id: str, until_ms: int) -> None:
+        """Give out an id that a member shall join with (KIP-394)."""
+        assert member_id not in self.pending
+        self.pending[member_id] = until_ms
+        self._kept(_PENDING_BYTES + len(member_id))
+
+    def _forget_pending(self, member_id: str) -> None:
+        if self.pending.pop(member_id, None) is not None:
+            self._kept(-_PENDING_BYTES - len(member_id))
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Give a member its part of what the group reads."""
+        self._kept(len(assignment) - len(member.assignment))
+        member.assignment = assignment
 
     def park_join(self, member: Member, ticket: Ticket) -> None:
         """Keep a JoinGroup until the join phase ends."""
@@ -242,7 +288,13 @@ class ClassicGroup:
             return self.protocol_type == CONSUMER_PROTOCOL
         return topic in self.subscribed
 
+    def _kept(self, more: int) -> None:
+        self.kept_bytes += more
+        if self._all_kept is not None:
+            self._all_kept.bytes += more
+
     def _count(self, member: Member, by: int) -> None:
+        self._kept(by * member.kept_bytes)
         for name in member.protocol_names():
             count = self._supported.get(name, 0) + by
             if count:

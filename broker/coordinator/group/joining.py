@@ -84,7 +84,7 @@ def _join_new(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
             rejoin_static(turn, group, group.members[old_id], asked, member_id)
     elif asked.version >= _MEMBER_ID_REQUIRED_FROM:
         deadline_ms = turn.now.monotonic_ms + asked.request.session_timeout_ms
-        group.pending[member_id] = deadline_ms
+        group.await_member(member_id, deadline_ms)
         turn.timers.append(SetTimer(session_key(group, member_id), deadline_ms))
         turn.answer(asked.ticket, refusals.join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:

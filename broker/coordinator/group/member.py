@@ -13,6 +13,10 @@ def protocols_of(request: Any) -> Protocols:
     return tuple((each.name, each.metadata) for each in request.protocols)
 
 
+_MEMBER_BYTES = 1_000
+"""About what an empty member takes, with its timer."""
+
+
 class Timeouts(NamedTuple):
     """How long a member may be silent, and how long it may take to join again."""
 
@@ -81,6 +85,13 @@ class Member:
     def waits_by_request(self) -> bool:
         """Whether a parked request stands for its heartbeats; that of a new member does not."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what it takes in memory."""
+        texts = len(self.member_id) + len(self.caller.client_id) + len(self.instance_id or "")
+        said = sum(len(name) + len(metadata) for name, metadata in self.protocols)
+        return _MEMBER_BYTES + texts + said + len(self.assignment)
 
     def protocol_names(self) -> set[str]:
         """Names of the protocols that it supports, each once."""

@@ -17,6 +17,7 @@ from broker.coordinator.group.records import CommittedOffset, read_offset_value
 _PLACE = Struct(">q")
 _PARTITION = int.from_bytes
 _PREFIXES_MAX = 10_000
+_OFFSET_BYTES = 100
 _FREED_AT_ONCE = 5_000
 
 Stored = bytes
@@ -42,12 +43,18 @@ def value_of(stored: Stored) -> bytes:
     return stored[_PLACE.size :]
 
 
+def size_of(stored: Stored) -> int:
+    """About what an offset takes in memory."""
+    return _OFFSET_BYTES + len(stored)
+
+
 class OffsetStore:
     """Offsets by group, topic and partition.
 
     Attributes:
         groups: the committed ones; for reading only.
         count: how many of them there are.
+        kept_bytes: about what they take in memory, those of open transactions with them.
         by_prefix: partitions by the bytes of their keys but the last four, which are the
             partition. In a load most records are of a group and a topic
             that were there a moment ago, and need no reading of their keys.
@@ -56,6 +63,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self.groups: dict[str, ByTopic] = {}
         self.count = 0
+        self.kept_bytes = 0
         self.by_prefix: dict[bytes, dict[int, Stored]] = {}
         self._topics: dict[str, str] = {}
         self._pending: dict[int, dict[str, ByTopic]] = {}
@@ -101,9 +109,7 @@ class OffsetStore:
         if partitions is None:
             return False
         partition = _PARTITION(key[-4:], "big", signed=True)
-        if partition not in partitions:
-            self.count += 1
-        partitions[partition] = _PLACE.pack(record_offset) + value
+        self._keep(partitions, partition, _PLACE.pack(record_offset) + value)
         return True
 
     def remove(self, group_id: str, topic: str, partition: int) -> None:
@@ -111,8 +117,10 @@ class OffsetStore:
         by_topic = self.groups.get(group_id)
         if by_topic is not None:
             partitions = by_topic.get(topic)
-            if partitions is not None and partitions.pop(partition, None) is not None:
+            stored = None if partitions is None else partitions.pop(partition, None)
+            if partitions is not None and stored is not None:
                 self.count -= 1
+                self.kept_bytes -= size_of(stored)
                 if not partitions:
                     del by_topic[topic]
                     self.by_prefix.clear()  # it may know the partitions that are no longer kept
@@ -143,7 +151,10 @@ class OffsetStore:
         group_id, topic, partition = place
         topic = self._shared(topic)
         by_topic = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
-        by_topic.setdefault(topic, {})[partition] = _PLACE.pack(record_offset) + value
+        partitions = by_topic.setdefault(topic, {})
+        before, stored = partitions.get(partition), _PLACE.pack(record_offset) + value
+        self.kept_bytes += size_of(stored) - (0 if before is None else size_of(before))
+        partitions[partition] = stored
         opened = self._open.setdefault(group_id, {})
         opened.setdefault((topic, partition), set()).add(producer_id)
 
@@ -153,6 +164,7 @@ class OffsetStore:
             for topic, partitions in by_topic.items():
                 for partition, stored in partitions.items():
                     self._close(producer_id, group_id, topic, partition)
+                    self.kept_bytes -= size_of(stored)
                     if committed and self._is_newer(group_id, topic, partition, stored):
                         self._put(group_id, topic, partition, stored)
 
@@ -194,7 +206,7 @@ class OffsetStore:
         self._pending.clear()
         self._open.clear()
         self._topics.clear()
-        self.count = 0
+        self.count = self.kept_bytes = 0
         yield
 
     def _is_newer(self, group_id: str, topic: str, partition: int, stored: Stored) -> bool:
@@ -208,13 +220,20 @@ class OffsetStore:
         partitions = by_topic.get(topic)
         if partitions is None:
             partitions = by_topic[self._shared(topic)] = {}
-        if partition not in partitions:
+        self._keep(partitions, partition, stored)
+
+    def _keep(self, partitions: dict[int, Stored], partition: int, stored: Stored) -> None:
+        before = partitions.get(partition)
+        if before is None:
             self.count += 1
+            self.kept_bytes += size_of(stored)
+        else:
+            self.kept_bytes += len(stored) - len(before)
         partitions[partition] = stored
 
     def _drop_pending(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
         groups = self._pending[producer_id]
-        del groups[group_id][topic][partition]
+        self.kept_bytes -= size_of(groups[group_id][topic].pop(partition))
         self._close(producer_id, group_id, topic, partition)
         if not groups[group_id][topic]:
             del groups[group_id][topic]

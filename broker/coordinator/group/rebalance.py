@@ -119,7 +119,7 @@ def sync_time_is_up(turn: Turn, group: ClassicGroup) -> None:
 def reset_assignments(turn: Turn, group: ClassicGroup, error: ErrorCode) -> None:
     """Answer all parked SyncGroups with an error; nobody has an assignment any more."""
     for member in group.members.values():
-        member.assignment = b""
+        group.assign(member, b"")
         if member.sync_ticket is not None:
             turn.answer(member.sync_ticket, refusals.sync(error))
             member.sync_ticket = None

@@ -7,7 +7,7 @@ offsets and tombstones change anything: what a decision did to a group is done a
 from collections import Counter
 from collections.abc import Iterable
 
-from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.classic_group import ClassicGroup, KeptBytes
 from broker.coordinator.group.decision import Caller, DamagedRecord, GroupRecord
 from broker.coordinator.group.foreign import ForeignGroups, type_of_key
 from broker.coordinator.group.lifecycle import GroupStatus
@@ -36,7 +36,7 @@ class Replay:
     """What records make of groups and offsets.
 
     Attributes:
-        groups: classic groups by id.
+        groups: classic groups by id; changed by `keep` and `forget` only.
         offsets: the committed ones and those of open transactions.
         foreign: groups of protocols that are not served.
         unknown: how many records were of types that nobody here knows, by type.
@@ -45,10 +45,33 @@ class Replay:
 
     def __init__(self) -> None:
         self.groups: dict[str, ClassicGroup] = {}
+        self._groups_kept = KeptBytes()
         self.offsets = OffsetStore()
         self.foreign = ForeignGroups()
         self.unknown: Counter[int] = Counter()
         self.is_live = False
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what groups and offsets take in memory."""
+        return self._groups_kept.bytes + self.offsets.kept_bytes
+
+    def keep(self, group: ClassicGroup) -> None:
+        """Take a group in, in place of one of its id."""
+        self.forget(group.group_id)
+        self.groups[group.group_id] = group
+        group.count_in(self._groups_kept)
+
+    def forget(self, group_id: str) -> bool:
+        """Let go of a group.
+
+        Returns:
+            Whether it was there.
+        """
+        group = self.groups.pop(group_id, None)
+        if group is not None:
+            group.count_out()
+        return group is not None
 
     def record(
         self, key: bytes | None, value: bytes | None, *, offset: int, producer_id: int
@@ -108,7 +131,7 @@ class Replay:
         if not is_plain_offset_value(value):
             read_offset_value(value)
         if group_id not in self.groups and self.foreign.type_of(group_id) is None:
-            self.groups[group_id] = ClassicGroup(group_id, since_ms=None)
+            self.keep(ClassicGroup(group_id, since_ms=None))
         if producer_id == _NO_PRODUCER:
             self.offsets.put(group_id, topic, partition, value, record_offset=offset)
             self.offsets.remember_prefix(key[:-4], group_id, topic)
@@ -119,10 +142,10 @@ class Replay:
     def _group(self, key: bytes, value: bytes | None) -> None:
         group_id, _ = key_group(key)
         if value is None:
-            if self.groups.pop(group_id, None) is not None:
+            if self.forget(group_id):
                 self.offsets.by_prefix.clear()  # its next offset makes a group of it again
         elif not self.is_live:
-            self.groups[group_id] = _restored(group_id, value)
+            self.keep(_restored(group_id, value))
 
     def _other(self, kind: int, key: bytes, value: bytes | None) -> None:
         group_type = type_of_key(kind)

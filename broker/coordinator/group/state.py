@@ -8,7 +8,7 @@ or by `unload`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -89,12 +89,23 @@ class GroupState:
         totals: what it has done since it was made.
     """
 
-    def __init__(self, limits: GroupLimits) -> None:
-        self.limits = limits
+    def __init__(self, limits: GroupLimits, has_room: Callable[[], bool] = lambda: True) -> None:
+        """Begin without groups.
+
+        Args:
+            limits: the settings.
+            has_room: whether memory is left for a group that is not there yet.
+        """
+        self.limits, self._has_room = limits, has_room
         self.totals = Totals()
         self._replay = Replay()
         self._groups = self._replay.groups
         self._offsets = self._replay.offsets
+
+    @property
+    def kept_bytes(self) -> int:
+        """About what groups and offsets take in memory."""
+        return self._replay.kept_bytes
 
     # Requests of members.
 
@@ -131,6 +142,10 @@ class GroupState:
         if request.member_id:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             turn.answer(ticket, refusals.join(unknown, request.member_id))
+            return turn.done()
+        if self._replay.foreign.type_of(request.group_id) is None and not self._has_room():
+            # DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
+            turn.answer(ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
             return turn.done()
         return self._first_join(turn, asked)
 
@@ -397,7 +412,7 @@ class GroupState:
         group = ClassicGroup(group_id, since_ms=turn.now.wall_ms)
         turn.records.extend(self._replay.foreign.tombstones(group_id))
         join(turn, group, asked)
-        self._groups[group_id] = group
+        self._replay.keep(group)
 
         def written(error: ErrorCode | None, now: Now) -> Decision:
             is_as_new = self._groups.get(group_id) is group and not group.generation
@@ -411,7 +426,7 @@ class GroupState:
 
     def _drop(self, group: ClassicGroup, error: ErrorCode, now: Now) -> Decision:
         """A new group could not be written: whoever waits for it is told, and it is forgotten."""
-        del self._groups[group.group_id]
+        self._replay.forget(group.group_id)
         turn = self._turn(now)
         for member in group.members.values():
             turn.answer(group.take_join(member), refusals.join(error))
@@ -425,9 +440,13 @@ class GroupState:
         self, request: Any, version: int, *, in_transaction: bool
     ) -> ErrorCode | None:
         group = self._group_for_offsets(request.group_id)
-        return offset_requests.commit_refusal(
+        error = offset_requests.commit_refusal(
             group, request, version, in_transaction=in_transaction
         )
+        if error is None and group is None and not self._has_room():
+            # DIFFERS: as above. Clients do not try again after this code.
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        return error
 
     def _group_for_offsets(self, group_id: str) -> ClassicGroup | None:
         """The group; one of another protocol stands in as an empty one."""

@@ -109,7 +109,7 @@ class _Assigned:
             prepare_or_complete(turn, group)
             return turn.done()
         for member in group.members.values():
-            member.assignment = self.given.get(member.member_id, b"")
+            group.assign(member, self.given.get(member.member_id, b""))
             if member.sync_ticket is not None:
                 turn.answer(member.sync_ticket, _assignment_of(group, member))
                 member.sync_ticket = None

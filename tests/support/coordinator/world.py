@@ -37,6 +37,7 @@ class World:
     """One state, its log, its timers and its clock.
 
     Attributes:
+        has_room: whether a group that is not there yet may come.
         holds_commits: whether appended batches wait for `commit` or `fail_commits`.
         fails_appends: the error that appends raise, None while they work.
         log: (offset, record) of all that was appended.
@@ -46,11 +47,12 @@ class World:
     """
 
     limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
+    has_room: bool = True
     holds_commits: bool = False
     fails_appends: ErrorCode | None = None
 
     def __post_init__(self) -> None:
-        self.state = GroupState(self.limits)
+        self.state = GroupState(self.limits, lambda: self.has_room)
         self.log: list[tuple[int, GroupRecord]] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[Ticket, Any] = {}

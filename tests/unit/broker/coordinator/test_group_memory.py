@@ -1,0 +1,123 @@
+"""What groups and their offsets take in memory is counted, and new ones find a bound."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker.coordinator.group.offsets import OffsetStore, size_of
+from kafka_protocol.errors import ErrorCode as E
+from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.coordinator.served import NO_DELAY, ServedGroups
+from tests.support.coordinator.world import World
+
+BOUND = 8_000
+
+
+def in_full(offsets: OffsetStore) -> int:
+    """The naive count: all that is kept is looked at."""
+    kept = [*offsets.groups.values()]
+    for groups in offsets._pending.values():
+        kept += groups.values()
+    return sum(
+        size_of(stored)
+        for by_topic in kept
+        for partitions in by_topic.values()
+        for stored in partitions.values()
+    )
+
+
+def test_each_change_of_an_offset_is_counted() -> None:
+    offsets = OffsetStore()
+    place = ("g", "t", 1)
+
+    def is_counted() -> bool:
+        return offsets.kept_bytes == in_full(offsets)
+
+    offsets.put("g", "t", 0, b"value", record_offset=1)
+    assert offsets.kept_bytes == size_of(bytes(8) + b"value")
+    offsets.put("g", "t", 0, b"a longer value", record_offset=2)
+    assert is_counted()
+    offsets.remember_prefix(b"prefix", "g", "t")
+    for partition, value in ((0, b"short"), (3, b"new")):
+        assert offsets.put_again(b"prefix" + partition.to_bytes(4, "big"), value, 3)
+        assert is_counted()
+    for producer_id, value in ((7, b"pending"), (7, b"pending again"), (8, b"other")):
+        offsets.put_pending(producer_id, place, value, record_offset=4)
+        assert is_counted()
+    offsets.end_transaction(7, committed=True)
+    assert is_counted()
+    offsets.end_transaction(8, committed=False)
+    assert is_counted()
+    offsets.put_pending(9, place, b"dropped", record_offset=6)
+    offsets.remove(*place)
+    assert is_counted()
+    list(offsets.let_go())
+    assert offsets.kept_bytes == 0
+
+
+def test_what_members_said_and_were_given_is_counted_until_the_group_goes() -> None:
+    world = World()
+    before = world.state.kept_bytes
+    world.stable("g", members=2, protocols=[("range", bytes(5_000))])
+    assert world.state.kept_bytes > before + 10_000
+    assert world.restarted().state.kept_bytes > before + 10_000
+    members = [(each, None) for each in world.state._groups["g"].members]
+    world.leave("g", *members)
+    assert world.state.kept_bytes < before + 3_000
+    world.wall_ms += 2 * world.limits.offsets_retention_ms
+    world.expire()
+    assert world.state.kept_bytes == before
+
+
+def test_a_group_that_could_not_be_written_is_not_counted() -> None:
+    world = World()
+    world.fails_appends = E.NOT_LEADER_OR_FOLLOWER
+    world.join("g", version=3)
+    assert world.state.kept_bytes == 0
+
+
+def test_without_room_groups_that_are_there_go_on_and_others_are_refused() -> None:
+    world = World()
+    ids = world.stable("g", members=1)
+    world.commit_offsets("simple", {("t", 0): 1})
+    world.has_room = False
+    committed = world.commit_offsets("g", {("t", 0): 5}, member_id=ids[0], generation=1)
+    assert world.commit_errors(committed) == [E.NONE]
+    assert world.commit_errors(world.commit_offsets("simple", {("t", 1): 5})) == [E.NONE]
+    refused = world.commit_offsets("other", {("t", 0): 5, ("t", 1): 5})
+    assert world.commit_errors(refused) == [E.INVALID_COMMIT_OFFSET_SIZE] * 2
+    assert world.answers[world.join("other")].error_code == E.GROUP_MAX_SIZE_REACHED
+    assert {each.group_id for each in world.state.groups()} == {"g", "simple"}
+    for group, members in (("g", 2), ("simple", 1)):
+        world.join(group)
+        assert len(world.state._groups[group].members) == members
+
+
+async def test_above_the_bound_new_groups_are_refused_and_those_there_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sum goes over all partitions: the groups here are in different ones."""
+    caplog.set_level(logging.WARNING)
+    settings = {**NO_DELAY, "tidemark.group.bytes.max": str(BOUND)}
+    groups = ServedGroups(tmp_path, partitions=5, settings=settings)
+
+    def commit(group: str) -> int:
+        answer = groups.commit(1, group=group)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    said = [commit(f"g{n}") for n in range(12)]
+    taken = said.count(E.NONE)
+    assert 0 < taken < 10
+    assert said == [E.NONE] * taken + [E.INVALID_COMMIT_OFFSET_SIZE] * (12 - taken)
+    assert len([each for each in groups.coordinator.shards.values() if each.state.kept_bytes]) > 1
+    assert commit("g0") == E.NONE
+    lines = [each.getMessage() for each in caplog.records if "new groups" in each.getMessage()]
+    assert len(lines) == 1
+    assert f"tidemark.group.bytes.max={BOUND}" in lines[0]
+    gauges = {each.name: each.value for each in groups.world.metrics.samples()}
+    assert gauges["tidemark_group_bytes"] == groups.coordinator.kept_bytes >= BOUND
+    names = [f"g{n}" for n in range(taken)]
+    await groups.told(ApiKey.DELETE_GROUPS, 2, groups_names=names)
+    assert groups.coordinator.kept_bytes == 0
+    assert commit("late") == E.NONE
