@@ -66,5 +66,9 @@ class RemoteStorageManagerContract(AllPromises):
         pytest.skip("no fixture `unreachable_manager`: a plugin whose store does not answer")
 
     @pytest.fixture
+    def refusing_manager(self) -> RemoteStorageManager:
+        pytest.skip("no fixture `refusing_manager`: a plugin whose store refuses to write")
+
+    @pytest.fixture
     def flaky_store(self) -> FlakyStore:
         pytest.skip("no fixture `flaky_store`: a plugin whose requests fail when they are told to")

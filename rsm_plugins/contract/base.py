@@ -24,10 +24,10 @@ class Promises:
     """A promise is a method `test_...` whose docstring is the promise as a sentence.
 
     It takes a configured plugin as `manager` (or as `unreachable_manager`, whose store does not
-    answer, or in a `flaky_store`, some of whose requests fail), raises AssertionError where the
-    promise is broken, and `unittest.SkipTest` where it
-    cannot be asked. Each gets an instance of its own, and so a topic of its own: the store need not
-    be empty, and several runs may share it.
+    answer, as `refusing_manager`, whose store takes no writes, or in a `flaky_store`, some of whose
+    requests fail), raises AssertionError where the promise is broken, and `unittest.SkipTest` where
+    it cannot be asked. Each gets an instance of its own, and so a topic of its own: the store need
+    not be empty, and several runs may share it.
 
     Attributes:
         large_segment_bytes: size of the large segments; above the size from which the plugin

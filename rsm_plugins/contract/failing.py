@@ -1,6 +1,7 @@
 """Promises about failures: which error says what, and that no call hangs."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 from unittest import SkipTest
 
@@ -11,7 +12,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.contract import expect
 from rsm_plugins.contract.base import Promises
-from rsm_plugins.contract.samples import segment_data
+from rsm_plugins.contract.samples import large_log, segment_data
 from rsm_plugins.segment import IndexType
 from rsm_plugins.settings import PREFIX, Setting
 
@@ -38,6 +39,22 @@ class FailurePromises(Promises):
                 expect.fails(RetriableRemoteStorageError, call, f"{name} without a store")
 
             expect.together([check], deadline_s=self.deadline_s, what=f"{name} without a store")
+
+    def test_a_store_that_refuses_to_write_fails_the_copy(
+        self, refusing_manager: RemoteStorageManager
+    ) -> None:
+        """A store that refuses to write fails the copy."""
+        log = large_log(self.large_segment_bytes)
+        large = self.segment(2, size_bytes=len(log))
+        for metadata, data, what in (
+            (self.segment(1), segment_data(), "small"),
+            (large, segment_data(log), "large"),
+        ):
+            expect.fails(
+                RemoteStorageError,
+                partial(refusing_manager.copy_log_segment_data, metadata, data),
+                f"copy of a {what} segment to a store that refuses to write",
+            )
 
     def test_wrong_settings_are_refused(self, manager: RemoteStorageManager) -> None:
         """Wrong settings are refused by `configure`, with the name of the setting."""

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from unittest import SkipTest
 
-from rsm_plugins.api import RemoteStorageManager, RetriableRemoteStorageError
+from rsm_plugins.api import (
+    RemoteStorageError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
 from rsm_plugins.contract import AllPromises, expect
 from rsm_plugins.contract.flaky import FlakyStore
 
@@ -57,6 +61,7 @@ class Candidate:
     Attributes:
         make: makes a configured plugin.
         make_unreachable: makes one whose store does not answer; None: that promise is not asked.
+        make_refusing: makes one whose store takes no writes; None: that promise is not asked.
         make_flaky: makes one whose requests fail when they are told to, with what tells them; None:
             promises about repeating are not asked.
         settings: what `make` configures it with.
@@ -65,6 +70,7 @@ class Candidate:
 
     make: Make
     make_unreachable: Make | None = None
+    make_refusing: Make | None = None
     make_flaky: Callable[[], FlakyStore] | None = None
     settings: Mapping[str, str] | None = None
     large_segment_bytes: int = AllPromises.large_segment_bytes
@@ -156,6 +162,13 @@ def _with_plugin(method: Callable[..., None], candidate: Candidate) -> None:
             raise SkipTest("no flaky store was given: the test class of the plugin has one")
         asked = candidate.make_flaky()
         manager = asked.manager
+    elif kind == "refusing_manager":
+        if candidate.make_refusing is None:
+            raise SkipTest("no settings of a store that refuses to write were given")
+        try:
+            manager = candidate.make_refusing()
+        except RemoteStorageError:
+            return  # it noticed in `configure`
     elif candidate.make_unreachable is None:
         raise SkipTest("no settings of an unreachable store were given")
     else:

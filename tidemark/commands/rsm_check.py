@@ -44,6 +44,10 @@ _INTERRUPTED = 1
     help="A setting that leads to no store (endpoint.url=http://127.0.0.1:9); repeatable.",
 )  # fmt: skip
 @click.option(
+    "--refusing", multiple=True, metavar="K=V",
+    help="A setting that leads to a store that refuses to write (read-only, full); repeatable.",
+)  # fmt: skip
+@click.option(
     "--large-segment-bytes", default=AllPromises.large_segment_bytes, show_default=True,
     type=click.IntRange(1 << 20, 1 << 30), help="Above the plugin's part size.",
 )  # fmt: skip
@@ -54,6 +58,7 @@ def command(
     config: tuple[str, ...],
     config_file: Path | None,
     unreachable: tuple[str, ...],
+    refusing: tuple[str, ...],
     large_segment_bytes: int,
     no_speed: bool,
     for_programs: bool,
@@ -68,9 +73,11 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     settings = settings_of(config_file, config)
     nowhere = settings | settings_of(None, unreachable)
+    read_only = settings | settings_of(None, refusing)
     candidate = Candidate(
         make=lambda: make_plugin(plugin, settings),
         make_unreachable=(lambda: make_plugin(plugin, nowhere)) if unreachable else None,
+        make_refusing=(lambda: make_plugin(plugin, read_only)) if refusing else None,
         settings=settings,
         large_segment_bytes=large_segment_bytes,
     )

@@ -93,6 +93,38 @@ def whole(source: BinaryIO) -> bytes:
     return source.read()
 
 
+class BelievesItsStore(Memory):
+    """Does not look at what its store answers; one named `full` takes nothing."""
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
+        if self.takes(data):
+            return super().copy_log_segment_data(metadata, data)
+        return None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        super().configure(configs)
+        self.is_full = configs["name"] == "full"
+
+    def takes(self, data: LogSegmentData) -> bool:
+        return not self.is_full
+
+
+class BelievesItsStoreOfLargeObjects(BelievesItsStore):
+    def takes(self, data: LogSegmentData) -> bool:
+        if self.is_full and len(whole(data.log)) < 1 << 20:
+            raise RemoteStorageError("no room")
+        return super().takes(data)
+
+
+class LooksAtItsStore(BelievesItsStore):
+    def takes(self, data: LogSegmentData) -> bool:
+        if self.is_full:
+            raise RemoteStorageError("no room")
+        return True
+
+
 class EndIsExclusive(Memory):
     def fetch_log_segment(
         self,

@@ -61,6 +61,10 @@ class TestMemory(RemoteStorageManagerContract):
         return made(broken.Lister)
 
     @pytest.fixture
+    def refusing_manager(self) -> RemoteStorageManager:
+        return made(broken.LooksAtItsStore, "full")
+
+    @pytest.fixture
     def flaky_store(self) -> FlakyStore:
         return flaky(broken.Lister)
 
@@ -143,6 +147,31 @@ def test_a_wrong_class_of_error_from_an_unreachable_store_is_caught() -> None:
     outcome = ask(candidate, name, made(broken.Memory), [])
     assert outcome.verdict is Verdict.BROKEN
     assert "copy without a store: raised nothing" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [(broken.BelievesItsStore, "small"), (broken.BelievesItsStoreOfLargeObjects, "large")],
+)
+def test_a_plugin_that_does_not_look_at_a_refusal_is_caught(
+    kind: type[broken.Memory], what: str
+) -> None:
+    name = "test_a_store_that_refuses_to_write_fails_the_copy"
+    candidate = Candidate(lambda: made(kind))
+    assert ask(candidate, name, made(kind), []).verdict is Verdict.NOT_ASKED
+    outcome = ask(
+        replace(candidate, make_refusing=lambda: made(kind, "full")), name, made(kind), []
+    )
+    assert outcome.verdict is Verdict.BROKEN
+    assert f"copy of a {what} segment to a store that refuses to write: raised nothing" in (
+        outcome.reason
+    )
+
+
+def test_a_plugin_that_looks_at_a_refusal_keeps_its_promise() -> None:
+    kind, name = broken.LooksAtItsStore, "test_a_store_that_refuses_to_write_fails_the_copy"
+    candidate = Candidate(lambda: made(kind), make_refusing=lambda: made(kind, "full"))
+    assert ask(candidate, name, made(kind), []).verdict is Verdict.KEPT
 
 
 @pytest.mark.parametrize(
