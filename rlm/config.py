@@ -23,6 +23,7 @@ class TierConfig:
         storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
+        delete_failing_ms: a deletion that fails for longer is told of in health.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
         claim_interval_ms: how often the claim on the store is taken again, see `rlm.upkeep.claim`.
         chunk_bytes: about how much is cached as one; a GET asks for one or several.
@@ -62,6 +63,7 @@ class TierConfig:
     fetch_quota_window_seconds: int = 1
     copy_max_ms: int = 3_600_000
     delete_grace_ms: int = 60_000
+    delete_failing_ms: int = 600_000
     call_max_ms: int = 120_000
     claim_interval_ms: int = 300_000
     chunk_bytes: int = 2 << 20

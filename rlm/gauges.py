@@ -25,6 +25,11 @@ def add_gauges(
         lambda: (workers.idle_share(COPIER_POOL) + workers.idle_share(EXPIRATION_POOL)) / 2,
     )
     telemetry.gauge(
+        "tidemark_remote_failing_deletions",
+        "Remote segments whose deletion failed when it was last tried, 1000 at most",
+        lambda: float(plugins.deletions.failing()),
+    )
+    telemetry.gauge(
         "tidemark_remote_abandoned_calls",
         "Plugin calls past their limit that still run",
         lambda: float(calls.abandoned),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.deletions import Deletions
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
@@ -39,6 +40,7 @@ class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
+        deletions: deletes by the storage plugin, and knows what goes on failing.
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
@@ -51,6 +53,7 @@ class Plugins:
 
     storage: RemoteStorageManager
     metadata: RemoteLogMetadataManager
+    deletions: Deletions
     connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: RemovesTopics | None = None
     red: Callable[[], Sequence[RedText]] = tuple

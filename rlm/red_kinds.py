@@ -100,6 +100,14 @@ class TierRed(RedKind):
         "deletions in the store failed",
         f"see that the store can be reached and permits deletion; {_TRIED_AGAIN}",
     )
+    DELETIONS = (
+        "{count} deletions fail for {minutes} min, the first of segment {segment} of {partition} "
+        "from offset {first}: {error}",
+        "the store refuses to delete: what retention, DeleteRecords or the deletion of a topic has "
+        "ended stays there. Yellow after `tidemark.remote.delete.failing.ms` (10 min), red after "
+        "twice that, or the copy maximum where that is longer",
+        f"see that the store permits deletion, and to whom; {_TRIED_AGAIN}",
+    )
     CLAIM_REFUSED = (
         "claim: the store's claim {found} is none of these directories, whose last one is "
         "{claimed}: they are an older copy, or another machine writes as this broker; nothing is "

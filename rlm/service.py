@@ -197,6 +197,7 @@ class Tier:
                 dice=ports.dice,
                 calls=calls,
                 telemetry=self.telemetry,
+                deletions=plugins.deletions,
                 copy_max_ms=config.copy_max_ms,
                 call_max_ms=config.call_max_ms,
                 pause=workers.pause,
@@ -233,9 +234,12 @@ class Tier:
                 self.reads.search(question, reply)
             case Assign() as assign:
                 self.manager.assign(assign)
+                if not assign.is_leader:
+                    self._plugins.deletions.forget(assign.topic_id, assign.partition)
                 reply(Ack())
             case Unassign(topic_id, partition):
                 self.manager.unassign(topic_id, partition)
+                self._plugins.deletions.forget(topic_id, partition)
                 self.reads.faults.forget(topic_id, partition)
                 reply(Ack())
             case ImageChanged(led):
@@ -299,7 +303,11 @@ class Tier:
             red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
         if self.claim.red:
             red.append(PartitionHealth(b"", -1, self.claim.red))
-        health = Health(counted.assigned, counted.ready, self.calls.abandoned, red)
+        late = self._plugins.deletions.long_failing()
+        if late is not None and late.is_red:
+            red.append(PartitionHealth(b"", -1, late.reason))
+        yellow = [] if late is None or late.is_red else [late.reason]
+        health = Health(counted.assigned, counted.ready, self.calls.abandoned, red, yellow)
         self._link.tell(health)
         if failure:
             self._link.abort(f"the metadata manager has failed: {failure}")

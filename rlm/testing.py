@@ -369,7 +369,7 @@ class InlineWorkers:
         self.pauses_ms: list[int] = []
         self.on_pause: Callable[[int], None] = lambda wait_ms: None
 
-    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
+    def pause(self, wait: Callable[[int], object], wait_ms: int) -> None:
         self.pauses_ms.append(wait_ms)
         self.on_pause(wait_ms)
 

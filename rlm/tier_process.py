@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from rlm.config import TierConfig
+from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, Received, Reply
 from rlm.link.socket_transport import SocketTransport
 from rlm.plugin_calls import PluginCalls
@@ -64,6 +65,7 @@ def configure_plugins(
     store_faults = StoreFaults() if config.faults_on_demand else None
     if store_faults is not None:
         storage = with_faults(storage, store_faults)
+    deletions = Deletions(storage, clock, config.delete_failing_ms, config.copy_max_ms)
     metadata = load_metadata_manager(config.metadata_class)
     try:
         checkable = power_of(metadata, Checkable)
@@ -84,7 +86,7 @@ def configure_plugins(
         metadata.configure({**config.metadata_settings, **client_settings})
 
     if deleted_topics is None:
-        return Plugins(storage, metadata, connect, store_faults=store_faults)
+        return Plugins(storage, metadata, deletions, connect, store_faults=store_faults)
     # Imported here: only a manager with a topic needs it.
     from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
     from rlmm.topic_based.removal_ports import RemovableMetadata, RemoverConfig, StoreGate
@@ -92,7 +94,7 @@ def configure_plugins(
 
     remover = Remover(
         cast("RemovableMetadata", deleted_topics),
-        storage,
+        deletions,
         RemovedTopicsOfBroker(broker),
         RemoverConfig(
             cluster_id=config.cluster_id,
@@ -111,6 +113,7 @@ def configure_plugins(
     plugins = Plugins(
         storage,
         metadata,
+        deletions,
         connect,
         remover=remover,
         red=lambda: remover.red,

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from rlm.plugin_calls import Cancellation
 from runtime.clock import Clock
 from runtime.executors import spawn_thread
 
@@ -34,8 +33,8 @@ class Workers(Protocol):
         """Queue a job."""
         ...
 
-    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
-        """Let a job wait, at most until it is cancelled; called by its thread."""
+    def pause(self, wait: Callable[[int], object], wait_ms: int) -> None:
+        """Let a job wait, in its thread, by calling `wait(wait_ms)`, which may return earlier."""
         ...
 
     def post(self, call: Callable[[], None]) -> None:
@@ -196,9 +195,9 @@ class LoopWorkers:
         self.post(partial(done, result, error))
         error = None  # its traceback holds this frame: the collector would have to find them
 
-    def pause(self, cancellation: Cancellation, wait_ms: int) -> None:
+    def pause(self, wait: Callable[[int], object], wait_ms: int) -> None:
         """Let a job wait; its thread is taken as long."""
-        cancellation.wait(wait_ms)
+        wait(wait_ms)
 
     def post(self, call: Callable[[], None]) -> None:
         """Call something on the loop's thread."""

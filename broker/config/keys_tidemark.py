@@ -126,6 +126,13 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.remote.delete.failing.ms",
+        LONG,
+        "600000",
+        "Health is yellow when a deletion in the remote store fails for longer; later it is red.",
+        low=1,
+    ),
+    Key(
         "tidemark.remote.delete.grace.ms",
         LONG,
         "60000",

@@ -52,7 +52,7 @@ class BrokerTier:
         if (tier := self.tier) is not None:
             metrics_page.others.append(tier.metrics)
             health.checks["tier"] = lambda: tier.state().reasons
-            health.warnings["tier"] = tier.judgements.late
+            health.warnings["tier"] = tier.warnings
             health.notes["tier"] = tier.judgements.progress
 
     def _tier_config(self, config: BrokerConfig) -> TierConfig:

@@ -97,6 +97,7 @@ def tier_config(
         ),
         copy_max_ms=_int(settings, "tidemark.remote.copy.max.ms"),
         delete_grace_ms=_int(settings, "tidemark.remote.delete.grace.ms"),
+        delete_failing_ms=_int(settings, "tidemark.remote.delete.failing.ms"),
         call_max_ms=_int(settings, "tidemark.remote.call.max.ms"),
         claim_interval_ms=_int(settings, "tidemark.remote.claim.interval.ms"),
         chunk_cache_bytes=_int(settings, "tidemark.remote.chunk.cache.bytes"),

@@ -285,6 +285,11 @@ class RemoteTier:
         """How the tier is."""
         self._health = health
 
+    def warnings(self) -> list[str]:
+        """What takes longer than it should, or fails for long and harms nobody yet."""
+        yellow = () if self._health is None else self._health.yellow
+        return [*self.judgements.late(), *yellow]
+
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health

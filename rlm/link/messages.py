@@ -426,11 +426,7 @@ class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
 
 
 class KeepRemovals(Message, frozen=True, array_like=True, tag=True):
-    """From here on only the list counts. Answer: Ack once committed.
-
-    Attributes:
-        marked_topic_ids: ids marked by an earlier version, that do not exist: they come onto it.
-    """
+    """Only the list counts from here on, and what earlier versions marked comes onto it: Ack."""
 
     marked_topic_ids: list[bytes]
 
@@ -447,14 +443,16 @@ class Health(Message, frozen=True, array_like=True, tag=True):
     """One-way: state of the tier; the lists are empty when all is well.
 
     Attributes:
-        ready: the metadata manager answers for this many assigned partitions.
+        ready: so many assigned partitions the metadata manager answers for.
         abandoned_calls: plugin calls past their deadline that still hold a thread.
+        yellow: what a person should look at, of the whole tier.
     """
 
     assigned: int
     ready: int
     abandoned_calls: int
     red: list[PartitionHealth]
+    yellow: list[RedText] = []
 
 
 AnyMessage: TypeAlias = (

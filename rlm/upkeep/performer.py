@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TypeVar, assert_never
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from rlm.deletions import Deletions
 from rlm.link import messages
 from rlm.link.messages import (
     DescribeLog,
@@ -19,7 +20,7 @@ from rlm.link.messages import (
     RaiseLogStart,
     RestoreChain,
 )
-from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
+from rlm.plugin_calls import PluginCalls, TaskCancelledError
 from rlm.telemetry import Telemetry
 from rlm.upkeep.broker_port import BrokerPort, OpenedFiles
 from rlm.upkeep.effects import (
@@ -101,9 +102,10 @@ class World:
     dice: Dice
     calls: PluginCalls
     telemetry: Telemetry
+    deletions: Deletions
     copy_max_ms: int
     call_max_ms: int
-    pause: Callable[[Cancellation, int], None]
+    pause: Callable[[Callable[[int], object], int], None]
 
 
 def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
@@ -186,7 +188,7 @@ class Performer:
             case ReadBack():
                 return self._read_back(effect)
             case Pause(wait_ms):
-                return world.pause(self._own.cancellation, wait_ms)
+                return world.pause(self._own.cancellation.wait, wait_ms)
             case UpdateState(update, metadata_offset):
                 return self._wait(world.metadata.update(update, self._own.fence, metadata_offset))
             case DeleteObjects():
@@ -379,7 +381,7 @@ class Performer:
                 hanging.watched(self._abandon) as hangs,
                 world.calls.call(self._pool, "delete", limit_ms, cancellation, hangs, writes=True),
             ):
-                world.storage.delete_log_segment_data(effect.metadata)
+                world.deletions.delete_log_segment_data(effect.metadata)
                 failed = False
         except RemoteStorageError as error:
             world.telemetry.delete_failed(topic, error)

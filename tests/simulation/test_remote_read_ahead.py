@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from rlm.config import TierConfig
+from rlm.deletions import Deletions
 from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import (
@@ -153,8 +154,9 @@ class World:
         self.log = SimulatedBroker()
         self.log.fill(segments, records=records, size_bytes=120)
         metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        deletions = Deletions(self.storage, self.clock, 600_000, 3_600_000)
         self.receiver = TierReceiver(
-            lambda config, calls: Plugins(self.storage, metadata),
+            lambda config, calls: Plugins(self.storage, metadata, deletions),
             self._make_workers,
             ports,
             Link(
@@ -193,7 +195,8 @@ class World:
         )
         self.pump()
         self.log.expire_local()
-        self.storage.asked.clear()
+        self.storage.asked.clear()  # of copies that were read back
+        self.clock.spent_ms = 0
 
     def _make_workers(self, _: Mapping[str, int]) -> FarWorkers:
         return self.workers

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from rlm.plugin_calls import Cancellation, TaskCancelledError
+from rlm.plugin_calls import TaskCancelledError
 from rlm.testing import PARTITION, Killed
 from rlm.upkeep.copy_task import READ_BACK_QUIET_MS, copy_pass
 from rlm.upkeep.effects import PassResult, Pause, ReadBack
@@ -162,7 +162,7 @@ def watch(scene: Scene, gate: StoreGate) -> list[str]:
     """Why others may not copy, at each pause."""
     seen = list[str]()
 
-    def pause(cancellation: Cancellation, wait_ms: int) -> None:
+    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
         seen.append(gate.reason)
         scene.clock.advance(wait_ms)
 
@@ -199,9 +199,9 @@ def test_an_ownership_that_ends_while_it_waits_calls_the_plugin_no_more(tmp_path
     scene.broker.fill(1)
     calls = list[int]()
 
-    def pause(cancellation: Cancellation, wait_ms: int) -> None:
+    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
         calls.append(len(scene.storage.calls))
-        cancellation.cancel()
+        scene.tier.ownership.cancellation.cancel()
 
     scene.tier.world = replace(scene.tier.world, pause=pause)
     with pytest.raises(TaskCancelledError):

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
+from rlm.deletions import Deletions
 from rlm.link.messages import (
     Assign,
     DescribeLog,
@@ -201,6 +202,7 @@ class BusyTier:
                 dice=ports.dice,
                 calls=PluginCalls(ports.clock),
                 telemetry=self.telemetry,
+                deletions=Deletions(self.store, ports.clock, 600_000, config.copy_max_ms),
                 copy_max_ms=config.copy_max_ms,
                 call_max_ms=config.call_max_ms,
                 pause=self.workers.pause,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlm.config import TierConfig
+from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import (
     Assign,
@@ -144,6 +145,7 @@ class Pair:
         return Plugins(
             self.storage,
             self.metadata,
+            Deletions(self.storage, self.clock, config.delete_failing_ms, config.copy_max_ms),
             connect=self._connect,
             remover=self.remover,
             red=lambda: self.removal_red,

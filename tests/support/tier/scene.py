@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rlm.deletions import Deletions
 from rlm.link.messages import PartitionSettings
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
@@ -63,9 +64,10 @@ class Scene:
             dice=self.dice,
             calls=PluginCalls(self.clock),
             telemetry=Telemetry(),
+            deletions=Deletions(self.storage, self.clock, COPY_MAX_MS, COPY_MAX_MS),
             copy_max_ms=COPY_MAX_MS,
             call_max_ms=COPY_MAX_MS,
-            pause=lambda cancellation, wait_ms: self.clock.advance(wait_ms),
+            pause=lambda wait, wait_ms: self.clock.advance(wait_ms),
         )
         self.tier = SteppedTier(world, Fence(self.broker.leader_epoch, self.incarnation))
         self.tier.own()

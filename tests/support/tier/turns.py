@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from rlm.plugin_calls import Cancellation
 from rlm.workers import Done
 from runtime.executors import spawn_thread
 from runtime.sim.scheduler import ManualScheduler
@@ -107,7 +106,7 @@ class TurnWorkers:
         """Its threads that run a job."""
         return self._busy[pool]
 
-    def pause(self, cancellation: Cancellation | None, ms: int) -> None:
+    def pause(self, wait: Callable[[int], object] | None, ms: int) -> None:
         """From a job: let so much time pass, whatever is cancelled meanwhile."""
         actor = self._running
         assert actor is not None, "only threads of a pool wait"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlm.config import TierConfig
+from rlm.deletions import Deletions
 from rlm.link.control_messages import SetStoreFaults, StoreFaultHit
 from rlm.link.messages import Ack
 from rlm.plugins import Plugins
@@ -21,7 +22,8 @@ class Faulty(Pair):
     def _plugins(self, config: TierConfig, calls: object) -> Plugins:
         faults = StoreFaults()
         storage = with_faults(self.storage, faults)
-        return Plugins(storage, self.metadata, store_faults=faults)
+        deletions = Deletions(storage, self.clock, 600_000, 3_600_000)
+        return Plugins(storage, self.metadata, deletions, store_faults=faults)
 
 
 def test_a_fault_hits_a_call_and_is_reported_before(tmp_path: Path) -> None:
