@@ -160,6 +160,9 @@ _LARGE = (
     AllPromises.test_large_indexes_read_back,
     AllPromises.test_ranges_of_a_large_segment_are_exact,
     AllPromises.test_closing_with_a_stream_open_does_not_hang,
+    AllPromises.test_a_stream_is_read_in_pieces_of_any_size,
+    AllPromises.test_a_stream_may_be_closed_before_its_end,
+    AllPromises.test_many_readers_of_one_segment,
 )
 
 LINES: Mapping[str, Line] = {
