@@ -106,6 +106,7 @@ class Broker(ServerProcess):
         """
         check_roles(self.config)
         log.info("files: at most %d can be open", raise_file_limit())
+        self._warn_of_open_listeners()
         self._open_directories()
         await self._start_http()
         await self._start_tier()

@@ -43,6 +43,7 @@ class Controller(ServerProcess):
         """
         check_roles(self.config)
         log.info("files: at most %d can be open", raise_file_limit())
+        self._warn_of_open_listeners()
         self._open_directories()
         await self._start_http()
         self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)

@@ -42,6 +42,18 @@ class Voter:
     port: int
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what is bound to `host`; any other name counts as not."""
+    if host == "localhost":
+        return True
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def parse_host_port(key: str, text: str, form: str) -> tuple[str, int]:
     """Split `host:port`; IPv6 hosts stand in brackets.
 

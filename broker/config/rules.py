@@ -13,6 +13,7 @@ from broker.config.key import ConfigError, Value
 from broker.config.listeners import (
     Listener,
     Voter,
+    is_loopback,
     parse_connection_limits,
     parse_host_port,
     parse_listeners,
@@ -99,7 +100,7 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
         http_listener=(
             parse_host_port("tidemark.http.listener", http, "must be host:port") if http else None
         ),
-        control_listener=_control(values),
+        control_listener=_control(values, listeners),
     )
 
 
@@ -239,15 +240,23 @@ def _advertised(
     return clients
 
 
-def _control(values: Mapping[str, Value]) -> tuple[str, int] | None:
+def _control(values: Mapping[str, Value], listeners: Sequence[Listener]) -> tuple[str, int] | None:
     """Where commands are taken: whoever reaches the listener can make the broker lose data."""
     key, token_key = "tidemark.control.listener", "tidemark.control.token"
     text, token = str(values[key] or ""), str(values[token_key] or "")
     if not text:
         return None
     host, port = parse_host_port(key, text, "must be host:port")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         raise ConfigError(key, text, "must be an address of loopback, such as 127.0.0.1:0")
+    for one in listeners:
+        if not is_loopback(one.host):
+            raise ConfigError(
+                key,
+                text,
+                f"takes commands of tests, and other machines reach {one} of listeners: bind every "
+                "listener to loopback, or leave this setting out",
+            )
     if len(token) < CONTROL_TOKEN_CHARS_MIN or not token.isascii() or " " in token:
         raise ConfigError(
             token_key,
@@ -256,17 +265,6 @@ def _control(values: Mapping[str, Value]) -> tuple[str, int] | None:
             f"because {key} is set",
         )
     return host, port
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    from ipaddress import ip_address  # few brokers have this listener
-
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _inter_broker(

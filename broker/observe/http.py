@@ -73,15 +73,20 @@ class HttpLimits:
 
     Attributes:
         body_bytes: largest body; 0: bodies are not read.
-        request_s: time for a whole request to arrive.
+        head_s: time for the head of a request to arrive.
+        body_s: time for its body, after that.
         answer_s: time to make and send an answer.
-        connections: at a time; a further one is closed at once.
+        connections: at a time. A further one takes the place of the oldest whose head is not whole;
+            only where there is none it is closed itself.
+        heads: of one address that are not whole; a further one takes the place of its oldest.
     """
 
     body_bytes: int = 0
-    request_s: float = 5.0
+    head_s: float = 2.0
+    body_s: float = 5.0
     answer_s: float = 30.0
     connections: int = 64
+    heads: int = 16
 
 
 class _BadRequest(Exception):
@@ -103,6 +108,7 @@ class HttpServer:
         self._respond, self._limits = respond, limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[object]] = set()
+        self._heads: dict[asyncio.Task[object], str] = {}  # not whole, the oldest first; of whom
 
     @property
     def port(self) -> int:
@@ -133,23 +139,46 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        address = str(writer.get_extra_info("peername")[0])
+        self._make_room(address)
         self._serving.add(task)
         try:
             if len(self._serving) <= self._limits.connections:
+                self._heads[task] = address
                 await self._serve_one(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("an HTTP client went away before its answer")
         except asyncio.CancelledError:
-            log.debug("an HTTP client is left because the broker stops")
+            log.debug("an HTTP client is left: others need its place, or the broker stops")
         finally:
             self._serving.discard(task)
+            self._heads.pop(task, None)
             writer.close()
+
+    def _make_room(self, address: str) -> None:
+        """Let half a request go for the next one: whoever sends only such cannot take the port."""
+        own = [task for task, one in self._heads.items() if one == address]
+        oldest = None
+        if len(own) >= self._limits.heads:
+            oldest = own[0]
+        elif len(self._serving) >= self._limits.connections:
+            oldest = next(iter(self._heads), None)
+        if oldest is not None:
+            del self._heads[oldest]
+            self._serving.discard(oldest)
+            oldest.cancel()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with_body = True
         try:
-            async with asyncio.timeout(self._limits.request_s):
-                request = await self._read(reader)
+            async with asyncio.timeout(self._limits.head_s):
+                method, path, headers = await self._read_head(reader)
+            task = asyncio.current_task()
+            assert task is not None
+            self._heads.pop(task, None)
+            async with asyncio.timeout(self._limits.body_s):
+                body = await self._read_body(reader, headers) if self._limits.body_bytes else b""
+            request = HttpRequest(method, path, headers, body)
         except _BadRequest as error:
             answer = error.answer
         else:
@@ -159,7 +188,8 @@ class HttpServer:
         async with asyncio.timeout(self._limits.answer_s):
             await _send(answer, writer, with_body=with_body)
 
-    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest:
+    async def _read_head(self, reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
+        """Method, path and headers of a request."""
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
@@ -170,8 +200,7 @@ class HttpServer:
             raise _BadRequest(400, "not an HTTP/1 request")
         pairs = (line.partition(":") for line in lines if line)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-        body = await self._read_body(reader, headers) if self._limits.body_bytes else b""
-        return HttpRequest(words[0], words[1].partition("?")[0], headers, body)
+        return words[0], words[1].partition("?")[0], headers
 
     async def _read_body(self, reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
         digits, most = headers.get("content-length", "0"), self._limits.body_bytes

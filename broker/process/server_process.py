@@ -11,6 +11,7 @@ from functools import partial
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
+from broker.config.listeners import is_loopback
 from broker.node.directories import Directories, open_directories
 from broker.node.endpoints import resolve_ports
 from broker.node.start_jobs import StopMark, beside_the_loop
@@ -82,6 +83,18 @@ class ServerProcess(ABC):
         self._undo.append(undo)
 
     # -- what every start begins with
+
+    def _warn_of_open_listeners(self) -> None:
+        """Say where anybody who reaches this machine may ask for anything."""
+        # No protocol that is served asks clients who they are.
+        shown = [str(one) for one in self.config.listeners if not is_loopback(one.host)]
+        if shown:
+            log.warning(
+                "whoever reaches these listeners may do everything, nobody is asked who he is: "
+                "listeners=%s; bind them to an address that only you reach, or keep others away "
+                "by a firewall",
+                ",".join(shown),
+            )
 
     def _open_directories(self) -> None:
         """Lock and check the directories; the pools end before they are given up."""

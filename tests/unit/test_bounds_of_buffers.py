@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from broker.network.buffers import FIRST_BYTES, KEPT_BUFFERS, KEPT_BYTES_MAX, FrameBuffers
 from broker.observe.http import TEXT, HttpAnswer, HttpLimits, HttpServer, pages
 from rlm.read.chunk_loader import _Buffers
+from tests.support.worlds.waiting import until
 
 
 def test_few_receive_buffers_are_kept_and_none_that_is_large() -> None:
@@ -33,21 +36,51 @@ def test_few_read_buffers_are_kept() -> None:
     assert len(buffers.take(5_000)) == 5_000
 
 
-async def test_http_connections_beyond_the_limit_are_closed() -> None:
+@pytest.mark.parametrize(
+    "limits", [HttpLimits(connections=2), HttpLimits(connections=64, heads=2)], ids=["all", "own"]
+)
+async def test_of_half_http_requests_beyond_the_limit_the_oldest_goes(limits: HttpLimits) -> None:
+    """A probe is answered, however many connections others keep open."""
     hello = HttpAnswer(200, TEXT, b"hello")
-    server = HttpServer("127.0.0.1", 0, pages({"/": lambda: hello}), HttpLimits(connections=2))
+    server = HttpServer("127.0.0.1", 0, pages({"/": lambda: hello}), limits)
     await server.start()
     try:
-        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
-        (refusing, _), *silent = reversed(opened)
-        refused = await refusing.read()
-        for _, writer in silent:
-            writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        served = [await reader.read() for reader, _ in silent]
+        opened = []
+        for _ in range(3):
+            opened.append(await asyncio.open_connection("127.0.0.1", server.port))
+            opened[-1][1].write(b"GET / HTTP/1.1\r\n")
+        (oldest, _), *later = opened
+        gone = await oldest.read()
+        for _, writer in later:
+            writer.write(b"\r\n")
+        served = [await reader.read() for reader, _ in later]
         for _, writer in opened:
             writer.close()
     finally:
         await server.stop()
-    assert refused == b""
+    assert gone == b""
     assert served[0] == served[1]
     assert served[0].endswith(b"hello")
+
+
+async def test_http_requests_that_are_being_answered_keep_their_places() -> None:
+    may_answer = asyncio.Event()
+
+    async def slow() -> HttpAnswer:
+        await may_answer.wait()
+        return HttpAnswer(200, TEXT, b"late")
+
+    server = HttpServer("127.0.0.1", 0, pages({"/": slow}), HttpLimits(connections=1))
+    await server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await until(lambda: bool(server._serving) and not server._heads)
+        refused, other = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await refused.read() == b""
+        may_answer.set()
+        assert (await reader.read()).endswith(b"late")
+        writer.close()
+        other.close()
+    finally:
+        await server.stop()

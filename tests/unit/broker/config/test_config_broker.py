@@ -298,6 +298,27 @@ def test_commands_are_taken_on_loopback_and_with_a_token_only(
     assert token == "" or token not in said
 
 
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        "PLAINTEXT://:9092,CONTROLLER://127.0.0.1:9093",
+        "PLAINTEXT://127.0.0.1:9092,CONTROLLER://0.0.0.0:9093",
+        "PLAINTEXT://broker:9092,CONTROLLER://127.0.0.1:9093",
+    ],
+)
+def test_commands_of_tests_are_not_taken_where_other_machines_reach_the_broker(
+    listeners: str,
+) -> None:
+    settings = {
+        "listeners": listeners,
+        "advertised.listeners": "PLAINTEXT://localhost:9092",
+        "tidemark.control.listener": "127.0.0.1:0",
+        "tidemark.control.token": "sixteen-letters!",
+    }
+    with pytest.raises(ConfigError, match="bind every listener to loopback"):
+        load(**settings)
+
+
 @pytest.mark.parametrize("listener", ["127.0.0.1:0", "localhost:9465", "[::1]:9465", "127.9.9.9:1"])
 def test_the_control_listener_has_an_address_of_loopback(listener: str) -> None:
     assert load().control_listener is None
