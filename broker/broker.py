@@ -66,6 +66,7 @@ from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import raise_file_limit
+from runtime.disk_errors import descriptors_left
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -293,10 +294,15 @@ class Broker(ServerProcess):
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
         )
+        creation.free_descriptors = self._free_descriptors
         if isinstance(creation, ForwardedCreation):
             assert active is not None
             creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
         return creation
+
+    def _free_descriptors(self) -> dict[int, int]:
+        """What this broker may still open; replicas that wait for its disks open theirs soon."""
+        return {self.config.node_id: descriptors_left() - self._replicas.backlog}
 
     def _make_server(self) -> Server:
         ports = self._ports

@@ -6,7 +6,7 @@ ids, and the two topics that nobody but the broker may make.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -69,10 +69,13 @@ class TopicCreation:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
         replicas_max: topics of which a partition would have more are refused; None: no limit.
+        free_descriptors: how many more files brokers may open, by their ids, before they use
+            their reserve; those that are not named have no bound.
     """
 
     patience_s: float = 0.5
     replicas_max: int | None = None
+    free_descriptors: Callable[[], Mapping[int, int]] = dict
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class TopicCreation:
                 validate_config=self._validate_config,
                 validate_only=validate_only,
                 placement_start=start,
+                free_descriptors=self.free_descriptors(),
             )
 
         wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS

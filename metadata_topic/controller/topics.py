@@ -8,6 +8,7 @@ anything is built per partition.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from kafka_protocol.errors import KafkaError
@@ -71,6 +72,7 @@ def create_topics(
     validate_config: ConfigValidator,
     validate_only: bool = False,
     placement_start: int = 0,
+    free_descriptors: Mapping[int, int] = MappingProxyType({}),
 ) -> Steps[ControllerResult[list[CreatedTopic]]]:
     """Create topics, in steps.
 
@@ -82,6 +84,8 @@ def create_topics(
         validate_config: see ConfigValidator.
         validate_only: check and answer, write nothing.
         placement_start: any number, see `placement.place`.
+        free_descriptors: how many more files a broker may open without its reserve, by id; a
+            broker that is not named has no bound.
 
     Returns:
         One CreatedTopic for each distinct name, in the order of the request.
@@ -96,7 +100,7 @@ def create_topics(
     response: list[CreatedTopic] = []
     accepted: dict[str, str] = {}  # by the name that a metric shows
     seen: set[str] = set()
-    pace = Pace()
+    free, pace = dict(free_descriptors), Pace()
     for topic, topic_id in zip(topics, topic_ids, strict=False):
         if topic.name in seen:
             continue
@@ -111,6 +115,7 @@ def create_topics(
             start = placement_start + len(accepted)
             replicas = yield from replicas_of(image, topic, defaults, start)
             validate_config(topic.name, dict(configs))
+            _take_descriptors(free, replicas)
         except KafkaError as error:
             response.append(CreatedTopic(topic.name, error))
             continue
@@ -127,6 +132,22 @@ def create_topics(
             )
         )
     return ControllerResult(tuple(records), response)
+
+
+def _take_descriptors(free: dict[int, int], replicas: Sequence[tuple[int, ...]]) -> None:
+    """Take the descriptors of a topic's logs, one each, from what the brokers have left."""
+    if not free:
+        return
+    wanted = Counter(broker_id for each in replicas for broker_id in each if broker_id in free)
+    for broker_id, count in wanted.items():
+        if count > free[broker_id]:
+            raise PolicyViolationError(
+                f"Broker {broker_id} has {max(free[broker_id], 0)} descriptors left for files of "
+                f"new partitions, and this topic needs {count}: let it open more files (ulimit "
+                "-n), close connections, or delete topics."
+            )
+    for broker_id, count in wanted.items():
+        free[broker_id] -= count
 
 
 def _check_partition_total(topics: Sequence[NewTopic], defaults: TopicDefaults) -> None:

@@ -67,6 +67,7 @@ class Admin:
     def __init__(self, settings: dict[str, str], log_dir: Path) -> None:
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)} | settings)
         self.node, self.backlog = MemoryNode(), 0
+        self.free_descriptors: dict[int, int] = {}
         self.live = LiveConfig(config, lambda: self.node.image)
         self.cluster = ClusterView(1, "cluster", lambda: self.node.image)
         self.creation = TopicCreation(
@@ -76,6 +77,7 @@ class Admin:
             dice=SeededDice(7),
             backlog=lambda: self.backlog,
         )
+        self.creation.free_descriptors = lambda: self.free_descriptors
 
     def ask(self, handler: Handler, request: Any, version: int | None = None) -> Any:
         """Answer a request, encoded and decoded once so that it fits its schema."""

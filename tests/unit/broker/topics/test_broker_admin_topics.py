@@ -126,6 +126,24 @@ def test_no_topic_is_made_while_the_disks_are_far_behind(admin: Admin) -> None:
     assert admin.create("t")[0].error_code == 0
 
 
+def test_no_topic_is_made_that_would_use_the_reserve_of_descriptors(admin: Admin) -> None:
+    """Partitions that cannot open their files are offline from their first moment on."""
+    [broker_id] = admin.node.image.brokers
+    admin.free_descriptors = {broker_id: 5}
+    first, second, third = admin.create("a", "b", "c", num_partitions=2)
+    assert (first.error_code, second.error_code) == (0, 0)
+    assert third.error_code == ErrorCode.POLICY_VIOLATION
+    assert "ulimit -n" in third.error_message
+    assert "1 descriptors left" in third.error_message
+    assert list(admin.node.image.topics_by_name) == ["a", "b"]
+    admin.free_descriptors = {broker_id: 5 * admin.live.current.num_partitions}
+    asyncio.run(admin.creation.auto_create([f"auto{n}" for n in range(7)]))
+    made = [name for name in admin.node.image.topics_by_name if name.startswith("auto")]
+    assert len(made) == 5
+    admin.free_descriptors = {broker_id + 1: 0}  # this one reports none: it has no bound
+    assert admin.create("d", num_partitions=9)[0].error_code == 0
+
+
 @pytest.mark.parametrize("version", range(2, 8))
 def test_a_client_hears_of_no_error_that_it_does_not_know(admin: Admin, version: int) -> None:
     admin.backlog = BACKLOG_MAX
