@@ -21,7 +21,9 @@ from metadata_topic.raft import following, leading, voting
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.deadlines import next_deadline_ms
 from metadata_topic.raft.effects import Closed, Effect, WakeAt
+from metadata_topic.raft.epochs import ask_doubted, believes_answer
 from metadata_topic.raft.events import (
+    EPOCH_MAX,
     Answered,
     ChunkWritten,
     Closing,
@@ -232,6 +234,13 @@ class RaftCore:
         replica.history = VoterHistory(event.history)
         replica.election = event.election
         seen = max(replica.log.last_epoch, event.seen_epoch)
+        if max(seen, replica.epoch) > EPOCH_MAX:
+            replica.fail(
+                f"epoch {max(seen, replica.epoch)} in quorum-state or in the log is above "
+                f"{EPOCH_MAX}, the last: format this node as one that lost its disk"
+            )
+            replica.enter(Unattached(replica.draw_election_deadline()))
+            return
         if event.election.epoch < seen:
             # quorum-state is lost or older than the log; what the log has seen was an epoch too.
             replica.persist(ElectionState(seen))
@@ -300,6 +309,10 @@ class RaftCore:
             self._look_elsewhere(pending, error)
             return True
         is_moved = error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not believes_answer(replica, standing.epoch, pending.to):
+            replica.back_off(pending.to)
+            self._look_elsewhere(pending, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return True
         if standing.epoch > replica.epoch or is_moved:
             before = replica.state
             replica.follow(standing.epoch, standing.leader_id, standing.leader)
@@ -354,12 +367,9 @@ class RaftCore:
     def _on_flushed(self, end_offset: int) -> None:
         replica = self.replica
         replica.flushing = False
-        if replica.flush_is_stale:
-            replica.flush_is_stale = False  # it may have counted what was cut since
-        else:
-            log = replica.log
-            log.flushed_end = max(log.flushed_end, min(end_offset, log.end_offset))
-            replica.is_segment_full &= log.flushed_end < log.end_offset
+        log = replica.log
+        log.flushed_end = max(log.flushed_end, min(end_offset, log.end_offset))
+        replica.is_segment_full &= log.flushed_end < log.end_offset
         replica.flush()
         if isinstance(replica.state, Leader):
             leading.update_high_watermark(replica, replica.state)
@@ -372,6 +382,8 @@ class RaftCore:
                 break
         else:
             raise AssertionError(f"{self.role} does not come to rest")
+        if self.replica.closing_deadline_ms is None:
+            ask_doubted(self.replica)
         self._poll_closing()
 
     def _poll_role(self) -> bool:

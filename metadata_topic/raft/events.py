@@ -5,6 +5,7 @@ caller. Results of effects carry what the effect carried, so that a late one can
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import BatchFacts, Request, Response
@@ -12,13 +13,16 @@ from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
 
+EPOCH_MAX: Final = 2**31 - 2
+"""The highest epoch that is ever proposed, taken over or persisted."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
     """What `quorum-state` remembers over restarts.
 
     Attributes:
-        epoch: the highest epoch seen; 0 before the first election.
+        epoch: the highest epoch seen, at most `EPOCH_MAX`; 0 before the first election.
         leader_id: who leads it, None if not known.
         voted: whom this replica voted for in it.
     """

@@ -27,9 +27,17 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    Standing,
 )
 from metadata_topic.raft.replica import Pending, Replica
-from metadata_topic.raft.role_states import Download, Follower, Unattached
+from metadata_topic.raft.role_states import (
+    Candidate,
+    Download,
+    Follower,
+    Prospective,
+    Tally,
+    Unattached,
+)
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 
@@ -48,6 +56,8 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
             replica.become_prospective()
             return True
         state.asks_others = True
+        state.has_fetched = False
+        state.leader = replica.next_address(state)
         state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     if not is_able_to_fetch(replica):
         return False
@@ -138,7 +148,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     is_ours = request.offset == replica.log.end_offset and request.epoch == replica.epoch
     if not is_ours or replica.busy or state.download is not None:
         return
-    _leader_answered(replica, state)
+    _leader_answered(replica, state, pending, response.standing)
     replica.leader_high_watermark = max(replica.leader_high_watermark, response.high_watermark)
     state.has_fetched = True
     state.leader_resigned = False
@@ -156,9 +166,13 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     raise_high_watermark(replica, min(response.high_watermark, replica.log.end_offset))
 
 
-def _leader_answered(replica: Replica, state: Follower) -> None:
+def _leader_answered(
+    replica: Replica, state: Follower, pending: Pending, standing: Standing
+) -> None:
     state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     replica.leader_answered_ms = replica.now_ms
+    if pending.to == state.leader and standing.leader_id == state.leader.id:
+        replica.proven_leader = state.leader
 
 
 def raise_high_watermark(replica: Replica, offset: int) -> None:
@@ -226,7 +240,6 @@ def _cut(replica: Replica, diverging: EpochEnd) -> None:
         return
     log.truncate_to(end)
     replica.history.truncate_to(end)
-    replica.flush_is_stale = replica.flushing
     replica.busy = True
     replica.do(TruncateLog(end))
 
@@ -272,7 +285,7 @@ def on_fetch_snapshot_response(
     if response.snapshot_id != request.snapshot_id or response.position != download.position:
         replica.back_off(pending.to)
         return
-    _leader_answered(replica, state)
+    _leader_answered(replica, state, pending, response.standing)
     end = response.position + len(response.data)
     is_changed = download.size_bytes not in (0, response.size_bytes)
     if not response.data or end > response.size_bytes or is_changed:
@@ -314,10 +327,12 @@ def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
     if facts.kraft_version == 0:
         facts = QuorumFacts(0, replica.voters)
     replica.busy = False
-    replica.flush_is_stale = replica.flushing
     replica.log.restart_at(event.snapshot)
     replica.history.restart_at(end, facts)
     raise_high_watermark(replica, end)
+    elected = replica.state
+    if isinstance(elected, Prospective | Candidate) and elected.tally.voters != replica.voters.ids:
+        elected.tally = Tally(replica.voters, replica.key)  # these are asked, all of them
     _keep_waiting(replica)
 
 

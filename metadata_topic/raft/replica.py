@@ -23,7 +23,7 @@ from metadata_topic.raft.effects import (
     RoleChanged,
     Send,
 )
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
     NOBODY,
@@ -80,10 +80,13 @@ class Replica:
         busy: a truncation or an installation of a snapshot is under way: nothing is appended.
         flushing: a flush is under way.
         is_segment_full: nothing is fetched before the log is flushed, so that a segment can begin.
-        flush_is_stale: the log was cut since that flush began.
         stale_chunks: so many chunks that come to the disk next are of a download given up.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
+        told_leader: the newest address that others named for the leader of this epoch.
+        proven_leader: where the leader of this epoch has answered a Fetch.
+        doubted: voters to be asked for their epoch, after a request in their name was refused.
+        disbelieved: nodes whose epoch was refused with a report.
     """
 
     def __init__(self, key: ReplicaKey, config: RaftConfig) -> None:
@@ -101,10 +104,13 @@ class Replica:
         self.busy = False
         self.flushing = False
         self.is_segment_full = False
-        self.flush_is_stale = False
         self.stale_chunks = 0
         self.closing_deadline_ms: int | None = None
         self.leader_answered_ms = -1
+        self.told_leader: Node | None = None
+        self.proven_leader: Node | None = None
+        self.doubted: set[int] = set()
+        self.disbelieved: set[Node] = set()
         self.pending: dict[int, Pending] = {}
         self._retry_at: dict[Node, int] = {}
         self._numbers = 0
@@ -131,13 +137,13 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter."""
-        return self.config.can_vote and self.voters.has(self.key)
+        """Whether this replica is a voter, and an epoch is left to stand in."""
+        return self.config.can_vote and self.voters.has(self.key) and self.epoch < EPOCH_MAX
 
     @property
     def is_sole(self) -> bool:
-        """Whether this replica is the only voter."""
-        return self.config.can_vote and self.voters.is_sole(self.key)
+        """Whether this replica is the only voter, and can stand."""
+        return self.can_stand and self.voters.is_sole(self.key)
 
     @property
     def last_persist(self) -> int:
@@ -224,12 +230,15 @@ class Replica:
 
     def persist(self, election: ElectionState) -> int:
         """Make epoch, leader and vote durable; returns the number to wait for."""
-        assert election.epoch >= self.epoch, "an epoch never falls"
+        assert self.epoch <= election.epoch <= EPOCH_MAX, f"{election} after {self.election}"
         if election == self.election:
             return self._persists
         self._persists += 1
         if election.epoch > self.epoch:
             self._epoch_persist = self._persists
+            self.told_leader = self.proven_leader = None
+            if election.epoch == EPOCH_MAX:
+                self.report(f"epoch {EPOCH_MAX} is the last: no other follows", is_error=True)
         self.election = election
         facts = self.history.latest
         self.do(Persist(self._persists, election, facts.kraft_version, self.voters))
@@ -299,7 +308,7 @@ class Replica:
 
     def become_prospective(self) -> None:
         """Ask whether a candidacy would succeed."""
-        leader = self.state.leader if isinstance(self.state, Follower) else None
+        leader = self.next_address(self.state) if isinstance(self.state, Follower) else None
         tally = Tally(self.voters, self.key)
         self._enter(Prospective(self.draw_election_deadline(), tally, leader), self.election)
 
@@ -328,23 +337,53 @@ class Replica:
         Args:
             epoch: not below ours.
             leader_id: -1 if not known.
-            leader: where it listens; None: looked up among the voters.
+            leader: where others say that it listens; the settings and the voter set know better.
         """
         if leader_id in (NOBODY, self.key.id):
             # Nobody else can lead by our own id: what we led is over.
             if epoch > self.epoch:
                 self.become_unattached(epoch)
             return
-        known = leader or self.node_of(leader_id)
+        known = self.node_of(leader_id) or leader
         if epoch == self.epoch and self.election.leader_id is not None:
-            is_new = isinstance(self.state, Unattached) and known is not None
-            if self.election.leader_id != leader_id or not is_new:
+            if self.election.leader_id != leader_id:
+                return
+            self.told_leader = leader or self.told_leader
+            known = self.proven_leader or known
+            if known is None or not self._lacks_leader():
                 return
         if known is None:
             if epoch > self.epoch or self.election.leader_id is None:
                 self._meet_leader_without_address(epoch, leader_id)
             return
         self.become_follower(epoch, known)
+        self.told_leader = leader
+
+    def _lacks_leader(self) -> bool:
+        """Whether a leader that is known by id would be followed if others named it.
+
+        A follower that lost it asks for pre-votes first: the others may name a dead one.
+        """
+        match self.state:
+            case Unattached() | Candidate():
+                return True
+            case Prospective():
+                return self.state.leader is None
+            case _:
+                return False
+
+    def next_address(self, state: Follower) -> Node:
+        """Where to look for the leader once it was silent for a fetch timeout.
+
+        It cannot move within an epoch: where it has answered, it is. Else the address that the
+        settings or the voter set name takes turns with the one that others name.
+        """
+        known = self.node_of(state.leader.id)
+        if self.proven_leader is not None:
+            return self.proven_leader
+        if known is not None and known != state.leader:
+            return known
+        return self.told_leader or state.leader
 
     def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:
         if epoch > self.epoch or isinstance(self.state, Unattached | Prospective | Candidate):

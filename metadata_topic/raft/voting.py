@@ -3,11 +3,10 @@
 Source: KIP-595 (Vote), KIP-996 (pre-vote), KIP-853 (keys of voters); rules of Kafka 4.3.
 """
 
-from typing import Final
-
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.epochs import believes_request, is_disturbing
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
 from metadata_topic.raft.messages import (
     NOBODY,
     BeginQuorumEpochRequest,
@@ -28,16 +27,15 @@ from metadata_topic.raft.role_states import (
 )
 from metadata_topic.raft.voters import ReplicaKey
 
-STRANGERS_EPOCHS_MAX: Final = 1000
-"""How far the epoch of a candidate in no known voter set may be above ours."""
-
-
 # -- being asked ------------------------------------------------------------------------------
 
 
 def on_vote_request(replica: Replica, token: int, request: VoteRequest) -> None:
     """Answer a candidate."""
     error = _vote_error(replica, request)
+    if error is None and is_disturbing(replica, request.epoch, request.candidate.id):
+        replica.respond(token, VoteResponse(ErrorCode.NONE, replica.standing()))
+        return
     if error is None and request.epoch > replica.epoch:
         replica.become_unattached(request.epoch)
     if error is None and not is_meant_for(request.voter, replica.key):
@@ -64,9 +62,7 @@ def _vote_error(replica: Replica, request: VoteRequest) -> ErrorCode | None:
         return ErrorCode.UNSUPPORTED_VERSION
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    voters = replica.voters
-    is_stranger = bool(voters.ids) and voters.get(request.candidate.id) is None
-    if is_stranger and request.epoch > replica.epoch + STRANGERS_EPOCHS_MAX:
+    if not believes_request(replica, request.epoch, request.candidate.id):
         return ErrorCode.INVALID_REQUEST
     return None
 
@@ -159,6 +155,10 @@ def _leaders_error(replica: Replica, epoch: int, leader_id: int) -> ErrorCode | 
         return ErrorCode.INVALID_REQUEST
     if leader_id == replica.key.id:
         replica.report(f"node {leader_id} is another's id, too: it leads epoch {epoch}")
+        return ErrorCode.INVALID_REQUEST
+    if not believes_request(replica, epoch, leader_id):
+        return ErrorCode.INVALID_REQUEST
+    if is_disturbing(replica, epoch, leader_id):
         return ErrorCode.INVALID_REQUEST
     return None
 
@@ -285,7 +285,8 @@ def poll_resigned(replica: Replica, state: Resigned) -> bool:
     if replica.is_sole and not is_closing:
         replica.become_prospective()
         return True
-    if replica.now_ms >= state.election_deadline_ms and not is_closing:
+    is_due = replica.now_ms >= state.election_deadline_ms and replica.epoch < EPOCH_MAX
+    if is_due and not is_closing:
         replica.become_unattached(replica.epoch + 1)
         return True
     me = replica.node_of(replica.key.id)

@@ -70,8 +70,16 @@ def names_nobody(row: Row) -> bool:
     return not partition.get("preferredCandidates", partition.get("preferredSuccessors"))
 
 
-def has_no_address(row: Row) -> bool:
-    return is_about_a_second_leader(row) and not row["request"].get("leaderEndpoints")
+def is_disturbed(row: Row) -> bool:
+    """Whether an id outside the voters would end a leadership that works."""
+    voters = {"sole": {1}}.get(row["world"], {1, 2, 3})
+    partition = row["request"]["topics"][0]["partitions"][0]
+    return (
+        row["api"] in {"VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"}
+        and row["role"].startswith((*LEADERS, "follower, fetched"))
+        and partition.get("replicaId", partition.get("leaderId")) not in voters
+        and partition.get("replicaEpoch", partition.get("leaderEpoch")) > row["epoch"]
+    )
 
 
 def is_on_the_way(theirs: Outcome, mine: Outcome) -> bool:
@@ -117,10 +125,16 @@ DIFFERS = (
         lambda row, mine: mine.role == "leader" and mine.election > (row["epoch"], 1, 1),
     ),
     Differs(
-        "a leader without vote and without address: Kafka's process ends, ours waits for one",
+        "an id outside the voters while the leadership works: Kafka takes its epoch over, ours "
+        "stays in its own",
         ANSWER | {"role", "election"},
-        lambda row, theirs: "died" in row and row["world"] == "sole" and has_no_address(row),
-        lambda row, mine: mine.error == ErrorCode.NONE,
+        lambda row, theirs: is_disturbed(row),
+        lambda row, mine: (
+            mine.leader is not None
+            and mine.leader[1] == row["epoch"]
+            and mine.granted is not True
+            and (row["api"] == "VOTE" or mine.error == ErrorCode.INVALID_REQUEST)
+        ),
     ),
     Differs(
         "a resigned leader names nobody: Kafka's follower stands at once, ours waits the longest",

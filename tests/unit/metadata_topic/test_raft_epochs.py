@@ -1,0 +1,429 @@
+"""Which epochs a replica takes over: every request and answer that can raise one."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_protocol.errors import ErrorCode
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.effects import Persist, Respond, Send
+from metadata_topic.raft.epochs import EPOCH_AFTER_JUMP_MAX, EPOCH_STEP_MAX
+from metadata_topic.raft.events import EPOCH_MAX, Answered, ElectionState, Resign
+from metadata_topic.raft.messages import (
+    ANY_REPLICA,
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Node,
+    Request,
+    Response,
+    Standing,
+    VoteRequest,
+    VoteResponse,
+)
+from metadata_topic.raft.role_states import Follower
+from metadata_topic.raft.roles import Role
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from metadata_topic.raft.voters import VoterSet
+from tests.support.worlds.told_core import ToldCore, key, leading, node_of
+
+STRANGER = 77
+EPOCH = 5
+LIMIT = EPOCH + EPOCH_STEP_MAX
+ELSEWHERE = Node(3, "elsewhere", 1)
+RAISING = ("vote", "pre-vote", "begin", "end")
+
+
+def raising(kind: str, sender: int, epoch: int, address: Node | None = None) -> Request:
+    """A request in which `sender` names an epoch."""
+    match kind:
+        case "begin":
+            return BeginQuorumEpochRequest(epoch, sender, key(2), address or node_of(sender))
+        case "end":
+            return EndQuorumEpochRequest(epoch, sender, (), address or node_of(sender))
+        case _:
+            pre_vote = kind == "pre-vote"
+            return VoteRequest(epoch, key(sender), key(2), EPOCH, 99, pre_vote=pre_vote)
+
+
+def unattached(**more: object) -> ToldCore:
+    return ToldCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
+
+
+def error_of(node: ToldCore, request: Request) -> ErrorCode:
+    (answer,) = node.ask(request)
+    assert isinstance(answer, Respond)
+    return answer.response.error
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sender", [3, STRANGER])
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_a_request_1000_epochs_ahead_is_taken_over(kind: str, sender: int) -> None:
+    """N107: the border."""
+    node = unattached()
+    assert error_of(node, raising(kind, sender, LIMIT)) is ErrorCode.NONE
+    assert node.core.epoch == LIMIT
+
+
+@pytest.mark.parametrize("epoch", [LIMIT + 1, EPOCH_MAX, 2**31 - 1])
+@pytest.mark.parametrize("sender", [3, STRANGER])
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_an_absurd_epoch_of_a_request_moves_nothing(
+    kind: str, sender: int, epoch: int
+) -> None:
+    """N107; Kafka takes the epoch over."""
+    node = unattached()
+    assert error_of(node, raising(kind, sender, epoch)) is ErrorCode.INVALID_REQUEST
+    assert node.core.election == ElectionState(EPOCH)
+    node.lead()
+    assert node.core.epoch == EPOCH + 1, "the quorum can still elect"
+
+
+@pytest.mark.parametrize("api", [FetchRequest, FetchSnapshotRequest])
+def test_bad_input_the_epoch_of_a_fetch_is_never_taken_over(api: type) -> None:
+    node = unattached()
+    request: Request = FetchRequest(key(3), EPOCH + 1, 10, EPOCH)
+    if api is FetchSnapshotRequest:
+        request = FetchSnapshotRequest(key(3), EPOCH + 1, SnapshotId(1, 1), 0, 100)
+    assert error_of(node, request) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert node.core.epoch == EPOCH
+
+
+def test_a_voter_named_in_a_refused_request_is_asked_at_its_known_address() -> None:
+    node = unattached()
+    for vote in node.stand():
+        node.answer(vote, node.no())
+    error_of(node, raising("begin", 3, LIMIT + 2, ELSEWHERE))
+    (probe,) = node.take(FetchRequest)
+    assert isinstance(probe.request, FetchRequest)
+    assert (probe.to, probe.request.replica) == (node_of(3), ANY_REPLICA)
+    answer = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(LIMIT + 2, 3))
+    node.answer(probe, answer)
+    assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, LIMIT + 2, 3)
+
+
+def test_a_leader_that_is_named_a_far_epoch_stays_until_that_voter_says_so() -> None:
+    node = unattached()
+    node.lead()
+    for begin in node.take(BeginQuorumEpochRequest):
+        node.answer(begin, BeginQuorumEpochResponse(ErrorCode.NONE, leading(EPOCH + 1, 2)))
+    node.tick(node.now_ms + 50)
+    assert error_of(node, raising("vote", 3, LIMIT + 2)) is ErrorCode.INVALID_REQUEST
+    (probe,) = node.take(FetchRequest)
+    node.answer(probe, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leading(EPOCH + 1, 2)))
+    assert node.core.role is Role.LEADER
+    node.tick(node.now_ms + 50)
+    error_of(node, raising("vote", 3, LIMIT + 2))
+    (probe,) = node.take(FetchRequest)
+    node.answer(probe, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, Standing(LIMIT + 2)))
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, LIMIT + 2)
+
+
+def test_a_stranger_named_in_a_refused_request_is_not_asked() -> None:
+    node = unattached()
+    node.core.replica.pending.clear()
+    error_of(node, raising("begin", STRANGER, LIMIT + 1))
+    assert node.core.replica.doubted == set()
+    assert {one.to.id for one in node.wanted(Send)} <= {1, 3}
+
+
+def test_many_forged_requests_are_one_question_at_a_time() -> None:
+    node = unattached()
+    node.core.replica.pending.clear()
+    node.take(FetchRequest)
+    for number in range(100):
+        node.ask(raising("begin", 3, LIMIT + 1), token=number)
+    assert len([one for one in node.take(FetchRequest) if one.to == node_of(3)]) == 1
+
+
+# -- answers ----------------------------------------------------------------------------------
+
+
+def asked(kind: str) -> tuple[ToldCore, Send]:
+    """A node in the role that sends such a request, and one that it sent to voter 3 or 1."""
+    node = unattached()
+    match kind:
+        case "vote":
+            return node, node.stand()[0]
+        case "pre-vote":
+            node.tick(60_000)
+            return node, node.take(VoteRequest)[0]
+        case "begin":
+            node.lead()
+            return node, node.take(BeginQuorumEpochRequest)[0]
+        case "end":
+            node.lead()
+            node.take(BeginQuorumEpochRequest)
+            node.step(Resign(0.0))
+            return node, node.take(EndQuorumEpochRequest)[0]
+        case "fetch":
+            return node, node.follow(1, EPOCH)
+        case _:
+            fetch = node.follow(1, EPOCH)
+            found = FetchResponse(ErrorCode.NONE, leading(EPOCH, 1), snapshot_id=SnapshotId(50, 5))
+            node.answer(fetch, found)
+            return node, node.take(FetchSnapshotRequest)[0]
+
+
+def answer_in(kind: str, epoch: int) -> Response:
+    standing = Standing(epoch)
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    match kind:
+        case "vote" | "pre-vote":
+            return VoteResponse(error, standing)
+        case "begin":
+            return BeginQuorumEpochResponse(error, standing)
+        case "end":
+            return EndQuorumEpochResponse(error, standing)
+        case "fetch":
+            return FetchResponse(error, standing)
+        case _:
+            return FetchSnapshotResponse(error, standing, SnapshotId(50, 5))
+
+
+ANSWERS = ("vote", "pre-vote", "begin", "end", "fetch", "snapshot")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_far_epoch_in_an_answer_of_a_voter_at_its_address_is_taken_over(kind: str) -> None:
+    node, sent = asked(kind)
+    node.answer(sent, answer_in(kind, EPOCH_AFTER_JUMP_MAX))
+    assert node.core.epoch == EPOCH_AFTER_JUMP_MAX
+    node.lead()
+    assert node.core.epoch == EPOCH_AFTER_JUMP_MAX + 1, "elections stay possible"
+
+
+@pytest.mark.parametrize("epoch", [EPOCH_AFTER_JUMP_MAX + 1, EPOCH_MAX, 2**31 - 1])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_epoch_that_would_end_elections_is_not_taken_over_from_answers(
+    kind: str, epoch: int
+) -> None:
+    node, sent = asked(kind)
+    before = node.core.election
+    node.answer(sent, answer_in(kind, epoch))
+    assert node.core.election == before
+    assert len([one for one in node.reports if f"is in epoch {epoch}" in one]) == 1
+
+
+@pytest.mark.parametrize(("epoch", "taken"), [(LIMIT, True), (LIMIT + 1, False)])
+def test_an_answer_from_an_address_that_only_a_request_named_raises_1000_at_most(
+    epoch: int, *, taken: bool
+) -> None:
+    facts = QuorumFacts(1, VoterSet(()), in_log=True)
+    config = RaftConfig(bootstrap=(Node(-1, "boot", 1),))
+    node = unattached(facts=facts, voters=(), config=config)
+    node.ask(BeginQuorumEpochRequest(EPOCH, 3, key(2), ELSEWHERE))
+    (fetch,) = [one for one in node.take(FetchRequest) if one.to == ELSEWHERE]
+    node.answer(fetch, answer_in("fetch", epoch))
+    assert node.core.epoch == (epoch if taken else EPOCH)
+
+
+def test_a_bootstrap_server_may_name_any_epoch_in_its_answer() -> None:
+    """A controller that joins knows no voter yet, and the settings name this address."""
+    facts = QuorumFacts(1, VoterSet(()), in_log=True)
+    config = RaftConfig(bootstrap=(Node(-1, "boot", 1),))
+    node = unattached(facts=facts, voters=(), config=config)
+    (fetch,) = node.take(FetchRequest)
+    node.answer(fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(1 << 20, 3)))
+    assert (node.core.epoch, node.core.leader_id) == (1 << 20, 3)
+
+
+# -- the end of all epochs --------------------------------------------------------------------
+
+
+def test_the_last_epoch_is_proposed_and_none_after_it() -> None:
+    node = ToldCore(election=ElectionState(EPOCH_MAX - 1))
+    node.lead()
+    assert node.core.epoch == EPOCH_MAX
+    assert any("is the last" in one for one in node.reports)
+    node.run_until(node.now_ms + 60_000)
+    assert node.core.epoch == EPOCH_MAX
+    assert max(one.election.epoch for one in node.wanted(Persist)) == EPOCH_MAX
+
+
+@pytest.mark.parametrize("voters", [(2,), (1, 2, 3)])
+def test_a_voter_in_the_last_epoch_rests(voters: tuple[int, ...]) -> None:
+    node = ToldCore(voters=voters, election=ElectionState(EPOCH_MAX, 2, key(2)))
+    node.run_until(60_000)
+    assert node.core.epoch == EPOCH_MAX
+    assert node.fatal == []
+
+
+def test_a_quorum_state_above_the_last_epoch_ends_the_start_with_the_way_out() -> None:
+    node = ToldCore(election=ElectionState(2**31 - 1))
+    assert "format this node as one that lost its disk" in node.fatal[0]
+    assert node.wanted(Persist) == []
+
+
+# -- strangers and a leadership that works ----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_stranger_does_not_end_a_leadership_that_a_majority_fetches_from(kind: str) -> None:
+    node = unattached()
+    node.lead()
+    (answer,) = node.ask(raising(kind, STRANGER, EPOCH + 900))
+    assert isinstance(answer, Respond)
+    assert not getattr(answer.response, "granted", False)
+    assert answer.response.standing.epoch == EPOCH + 1
+    assert node.core.role is Role.LEADER
+
+
+def test_the_sole_voter_never_hears_a_stranger() -> None:
+    node = ToldCore(voters=(2,))
+    assert node.core.role is Role.LEADER
+    for _ in range(122):
+        node.tick(node.now_ms + 20)
+        node.ask(raising("vote", STRANGER, node.core.epoch + 900))
+    assert (node.core.role, node.core.epoch) == (Role.LEADER, 1)
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_stranger_is_refused_only_while_the_leader_is_heard(kind: str) -> None:
+    node = unattached()
+    fetch = node.follow(1, EPOCH)
+    node.answer(fetch, node.records())
+    heard_ms = node.now_ms
+    node.now_ms = heard_ms + 1_999
+    node.ask(raising(kind, STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH
+    node.core.replica.now_ms = node.now_ms = heard_ms + 2_000
+    node.ask(raising(kind, STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH + 1
+
+
+def test_a_stranger_wins_a_follower_that_has_not_heard_its_leader_yet() -> None:
+    """A record that this voter has not read may have made it a voter."""
+    node = unattached()
+    node.follow(1, EPOCH)
+    (answer,) = node.ask(raising("vote", STRANGER, EPOCH + 1))
+    assert isinstance(answer, Respond)
+    assert isinstance(answer.response, VoteResponse)
+    assert answer.response.granted
+
+
+def test_a_known_voter_raises_the_epoch_of_a_leadership_that_works() -> None:
+    node = unattached()
+    node.lead()
+    node.ask(raising("vote", 3, EPOCH + 2))
+    assert node.core.epoch == EPOCH + 2
+
+
+def test_a_follower_whose_leader_resigned_hears_a_stranger() -> None:
+    node = unattached()
+    fetch = node.follow(1, EPOCH)
+    node.answer(fetch, node.records())
+    node.ask(EndQuorumEpochRequest(EPOCH, 1, (key(3), key(2)), node_of(1)))
+    node.ask(raising("vote", STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH + 1
+
+
+# -- the leader's address ---------------------------------------------------------------------
+
+MOVED = Node(1, "moved", 9093)
+
+
+def run(node: ToldCore, for_ms: int) -> list[Node]:
+    """Let time pass while the leader answers nowhere and node 3 names MOVED; where it is sought."""
+    sought, until_ms = [], node.now_ms + for_ms
+    while node.now_ms < until_ms:
+        for number, pending in list(node.core.replica.pending.items()):
+            told = Standing(EPOCH, 1, MOVED)
+            response: Response | None = None
+            if pending.to.id == 3 and isinstance(pending.request, VoteRequest):
+                response = VoteResponse(ErrorCode.NONE, told)
+            elif pending.to.id == 3:
+                response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, told)
+            node.step(Answered(number, response, 0.0))
+        node.tick(node.now_ms + 10)
+        state = node.core.replica.state
+        if isinstance(state, Follower) and state.leader not in sought[-1:]:
+            sought.append(state.leader)
+    return sought
+
+
+def fetch_at(node: ToldCore, address: Node) -> Send:
+    """Let it run until it fetches there; that Fetch."""
+    for _ in range(1_000):
+        run(node, 10)
+        for number, pending in node.core.replica.pending.items():
+            if pending.to == address and isinstance(pending.request, FetchRequest):
+                return Send(number, address, pending.request, 0, 0)
+    raise AssertionError(f"it never fetches at {address}")
+
+
+def test_a_follower_seeks_its_leader_at_the_known_and_the_told_address_in_turns() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    assert run(node, 1_900) == [node_of(1)], "not before a fetch timeout"
+    assert run(node, 12_000)[:4] == [node_of(1), MOVED, node_of(1), MOVED]
+    assert node.core.epoch == EPOCH
+
+
+def test_a_follower_keeps_an_address_where_the_leader_answered() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    node.answer(fetch_at(node, MOVED), node.records())
+    assert node.core.replica.proven_leader == MOVED
+    assert run(node, 12_000) == [MOVED], "it cannot move within an epoch"
+
+
+def test_another_process_at_a_told_address_is_no_proof() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    other = replace(node.records(), standing=leading(EPOCH, 3))
+    node.answer(fetch_at(node, MOVED), other)
+    assert node_of(1) in run(node, 6_000)
+
+
+def test_settings_win_over_the_address_in_a_request() -> None:
+    node = unattached()
+    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), MOVED))
+    state = node.core.replica.state
+    assert isinstance(state, Follower)
+    assert state.leader == node_of(1)
+
+
+def test_an_observer_seeks_at_the_told_address_too() -> None:
+    node = unattached(node_id=9, config=RaftConfig(can_vote=False))
+    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(9), node_of(1)))
+    assert run(node, 5_000)[:2] == [node_of(1), MOVED]
+
+
+# -- a restart --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["begin", "answer"])
+@pytest.mark.parametrize("role", [Role.CANDIDATE, Role.PROSPECTIVE])
+def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
+    role: Role, how: str
+) -> None:
+    node = ToldCore(election=ElectionState(EPOCH, 1, key(2)), log=((EPOCH, 0), (0, 10)))
+    if role is Role.PROSPECTIVE:
+        node.tick(1_000)
+    assert node.core.role is role
+    *_, vote = node.take(VoteRequest)
+    if how == "begin":
+        node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), node_of(1)))
+    else:
+        node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
+    assert (node.core.role, node.core.leader_id) == (Role.FOLLOWER, 1)
+    assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
+
+
+def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> None:
+    node = unattached()
+    node.answer(node.follow(1, EPOCH), node.records())
+    node.tick(node.now_ms + 2_000)
+    vote, *_ = node.take(VoteRequest)
+    node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
+    assert node.core.role is Role.PROSPECTIVE
