@@ -18,6 +18,7 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.peer_calls import (
     CORRELATION_ID_MAX,
     Call,
+    UnsayableRequest,
     common_version,
     correlation_id_of,
     handshake_frame,
@@ -144,14 +145,20 @@ class Link:
             elif isinstance(request, VoteRequest) and not is_sayable(request, version):
                 call.finish(without_pre_vote(request))
             else:
-                call.version = version
-                number = self._next_number(call)
-                self._transport.write(
-                    request_frame(
-                        request, version, self._settings.identity, number, self._client_id
-                    )
-                )
+                self._write(self._transport, call, version)
         self._watch_idleness()
+
+    def _write(self, transport: asyncio.Transport, call: Call, version: int) -> None:
+        identity, number = self._settings.identity, self._correlation_id
+        try:
+            frame = request_frame(call.request, version, identity, number, self._client_id)
+        except UnsayableRequest as reason:
+            self._say(str(reason))
+            call.finish(None)
+            return
+        call.version = version
+        self._next_number(call)
+        transport.write(frame)
 
     def _next_number(self, call: Call | None) -> int:
         number = self._correlation_id
