@@ -24,6 +24,7 @@ from metadata_topic.raft.effects import Closed, Effect, WakeAt
 from metadata_topic.raft.epochs import ask_doubted, believes_answer
 from metadata_topic.raft.events import (
     EPOCH_MAX,
+    AbleToLead,
     Answered,
     ChunkWritten,
     Closing,
@@ -199,7 +200,14 @@ class RaftCore:
                 self._take_rare(event)
 
     def _take_rare(
-        self, event: Started | SegmentFull | SnapshotWritten | LogStartRaised | Resign | Closing
+        self,
+        event: Started
+        | SegmentFull
+        | SnapshotWritten
+        | LogStartRaised
+        | Resign
+        | AbleToLead
+        | Closing,
     ) -> None:
         replica = self.replica
         match event:
@@ -216,6 +224,9 @@ class RaftCore:
                 replica.random = random
                 if isinstance(replica.state, Leader):
                     leading.resign(replica, replica.state)
+            case AbleToLead(is_able, random):
+                replica.random = random
+                replica.is_able_to_lead = is_able
             case Closing(random):
                 replica.random = random
                 replica.closing_deadline_ms = replica.now_ms + replica.config.close_timeout_ms
@@ -230,6 +241,7 @@ class RaftCore:
         replica = self.replica
         replica.random = event.random
         replica.begin_asking_at(event.random)
+        replica.is_able_to_lead = event.is_able_to_lead
         replica.log = LogView(event.start_offset, event.end_offset, event.epochs, event.snapshots)
         replica.history = VoterHistory(event.history)
         replica.election = event.election

@@ -45,6 +45,7 @@ class Started:
         snapshots: complete ones, oldest first; 0-0 of the format step among them.
         history: (first offset after the batch that said it, facts), by rising offset, at least
             one; the first is what the newest snapshot or the configuration says.
+        is_able_to_lead: see `AbleToLead`.
     """
 
     election: ElectionState
@@ -55,6 +56,7 @@ class Started:
     history: tuple[tuple[int, QuorumFacts], ...]
     random: float
     seen_epoch: int = 0
+    is_able_to_lead: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,17 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class AbleToLead:
+    """Whether the controller on this node could be the active one.
+
+    One that could not neither stands nor goes on leading. It votes and fetches as ever.
+    """
+
+    is_able: bool
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """The process is about to end in an orderly way; `Closed` says when it may."""
 
@@ -208,5 +221,6 @@ Event = (
     | SnapshotWritten
     | LogStartRaised
     | Resign
+    | AbleToLead
     | Closing
 )

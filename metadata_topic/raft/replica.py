@@ -81,6 +81,7 @@ class Replica:
         flushing: a flush is under way.
         is_segment_full: nothing is fetched before the log is flushed, so that a segment can begin.
         stale_chunks: so many chunks that come to the disk next are of a download given up.
+        is_able_to_lead: see `AbleToLead`.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
         told_leader: the newest address that others named for the leader of this epoch.
@@ -105,6 +106,7 @@ class Replica:
         self.flushing = False
         self.is_segment_full = False
         self.stale_chunks = 0
+        self.is_able_to_lead = True
         self.closing_deadline_ms: int | None = None
         self.leader_answered_ms = -1
         self.told_leader: Node | None = None
@@ -137,8 +139,13 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter, and an epoch is left to stand in."""
-        return self.config.can_vote and self.voters.has(self.key) and self.epoch < EPOCH_MAX
+        """Whether this replica is a voter that may lead, and an epoch is left to stand in."""
+        return self.is_voter and self.is_able_to_lead and self.epoch < EPOCH_MAX
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is a voter."""
+        return self.config.can_vote and self.voters.has(self.key)
 
     @property
     def is_sole(self) -> bool:
@@ -163,7 +170,8 @@ class Replica:
         voter = self.voters.get(replica_id)
         if voter is None or not voter.endpoints:
             return None
-        endpoint = voter.endpoints[0]
+        name, first = self.config.listener_name, voter.endpoints[0]
+        endpoint = next((one for one in voter.endpoints if one.name == name), first)
         return Node(replica_id, endpoint.host, endpoint.port)
 
     def standing(self) -> Standing:

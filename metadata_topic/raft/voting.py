@@ -85,7 +85,7 @@ def would_grant(replica: Replica, request: VoteRequest) -> bool:
     if request.pre_vote:
         if isinstance(state, Leader):
             return False
-        if isinstance(state, Follower) and replica.can_stand:
+        if isinstance(state, Follower) and replica.is_voter:
             return is_new_enough and (not state.has_fetched or state.leader_resigned)
         return is_new_enough
     if not isinstance(state, Unattached | Prospective):
