@@ -35,6 +35,7 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         retry_backoff_ms=max(_number(config, "retry.backoff.ms"), 1),
         fetch_max_bytes=_number(config, "fetch.max.bytes"),
         snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
+        listener_name=config.controller_listener_names[0],
     )
 
 

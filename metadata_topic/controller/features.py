@@ -31,6 +31,24 @@ def unserved_features(image: MetadataImage) -> dict[str, int]:
     return unserved
 
 
+def controller_problem(image: MetadataImage, kraft_version: int) -> str:
+    """Why this version cannot be the active controller of this cluster; empty if it can.
+
+    Only what decides which records a controller writes counts. group.version, transaction.version,
+    share.version and streams.version bind brokers. Of eligible.leader.replicas.version the fields
+    that a log has are kept.
+    """
+    finalised = {KRAFT_VERSION: kraft_version, METADATA_VERSION: image.metadata_version}
+    for name, level in finalised.items():
+        low, high = SUPPORTED_FEATURES[name]
+        if level > high or 0 < level < low:  # 0: nothing is finalised yet
+            return (
+                f"{name} is finalised at level {level}, and this version serves {low} to {high}: "
+                "this controller follows and never leads; upgrade this node"
+            )
+    return ""
+
+
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
     """What ApiVersions and DescribeFeatures report: served features above level 0."""
     found = {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}

@@ -6,12 +6,11 @@ See docs/decisions/a-lost-quorum-state.md.
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
 from metadata_topic.raft.voters import ReplicaKey
 
 ABSTAINED: Final = ReplicaKey(2**31 - 1, b"\xff" * 16)
 """Whom such a file says it voted for: a node that does not exist."""
-EPOCH_MAX: Final = 2**31 - 2
 
 
 class AbstentionError(TidemarkError):

@@ -47,6 +47,7 @@ from metadata_topic.raft.effects import (
     WakeAt,
 )
 from metadata_topic.raft.events import (
+    AbleToLead,
     Closing,
     Event,
     LogStartRaised,
@@ -164,6 +165,10 @@ class RaftDriver:
         """Let somebody else lead."""
         log.error("this node gives the lead up: %s", reason)
         self._handle(Resign(self._dice.random()))
+
+    def set_able_to_lead(self, *, is_able: bool) -> None:
+        """Let this replica stand and lead, or do neither."""
+        self._handle(AbleToLead(is_able, self._dice.random()))
 
     def fail(self, error: BaseException) -> None:
         """End the replica where it is, because what stands on it cannot go on."""

@@ -20,7 +20,11 @@ from typing import TypeVar
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.errors import NotControllerError, UnwrittenDecisionError
-from metadata_topic.controller.features import SUPPORTED_FEATURES, unserved_features
+from metadata_topic.controller.features import (
+    SUPPORTED_FEATURES,
+    controller_problem,
+    unserved_features,
+)
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.quorum.broker_control import BrokerControl
@@ -30,7 +34,7 @@ from metadata_topic.quorum.controller_submit import SubmittedDecisions
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.decisions import Decide, Outcome
 from metadata_topic.quorum.driver_answers import Respondent
-from metadata_topic.quorum.errors import QuorumConfigError
+from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
 from metadata_topic.quorum.metadata_loader import Subscriber
 from metadata_topic.quorum.node_readiness import NodeReadiness
 from metadata_topic.quorum.node_settings import NodeSettings
@@ -177,6 +181,11 @@ class MetadataNode:
         problem = "" if self._opened is None else self._replica.snapshotter.problem
         return (problem,) if problem else ()
 
+    def controller_problems(self) -> tuple[str, ...]:
+        """Why this controller never leads (for health)."""
+        problem = "" if self._opened is None else self._replica.controller_problem
+        return (problem,) if problem else ()
+
     @property
     def brokers(self) -> BrokerControl:
         """Registrations and heartbeats of brokers, by the active controller's side."""
@@ -220,13 +229,20 @@ class MetadataNode:
             As `open_replica`.
         """
         settings, ports = self._settings, self._ports
+
+        def checked(image: MetadataImage) -> None:
+            if problem := controller_problem(image, kraft_version=0):
+                raise UnusableMetadataError(f"{self._log_dir}: {problem}")
+            if check is not None:
+                check(image)
+
         self._opened = opened = open_replica(
             self._log_dir,
             self._identity,
             settings.quorum,
             ports=ports,
             config=settings.log,
-            check=check,
+            check=checked,
             check_stop=check_stop,
         )
         self._replica = MetadataReplica(

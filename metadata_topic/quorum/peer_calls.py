@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct, error
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response as response_codec
@@ -27,6 +27,10 @@ _SOFTWARE: Final = ("tidemark", "unknown")
 _SIZE_AND_HEADER: Final = Struct(">ihhih")
 _SIZE_BYTES: Final = 4
 _CORRELATION: Final = Struct(">i")
+
+
+class UnsayableRequest(TidemarkError):
+    """The request is not sent; it ends without an answer."""
 
 
 class Call:
@@ -72,9 +76,16 @@ def common_version(request: Request, theirs: Mapping[int, Versions]) -> int | No
 def request_frame(
     request: Request, version: int, identity: WireIdentity, correlation_id: int, client_id: bytes
 ) -> bytes:
-    """The frame of a request, with its size."""
+    """The frame of a request, with its size.
+
+    Raises:
+        UnsayableRequest: a value in it does not fit in its field.
+    """
     api_key = api_of(request)
-    body = request_codec(api_key).encode(write_request(request, version, identity), version)
+    try:
+        body = request_codec(api_key).encode(write_request(request, version, identity), version)
+    except (error, OverflowError, ValueError) as cause:
+        raise UnsayableRequest(f"{api_key.name} {version} cannot be encoded: {cause}") from cause
     return _frame(api_key, version, correlation_id, client_id, body)
 
 

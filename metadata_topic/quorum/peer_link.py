@@ -8,16 +8,17 @@ connection finds out. Nothing here tries again; that is the core's decision, at 
 import asyncio
 import logging
 import socket
-import struct
 from collections import deque
 from dataclasses import dataclass
 from ipaddress import ip_address
+from struct import Struct
 from typing import Final
 
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.peer_calls import (
     CORRELATION_ID_MAX,
     Call,
+    UnsayableRequest,
     common_version,
     correlation_id_of,
     handshake_frame,
@@ -35,7 +36,7 @@ from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
 
-_SIZE: Final = struct.Struct(">i")
+_SIZE: Final = Struct(">i")
 _FRAME_MIN: Final = 4
 
 
@@ -151,9 +152,8 @@ class Link:
         identity, number = self._settings.identity, self._correlation_id
         try:
             frame = request_frame(call.request, version, identity, number, self._client_id)
-        except (struct.error, ValueError) as error:
-            # The core must not ask what the wire cannot say; others' numbers may have led it there.
-            self._say(f"{api_of(call.request).name} cannot be encoded: {error}")
+        except UnsayableRequest as reason:
+            self._say(str(reason))
             call.finish(None)
             return
         call.version = version

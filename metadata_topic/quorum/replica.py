@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from metadata_topic.controller.features import controller_problem
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.broker_control import BrokerControl
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -114,12 +115,14 @@ class MetadataReplica:
         brokers: registrations and heartbeats by the active controller's side.
         snapshotter: makes snapshots here.
         failure: what ended the node; None while it is well.
+        controller_problem: why this controller never leads; empty if it may.
     """
 
     def __init__(self, opened: OpenReplica, world: ReplicaWorld) -> None:
         """Put the parts together; nothing happens before `start`."""
         self.opened = opened
         self.failure: BaseException | None = None
+        self.controller_problem = ""
         self._world, ports = world, world.ports
         plan = opened.plan
         raft = replace(world.raft, bootstrap=plan.bootstrap, static_nodes=plan.static_nodes)
@@ -211,7 +214,10 @@ class MetadataReplica:
     def start(self) -> None:
         """Take part in the quorum."""
         self.controller.on_applied(self._loader.image, self._loader.end_offset)
-        self.driver.start(self.opened.started)
+        started = self.opened.started
+        kraft_version = started.history[-1][1].kraft_version
+        self.controller_problem = controller_problem(self.image, kraft_version)
+        self.driver.start(replace(started, is_able_to_lead=not self.controller_problem))
         if self.opened.unloaded is not None:
             self._loader.on_snapshot_installed(self.opened.unloaded)
         self._timer = self._world.ports.scheduler.every(
@@ -318,9 +324,22 @@ class MetadataReplica:
 
     def _applied(self, applied: Applied) -> None:
         self.driver.metrics.applied(applied.end_offset)
+        self._look_at_features(applied.image)
         self.controller.on_applied(applied.image, applied.end_offset)
         self._world.on_applied(applied)
         self.snapshotter.note_applied(applied.image, applied.size_bytes)
+
+    def _look_at_features(self, image: MetadataImage) -> None:
+        """Before the controller hears of the image: it must not begin a term then."""
+        problem = controller_problem(image, self.kraft_version)
+        if problem == self.controller_problem:
+            return
+        self.controller_problem = problem
+        if problem:
+            log.error("%s", problem)
+        else:
+            log.info("this controller can lead again")
+        self.driver.set_able_to_lead(is_able=not problem)
 
 
 def _found_snapshot(opened: OpenReplica) -> FoundSnapshot:

@@ -22,6 +22,8 @@ class RaftConfig:
         bootstrap: whom to ask for the leader where no voter can be asked; ids -1.
         static_nodes: where the static voters of `controller.quorum.voters` listen; a dynamic
             quorum has its addresses in the voter set.
+        listener_name: the first of `controller.listener.names`: of a voter with several listeners
+            in the voter set the one of this name is asked.
         close_timeout_ms: how long a closing leader waits for the others to hear of it.
     """
 
@@ -36,4 +38,5 @@ class RaftConfig:
     snapshot_max_bytes: int = 1 << 20
     bootstrap: tuple[Node, ...] = ()
     static_nodes: tuple[Node, ...] = ()
+    listener_name: str = "CONTROLLER"
     close_timeout_ms: int = 5000

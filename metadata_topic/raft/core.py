@@ -21,8 +21,10 @@ from metadata_topic.raft import following, leading, voting
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.deadlines import next_deadline_ms
 from metadata_topic.raft.effects import Closed, Effect, WakeAt
-from metadata_topic.raft.epochs import EPOCH_MAX
+from metadata_topic.raft.epochs import ask_doubted, believes_answer
 from metadata_topic.raft.events import (
+    EPOCH_MAX,
+    AbleToLead,
     Answered,
     ChunkWritten,
     Closing,
@@ -198,7 +200,14 @@ class RaftCore:
                 self._take_rare(event)
 
     def _take_rare(
-        self, event: Started | SegmentFull | SnapshotWritten | LogStartRaised | Resign | Closing
+        self,
+        event: Started
+        | SegmentFull
+        | SnapshotWritten
+        | LogStartRaised
+        | Resign
+        | AbleToLead
+        | Closing,
     ) -> None:
         replica = self.replica
         match event:
@@ -215,6 +224,9 @@ class RaftCore:
                 replica.random = random
                 if isinstance(replica.state, Leader):
                     leading.resign(replica, replica.state)
+            case AbleToLead(is_able, random):
+                replica.random = random
+                replica.is_able_to_lead = is_able
             case Closing(random):
                 replica.random = random
                 replica.closing_deadline_ms = replica.now_ms + replica.config.close_timeout_ms
@@ -229,13 +241,17 @@ class RaftCore:
         replica = self.replica
         replica.random = event.random
         replica.begin_asking_at(event.random)
+        replica.is_able_to_lead = event.is_able_to_lead
         replica.log = LogView(event.start_offset, event.end_offset, event.epochs, event.snapshots)
         replica.history = VoterHistory(event.history)
         replica.election = event.election
         seen = max(replica.log.last_epoch, event.seen_epoch)
         if max(seen, replica.epoch) > EPOCH_MAX:
+            replica.fail(
+                f"epoch {max(seen, replica.epoch)} in quorum-state or in the log is above "
+                f"{EPOCH_MAX}, the last: format this node as one that lost its disk"
+            )
             replica.enter(Unattached(replica.draw_election_deadline()))
-            replica.fail(f"epoch {max(seen, replica.epoch)} is on the disk: no election is left")
             return
         if event.election.epoch < seen:
             # quorum-state is lost or older than the log; what the log has seen was an epoch too.
@@ -300,20 +316,18 @@ class RaftCore:
             return True
         if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(response, VoteResponse):
             return False
-        if not replica.believes(standing.epoch, known=pending.to):
-            replica.report_unbelieved(pending.to, standing.epoch)
-            replica.back_off(pending.to)
-            self._look_elsewhere(pending, error)
-            return True
         if standing.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
             replica.back_off(pending.to)
             self._look_elsewhere(pending, error)
             return True
         is_moved = error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not believes_answer(replica, standing.epoch, pending.to):
+            replica.back_off(pending.to)
+            self._look_elsewhere(pending, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return True
         if standing.epoch > replica.epoch or is_moved:
             before = replica.state
-            by_leader = pending.to.id == standing.leader_id
-            replica.follow(standing.epoch, standing.leader_id, standing.leader, by_leader=by_leader)
+            replica.follow(standing.epoch, standing.leader_id, standing.leader)
             if replica.state is before:
                 replica.back_off(pending.to)
                 self._look_elsewhere(pending, error)
@@ -365,12 +379,9 @@ class RaftCore:
     def _on_flushed(self, end_offset: int) -> None:
         replica = self.replica
         replica.flushing = False
-        if replica.flush_is_stale:
-            replica.flush_is_stale = False  # it may have counted what was cut since
-        else:
-            log = replica.log
-            log.flushed_end = max(log.flushed_end, min(end_offset, log.end_offset))
-            replica.is_segment_full &= log.flushed_end < log.end_offset
+        log = replica.log
+        log.flushed_end = max(log.flushed_end, min(end_offset, log.end_offset))
+        replica.is_segment_full &= log.flushed_end < log.end_offset
         replica.flush()
         if isinstance(replica.state, Leader):
             leading.update_high_watermark(replica, replica.state)
@@ -383,6 +394,8 @@ class RaftCore:
                 break
         else:
             raise AssertionError(f"{self.role} does not come to rest")
+        if self.replica.closing_deadline_ms is None:
+            ask_doubted(self.replica)
         self._poll_closing()
 
     def _poll_role(self) -> bool:

@@ -23,6 +23,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
 
 def _times(replica: Replica) -> Iterable[int | None]:
     yield replica.closing_deadline_ms
+    yield from _retries(replica, replica.doubted)
     state = replica.state
     match state:
         case Unattached():

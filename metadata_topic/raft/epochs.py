@@ -1,30 +1,95 @@
-"""Which epochs of others a replica takes over: the one rule for every request and every answer.
+"""Which epochs a replica takes over, and from whom.
 
-An epoch never falls again, and 2^31-1 elections are all that its int32 has. So one frame with a
-made-up epoch could use them up: no election would ever be possible again.
+Epochs never fall and are 32-bit numbers, so a single absurd one that is taken over would end
+elections for ever. A small step is believed. A large one is believed only where this replica asked
+by itself, at an address that the voter set or the settings name: whoever reaches the listener can
+name any voter in a request.
 
-DIFFERS: Kafka takes over any epoch, from anybody.
+DIFFERS: Kafka takes over every epoch of every request and answer.
 """
 
 from typing import Final
 
-EPOCH_MAX: Final = 2**31 - 2
-"""The last epoch that is proposed, taken over or persisted (inclusive)."""
-JUMP_MAX: Final = 1000
-"""How far above ours an epoch may be (inclusive) that was said by somebody who asks us."""
-JUMP_END_MAX: Final = EPOCH_MAX - 2**20
-"""Where a longer jump may end (inclusive): a million elections are left after it."""
+from metadata_topic.raft.events import EPOCH_MAX
+from metadata_topic.raft.leading import has_majority
+from metadata_topic.raft.messages import ANY_REPLICA, FetchRequest, Node
+from metadata_topic.raft.replica import Replica
+from metadata_topic.raft.role_states import Follower, Leader
+
+EPOCH_STEP_MAX: Final = 1000
+"""How far a request may raise the epoch."""
+EPOCH_AFTER_JUMP_MAX: Final = EPOCH_MAX - (1 << 20)
+"""The highest epoch after a larger step: elections must stay possible for long after it."""
 
 
-def is_believable(theirs: int, ours: int, *, from_known_address: bool) -> bool:
-    """Whether a replica takes over epoch `theirs` where it is above its own.
+def believes_request(replica: Replica, epoch: int, sender_id: int) -> bool:
+    """Whether a request's epoch may be taken over; if not, the voter that it names is asked.
 
     Args:
-        theirs: the epoch that was said.
-        ours: this replica's.
-        from_known_address: it was said in an answer, on a connection that this replica opened to an
-            address of the voter set or of its settings. A request can name any voter.
+        replica: this one.
+        epoch: not below ours.
+        sender_id: who sent the request, by its own words.
     """
-    if theirs - ours <= JUMP_MAX:
-        return theirs <= EPOCH_MAX
-    return from_known_address and theirs <= JUMP_END_MAX
+    if _is_step(replica, epoch):
+        return True
+    if sender_id != replica.key.id and replica.voters.get(sender_id) is not None:
+        replica.doubted.add(sender_id)
+    return False
+
+
+def believes_answer(replica: Replica, epoch: int, sender: Node) -> bool:
+    """Whether the epoch in an answer of `sender` may be taken over."""
+    if _is_step(replica, epoch):
+        return True
+    is_named = sender == replica.node_of(sender.id) or sender in replica.config.bootstrap
+    if is_named and epoch <= EPOCH_AFTER_JUMP_MAX:
+        return True
+    if is_named and sender not in replica.disbelieved:
+        replica.disbelieved.add(sender)
+        replica.report(
+            f"node {sender.id} at {sender.host}:{sender.port} is in epoch {epoch}: from epoch "
+            f"{replica.epoch} at most {EPOCH_AFTER_JUMP_MAX} is taken over; its quorum-state is "
+            "damaged or forged: format the node as one that lost its disk",
+            is_error=True,
+        )
+    return False
+
+
+def _is_step(replica: Replica, epoch: int) -> bool:
+    return epoch <= min(replica.epoch + EPOCH_STEP_MAX, EPOCH_MAX)
+
+
+def is_disturbing(replica: Replica, epoch: int, sender_id: int) -> bool:
+    """Whether an id outside the known voters would end a leadership that works.
+
+    Without a working leader it is heard: a record that we have not read may have made it a voter.
+    """
+    if epoch <= replica.epoch or replica.voters.get(sender_id) is not None:
+        return False
+    state = replica.state
+    if isinstance(state, Leader):
+        return has_majority(replica, state)
+    return isinstance(state, Follower) and state.hears_leader(replica.now_ms)
+
+
+def ask_doubted(replica: Replica) -> None:
+    """Ask the voters whose names stood in refused requests for their epoch.
+
+    By a Fetch as a reader without id: a leader counts it for nothing.
+    """
+    for voter_id in sorted(replica.doubted):
+        node = replica.node_of(voter_id)
+        if node is None:
+            replica.doubted.discard(voter_id)
+        elif replica.is_ready(node):
+            replica.doubted.discard(voter_id)
+            replica.send(
+                node,
+                FetchRequest(
+                    replica=ANY_REPLICA,
+                    epoch=replica.epoch,
+                    offset=replica.log.end_offset,
+                    last_fetched_epoch=replica.log.last_epoch,
+                    max_wait_ms=0,
+                ),
+            )

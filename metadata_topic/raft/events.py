@@ -5,6 +5,7 @@ caller. Results of effects carry what the effect carried, so that a late one can
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import BatchFacts, Request, Response
@@ -12,13 +13,16 @@ from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
 
+EPOCH_MAX: Final = 2**31 - 2
+"""The highest epoch that is ever proposed, taken over or persisted."""
+
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
     """What `quorum-state` remembers over restarts.
 
     Attributes:
-        epoch: the highest epoch seen; 0 before the first election.
+        epoch: the highest epoch seen, at most `EPOCH_MAX`; 0 before the first election.
         leader_id: who leads it, None if not known.
         voted: whom this replica voted for in it.
     """
@@ -41,6 +45,7 @@ class Started:
         snapshots: complete ones, oldest first; 0-0 of the format step among them.
         history: (first offset after the batch that said it, facts), by rising offset, at least
             one; the first is what the newest snapshot or the configuration says.
+        is_able_to_lead: see `AbleToLead`.
     """
 
     election: ElectionState
@@ -51,6 +56,7 @@ class Started:
     history: tuple[tuple[int, QuorumFacts], ...]
     random: float
     seen_epoch: int = 0
+    is_able_to_lead: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +188,17 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class AbleToLead:
+    """Whether the controller on this node could be the active one.
+
+    One that could not neither stands nor goes on leading. It votes and fetches as ever.
+    """
+
+    is_able: bool
+    random: float
+
+
+@dataclass(frozen=True, slots=True)
 class Closing:
     """The process is about to end in an orderly way; `Closed` says when it may."""
 
@@ -204,5 +221,6 @@ Event = (
     | SnapshotWritten
     | LogStartRaised
     | Resign
+    | AbleToLead
     | Closing
 )

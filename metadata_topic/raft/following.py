@@ -27,10 +27,17 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Node,
+    Standing,
 )
 from metadata_topic.raft.replica import Pending, Replica
-from metadata_topic.raft.role_states import Download, Follower, Unattached
+from metadata_topic.raft.role_states import (
+    Candidate,
+    Download,
+    Follower,
+    Prospective,
+    Tally,
+    Unattached,
+)
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 
@@ -48,8 +55,9 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
         if replica.can_stand:
             replica.become_prospective()
             return True
-        state.leader, state.elsewhere = replica.other_address(state, state.leader), None
         state.asks_others = True
+        state.has_fetched = False
+        state.leader = replica.next_address(state)
         state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     if not is_able_to_fetch(replica):
         return False
@@ -85,13 +93,6 @@ def ask_anybody(replica: Replica, but: Follower | None = None) -> None:
         return
     node = replica.next_to_ask(None if but is None else but.leader)
     if node is not None and is_able_to_fetch(replica):
-        replica.send(node, _fetch(replica))
-
-
-def ask_for_epoch(replica: Replica, voter_id: int) -> None:
-    """Ask a voter by a Fetch what its epoch is, whatever our role: every answer says it."""
-    node = replica.node_of(voter_id)
-    if node is not None and replica.is_ready(node) and is_able_to_fetch(replica):
         replica.send(node, _fetch(replica))
 
 
@@ -147,9 +148,7 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     is_ours = request.offset == replica.log.end_offset and request.epoch == replica.epoch
     if not is_ours or replica.busy or state.download is not None:
         return
-    if pending.to != state.leader and response.standing.leader_id == state.leader.id:
-        state.leader = Node(state.leader.id, pending.to.host, pending.to.port)  # it answers there
-    _leader_answered(replica, state)
+    _leader_answered(replica, state, pending, response.standing)
     replica.leader_high_watermark = max(replica.leader_high_watermark, response.high_watermark)
     state.has_fetched = True
     state.leader_resigned = False
@@ -167,9 +166,13 @@ def on_fetch_response(replica: Replica, pending: Pending, response: FetchRespons
     raise_high_watermark(replica, min(response.high_watermark, replica.log.end_offset))
 
 
-def _leader_answered(replica: Replica, state: Follower) -> None:
+def _leader_answered(
+    replica: Replica, state: Follower, pending: Pending, standing: Standing
+) -> None:
     state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     replica.leader_answered_ms = replica.now_ms
+    if pending.to == state.leader and standing.leader_id == state.leader.id:
+        replica.proven_leader = state.leader
 
 
 def raise_high_watermark(replica: Replica, offset: int) -> None:
@@ -237,7 +240,6 @@ def _cut(replica: Replica, diverging: EpochEnd) -> None:
         return
     log.truncate_to(end)
     replica.history.truncate_to(end)
-    replica.flush_is_stale = replica.flushing
     replica.busy = True
     replica.do(TruncateLog(end))
 
@@ -283,7 +285,7 @@ def on_fetch_snapshot_response(
     if response.snapshot_id != request.snapshot_id or response.position != download.position:
         replica.back_off(pending.to)
         return
-    _leader_answered(replica, state)
+    _leader_answered(replica, state, pending, response.standing)
     end = response.position + len(response.data)
     is_changed = download.size_bytes not in (0, response.size_bytes)
     if not response.data or end > response.size_bytes or is_changed:
@@ -325,10 +327,12 @@ def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
     if facts.kraft_version == 0:
         facts = QuorumFacts(0, replica.voters)
     replica.busy = False
-    replica.flush_is_stale = replica.flushing
     replica.log.restart_at(event.snapshot)
     replica.history.restart_at(end, facts)
     raise_high_watermark(replica, end)
+    elected = replica.state
+    if isinstance(elected, Prospective | Candidate) and elected.tally.voters != replica.voters.ids:
+        elected.tally = Tally(replica.voters, replica.key)  # these are asked, all of them
     _keep_waiting(replica)
 
 

@@ -111,6 +111,9 @@ def resign(replica: Replica, state: Leader) -> None:
 
 def poll_leader(replica: Replica, state: Leader) -> bool:
     """Look whether the majority is there, call voters that do not fetch, answer what waited."""
+    if not replica.is_able_to_lead:
+        resign(replica, state)
+        return True
     if not has_majority(replica, state):
         replica.report(f"no majority of the voters fetches: epoch {replica.epoch} is given up")
         resign(replica, state)

@@ -23,8 +23,7 @@ from metadata_topic.raft.effects import (
     RoleChanged,
     Send,
 )
-from metadata_topic.raft.epochs import EPOCH_MAX, is_believable
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
     NOBODY,
@@ -81,10 +80,14 @@ class Replica:
         busy: a truncation or an installation of a snapshot is under way: nothing is appended.
         flushing: a flush is under way.
         is_segment_full: nothing is fetched before the log is flushed, so that a segment can begin.
-        flush_is_stale: the log was cut since that flush began.
         stale_chunks: so many chunks that come to the disk next are of a download given up.
+        is_able_to_lead: see `AbleToLead`.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
+        told_leader: the newest address that others named for the leader of this epoch.
+        proven_leader: where the leader of this epoch has answered a Fetch.
+        doubted: voters to be asked for their epoch, after a request in their name was refused.
+        disbelieved: nodes whose epoch was refused with a report.
     """
 
     def __init__(self, key: ReplicaKey, config: RaftConfig) -> None:
@@ -102,15 +105,18 @@ class Replica:
         self.busy = False
         self.flushing = False
         self.is_segment_full = False
-        self.flush_is_stale = False
         self.stale_chunks = 0
+        self.is_able_to_lead = True
         self.closing_deadline_ms: int | None = None
         self.leader_answered_ms = -1
+        self.told_leader: Node | None = None
+        self.proven_leader: Node | None = None
+        self.doubted: set[int] = set()
+        self.disbelieved: set[Node] = set()
         self.pending: dict[int, Pending] = {}
         self._retry_at: dict[Node, int] = {}
         self._numbers = 0
         self._persists = 0
-        self._unbelieved = -1
         self._epoch_persist = 0
         self._cursor = 0
 
@@ -133,13 +139,18 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter, and an epoch is left to stand in."""
-        return self.config.can_vote and self.voters.has(self.key) and self.epoch < EPOCH_MAX
+        """Whether this replica is a voter that may lead, and an epoch is left to stand in."""
+        return self.is_voter and self.is_able_to_lead and self.epoch < EPOCH_MAX
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica is a voter."""
+        return self.config.can_vote and self.voters.has(self.key)
 
     @property
     def is_sole(self) -> bool:
-        """Whether this replica is the only voter."""
-        return self.config.can_vote and self.voters.is_sole(self.key)
+        """Whether this replica is the only voter, and can stand."""
+        return self.can_stand and self.voters.is_sole(self.key)
 
     @property
     def last_persist(self) -> int:
@@ -159,7 +170,8 @@ class Replica:
         voter = self.voters.get(replica_id)
         if voter is None or not voter.endpoints:
             return None
-        endpoint = voter.endpoints[0]
+        name, first = self.config.listener_name, voter.endpoints[0]
+        endpoint = next((one for one in voter.endpoints if one.name == name), first)
         return Node(replica_id, endpoint.host, endpoint.port)
 
     def standing(self) -> Standing:
@@ -180,16 +192,6 @@ class Replica:
     def report(self, text: str, *, is_error: bool = False) -> None:
         """Say something that a person should know."""
         self.effects.append(Report(text, is_error))
-
-    def report_unbelieved(self, node: Node, epoch: int) -> None:
-        """Say that an epoch is not taken over; once, as the node says it in each answer."""
-        if epoch != self._unbelieved:
-            self._unbelieved = epoch
-            self.report(
-                f"node {node.id} at {node.host}:{node.port} has epoch {epoch}, which is not taken "
-                f"over: ours is {self.epoch}, so it must have met a frame with a made-up epoch",
-                is_error=True,
-            )
 
     def fail(self, reason: str) -> None:
         """End the node."""
@@ -236,13 +238,15 @@ class Replica:
 
     def persist(self, election: ElectionState) -> int:
         """Make epoch, leader and vote durable; returns the number to wait for."""
-        assert election.epoch >= self.epoch, "an epoch never falls"
-        assert election.epoch <= EPOCH_MAX, "an epoch fits an int32"
+        assert self.epoch <= election.epoch <= EPOCH_MAX, f"{election} after {self.election}"
         if election == self.election:
             return self._persists
         self._persists += 1
         if election.epoch > self.epoch:
             self._epoch_persist = self._persists
+            self.told_leader = self.proven_leader = None
+            if election.epoch == EPOCH_MAX:
+                self.report(f"epoch {EPOCH_MAX} is the last: no other follows", is_error=True)
         self.election = election
         facts = self.history.latest
         self.do(Persist(self._persists, election, facts.kraft_version, self.voters))
@@ -312,11 +316,9 @@ class Replica:
 
     def become_prospective(self) -> None:
         """Ask whether a candidacy would succeed."""
-        old, tally = self.state, Tally(self.voters, self.key)
-        state = Prospective(self.draw_election_deadline(), tally, None)
-        if isinstance(old, Follower):
-            state.leader, state.elsewhere = old.leader, old.elsewhere
-        self._enter(state, self.election)
+        leader = self.next_address(self.state) if isinstance(self.state, Follower) else None
+        tally = Tally(self.voters, self.key)
+        self._enter(Prospective(self.draw_election_deadline(), tally, leader), self.election)
 
     def become_candidate(self) -> None:
         """Stand in the next epoch."""
@@ -343,60 +345,58 @@ class Replica:
         """Take over an epoch with its leader, if anything of it is news.
 
         Args:
-            epoch: not below ours, and believable.
+            epoch: not below ours.
             leader_id: -1 if not known.
-            leader: where it listens; None: looked up among the voters.
-            by_leader: the leader itself said it.
+            leader: where others say that it listens; the settings and the voter set know better.
+            by_leader: the leader itself says so.
         """
         if leader_id in (NOBODY, self.key.id):
             # Nobody else can lead by our own id: what we led is over.
             if epoch > self.epoch:
                 self.become_unattached(epoch)
             return
-        known = leader or self.node_of(leader_id)
+        known = self.node_of(leader_id) or leader
         if epoch == self.epoch and self.election.leader_id is not None:
-            is_new = known is not None and self._is_looking_for_leader(by_leader=by_leader)
-            if self.election.leader_id != leader_id or not is_new:
-                self._note_address(leader_id, known)
+            if self.election.leader_id != leader_id:
+                return
+            self.told_leader = leader or self.told_leader
+            known = self.proven_leader or known
+            if by_leader and isinstance(self.state, Prospective) and self.state.leader is not None:
+                known = self.state.leader  # it lives: where it was silent is not asked next
+            elif known is None or not self._lacks_leader():
                 return
         if known is None:
             if epoch > self.epoch or self.election.leader_id is None:
                 self._meet_leader_without_address(epoch, leader_id)
             return
         self.become_follower(epoch, known)
+        self.told_leader = leader
 
-    def _is_looking_for_leader(self, *, by_leader: bool) -> bool:
-        """Whether a known leader of this epoch would be followed: it is not yet, or was silent.
+    def _lacks_leader(self) -> bool:
+        """Whether a leader that is known by id would be followed if others named it.
 
-        Others still name a leader that has died; only its own word ends the search for another.
+        A follower that lost it asks for pre-votes first: the others may name a dead one.
         """
-        state = self.state
-        if isinstance(state, Prospective):
-            return state.leader is None or by_leader
-        return isinstance(state, Unattached | Candidate)
+        match self.state:
+            case Unattached() | Candidate():
+                return True
+            case Prospective():
+                return self.state.leader is None
+            case _:
+                return False
 
-    def _note_address(self, leader_id: int, address: Node | None) -> None:
-        """Remember another address of the leader for when it does not answer at the present one."""
-        state = self.state
-        if not isinstance(state, Follower | Prospective) or self.election.leader_id != leader_id:
-            return
-        if address is not None and address != state.leader:
-            state.elsewhere = address
+    def next_address(self, state: Follower) -> Node:
+        """Where to look for the leader once it was silent for a fetch timeout.
 
-    def other_address(self, state: Follower | Prospective, silent: Node) -> Node:
-        """Where to look for a leader that was silent: as others say, else as the settings do."""
-        return state.elsewhere or self.node_of(silent.id) or silent
-
-    def believes(self, epoch: int, *, known: Node | None = None) -> bool:
-        """Whether an epoch may be taken over.
-
-        Args:
-            epoch: said by somebody else.
-            known: whom this replica asked, where it is an answer.
+        It cannot move within an epoch: where it has answered, it is. Else the address that the
+        settings or the voter set name takes turns with the one that others name.
         """
-        voters = [self.node_of(i) for i in self.voters.ids]
-        is_known = known is not None and (known in voters or known in self.config.bootstrap)
-        return is_believable(epoch, self.epoch, from_known_address=is_known)
+        known = self.node_of(state.leader.id)
+        if self.proven_leader is not None:
+            return self.proven_leader
+        if known is not None and known != state.leader:
+            return known
+        return self.told_leader or state.leader
 
     def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:
         if epoch > self.epoch or isinstance(self.state, Unattached | Prospective | Candidate):

@@ -15,7 +15,7 @@ from metadata_topic.raft.voters import ReplicaKey, VoterSet
 class Tally:
     """Answers of voters to one election."""
 
-    __slots__ = ("_needed", "_voters", "granted", "refused")
+    __slots__ = ("_needed", "granted", "refused", "voters")
 
     def __init__(self, voters: VoterSet, me: ReplicaKey) -> None:
         """Begin with our own vote, if we have one.
@@ -24,7 +24,7 @@ class Tally:
             voters: who votes, as the asker knows it.
             me: the asker.
         """
-        self._voters = voters.ids
+        self.voters = voters.ids
         self._needed = voters.majority
         self.granted: set[int] = {me.id} if voters.has(me) else set()
         self.refused: set[int] = set()
@@ -32,7 +32,7 @@ class Tally:
     @property
     def unanswered(self) -> tuple[int, ...]:
         """Ids of voters that have not answered, rising."""
-        return tuple(i for i in self._voters if i not in self.granted and i not in self.refused)
+        return tuple(i for i in self.voters if i not in self.granted and i not in self.refused)
 
     @property
     def is_won(self) -> bool:
@@ -42,7 +42,7 @@ class Tally:
     @property
     def is_lost(self) -> bool:
         """Whether so many refused that no majority can grant."""
-        return len(self._voters) - len(self.refused) < self._needed
+        return len(self.voters) - len(self.refused) < self._needed
 
     def take(self, voter_id: int, *, granted: bool) -> None:
         """Take an answer; the first of each voter counts."""
@@ -63,14 +63,12 @@ class Prospective:
 
     Attributes:
         leader: of this epoch, to follow again if the pre-vote is lost; None if not known.
-        elsewhere: another address at which the leader is said to listen.
         cannot_ask: a voter knows no pre-vote.
     """
 
     election_deadline_ms: int
     tally: Tally
     leader: Node | None
-    elsewhere: Node | None = None
     cannot_ask: bool = False
 
 
@@ -96,8 +94,6 @@ class Follower:
         has_fetched: the leader has answered a Fetch of ours.
         leader_resigned: the leader sent EndQuorumEpoch.
         asks_others: the leader did not answer; others are asked who leads until one does.
-        elsewhere: another address at which the leader is said to listen, tried where `leader` has
-            not answered for a fetch timeout.
         download: the snapshot that is being fetched, None if none is.
     """
 
@@ -106,8 +102,11 @@ class Follower:
     has_fetched: bool = False
     leader_resigned: bool = False
     asks_others: bool = False
-    elsewhere: Node | None = None
     download: "Download | None" = None
+
+    def hears_leader(self, now_ms: int) -> bool:
+        """Whether the leader has answered within the fetch timeout, and does not give up."""
+        return self.has_fetched and not self.leader_resigned and now_ms < self.fetch_deadline_ms
 
 
 @dataclass(slots=True)

@@ -5,16 +5,14 @@ Source: KIP-595 (Vote), KIP-996 (pre-vote), KIP-853 (keys of voters); rules of K
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft import following, leading
-from metadata_topic.raft.epochs import EPOCH_MAX
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.epochs import believes_request, is_disturbing
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
 from metadata_topic.raft.messages import (
     NOBODY,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
-    Node,
     VoteRequest,
     VoteResponse,
 )
@@ -35,8 +33,7 @@ from metadata_topic.raft.voters import ReplicaKey
 def on_vote_request(replica: Replica, token: int, request: VoteRequest) -> None:
     """Answer a candidate."""
     error = _vote_error(replica, request)
-    is_stray = not request.pre_vote and _is_disturbing(replica, request.epoch, request.candidate.id)
-    if error is None and is_stray:
+    if error is None and is_disturbing(replica, request.epoch, request.candidate.id):
         replica.respond(token, VoteResponse(ErrorCode.NONE, replica.standing()))
         return
     if error is None and request.epoch > replica.epoch:
@@ -65,36 +62,9 @@ def _vote_error(replica: Replica, request: VoteRequest) -> ErrorCode | None:
         return ErrorCode.UNSUPPORTED_VERSION
     if request.epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    return _epoch_error(replica, request.epoch, request.candidate.id)
-
-
-def _epoch_error(replica: Replica, epoch: int, asker_id: int) -> ErrorCode | None:
-    """Refuse an epoch too far above ours; a voter in whose name it came is asked for its own."""
-    if replica.believes(epoch):
-        return None
-    if replica.voters.get(asker_id) is not None:
-        following.ask_for_epoch(replica, asker_id)
-    return ErrorCode.INVALID_REQUEST
-
-
-def _is_disturbing(replica: Replica, epoch: int, asker_id: int) -> bool:
-    """Whether a node in no known voter set names a later epoch although the quorum has its leader.
-
-    The epoch is not taken over then: such a node could depose leader after leader. At all other
-    times it may be a voter that was added by a record which this replica has not read.
-
-    DIFFERS: Kafka takes the epoch over, and its leader gives way.
-    """
-    voters = replica.voters
-    if epoch <= replica.epoch or not voters.ids or voters.get(asker_id) is not None:
-        return False
-    match replica.state:
-        case Leader() as state:
-            return leading.has_majority(replica, state)
-        case Follower() as state:
-            return not state.leader_resigned and replica.now_ms < state.fetch_deadline_ms
-        case _:
-            return False
+    if not believes_request(replica, request.epoch, request.candidate.id):
+        return ErrorCode.INVALID_REQUEST
+    return None
 
 
 def is_meant_for(voter: ReplicaKey, me: ReplicaKey) -> bool:
@@ -115,7 +85,7 @@ def would_grant(replica: Replica, request: VoteRequest) -> bool:
     if request.pre_vote:
         if isinstance(state, Leader):
             return False
-        if isinstance(state, Follower) and replica.can_stand:
+        if isinstance(state, Follower) and replica.is_voter:
             return is_new_enough and (not state.has_fetched or state.leader_resigned)
         return is_new_enough
     if not isinstance(state, Unattached | Prospective):
@@ -153,7 +123,7 @@ def on_begin_request(replica: Replica, token: int, request: BeginQuorumEpochRequ
     """Somebody says that it leads."""
     error = _leaders_error(replica, request.epoch, request.leader_id)
     if error is None:
-        replica.follow(request.epoch, request.leader_id, _address(replica, request), by_leader=True)
+        replica.follow(request.epoch, request.leader_id, request.leader, by_leader=True)
         if not is_meant_for(request.voter, replica.key):
             error = ErrorCode.INVALID_VOTER_KEY
     replica.respond(token, BeginQuorumEpochResponse(error or ErrorCode.NONE, replica.standing()))
@@ -163,7 +133,7 @@ def on_end_request(replica: Replica, token: int, request: EndQuorumEpochRequest)
     """The leader gives up: stand when it is our turn."""
     error = _leaders_error(replica, request.epoch, request.leader_id)
     if error is None:
-        replica.follow(request.epoch, request.leader_id, _address(replica, request))
+        replica.follow(request.epoch, request.leader_id, request.leader)
         state = replica.state
         if isinstance(state, Follower) and replica.can_stand:
             state.leader_resigned = True
@@ -174,35 +144,21 @@ def on_end_request(replica: Replica, token: int, request: EndQuorumEpochRequest)
     replica.respond(token, EndQuorumEpochResponse(error or ErrorCode.NONE, replica.standing()))
 
 
-def _address(
-    replica: Replica, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
-) -> Node | None:
-    """Where a leader listens: the voter set and the settings go before what its request says.
-
-    Only where a leader does not answer is it looked for elsewhere; see `Replica.follow`.
-    """
-    has_address = isinstance(replica.state, Follower | Prospective) and replica.state.leader
-    if request.epoch == replica.epoch and has_address:
-        return request.leader
-    return replica.node_of(request.leader_id) or request.leader
-
-
 def _leaders_error(replica: Replica, epoch: int, leader_id: int) -> ErrorCode | None:
     if leader_id < 0 or epoch < 0:
         return ErrorCode.INVALID_REQUEST
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    error = _epoch_error(replica, epoch, leader_id)
-    if error is not None:
-        return error
-    if _is_disturbing(replica, epoch, leader_id):
-        return ErrorCode.INVALID_REQUEST
     known = replica.election.leader_id
     if epoch == replica.epoch and known is not None and known != leader_id:
         replica.report(f"two leaders of epoch {epoch}: {known} and {leader_id}", is_error=True)
         return ErrorCode.INVALID_REQUEST
     if leader_id == replica.key.id:
         replica.report(f"node {leader_id} is another's id, too: it leads epoch {epoch}")
+        return ErrorCode.INVALID_REQUEST
+    if not believes_request(replica, epoch, leader_id):
+        return ErrorCode.INVALID_REQUEST
+    if is_disturbing(replica, epoch, leader_id):
         return ErrorCode.INVALID_REQUEST
     return None
 
@@ -253,7 +209,7 @@ def poll_prospective(replica: Replica, state: Prospective) -> bool:
 
 def _give_up(replica: Replica, state: Prospective) -> bool:
     if state.leader is not None:
-        replica.become_follower(replica.epoch, replica.other_address(state, state.leader))
+        replica.become_follower(replica.epoch, state.leader)
     else:
         replica.become_unattached(replica.epoch, replica.election.leader_id)
     return True

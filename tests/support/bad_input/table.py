@@ -35,8 +35,8 @@ ELSEWHERE = MappingProxyType(
         "::test_bad_input_about_something_else_is_refused_before_the_core",
         "N106": f"{_QUORUM}/test_kip595_elections.py"
         "::test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other",
-        "N107": f"{_QUORUM}/test_kip595_elections.py"
-        "::test_bad_input_an_absurd_epoch_of_a_stranger_moves_nothing",
+        "N107": f"{_QUORUM}/test_raft_epochs.py"
+        "::test_bad_input_an_absurd_epoch_of_a_request_moves_nothing",
         "N108": "tests/integration/test_controllers_bad_requests.py"
         "::test_nothing_of_a_bad_request_moves_a_quorum",
         "N109": f"{_QUORUM}/test_quorum_rows_on_files.py"

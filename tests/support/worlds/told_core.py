@@ -162,9 +162,7 @@ class ToldCore:
 
     def tick(self, now_ms: int, random: float = 0.0) -> list[Effect]:
         """It is so late."""
-        self.now_ms = now_ms
-        if self.wakes_at_ms is not None and self.wakes_at_ms <= now_ms:
-            self.wakes_at_ms = None  # used up: the core says only what changes
+        self.now_ms, self.wakes_at_ms = now_ms, None
         return self.step(Tick(random))
 
     def run_until(self, now_ms: int) -> None:

@@ -40,6 +40,7 @@ def configured(**more: str) -> tuple[BrokerConfig, RaftConfig]:
 def test_defaults_are_kafkas() -> None:
     config, made = configured(**VOTERS)
     assert made == RaftConfig(
+        listener_name="CTL",
         fetch_max_bytes=1 << 20,
         static_nodes=(Node(1, "a", 9093), Node(2, "b", 9094), Node(3, "::1", 9095)),
         bootstrap=(Node(NOBODY, "a", 9093), Node(NOBODY, "::1", 9095)),
@@ -60,6 +61,7 @@ def test_every_setting_has_its_field() -> None:
         controller_quorum_fetch_snapshot_max_bytes="18",
     )
     assert made == RaftConfig(
+        listener_name="CTL",
         election_timeout_ms=11,
         fetch_timeout_ms=12,
         election_backoff_max_ms=13,

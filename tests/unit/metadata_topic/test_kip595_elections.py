@@ -257,23 +257,3 @@ def test_bad_input_the_vote_of_a_stranger_counts_towards_no_majority() -> None:
     assert (tally.granted, tally.is_won) == ({2}, False)
     tally.take(3, granted=True)
     assert tally.is_won
-
-
-@pytest.mark.parametrize("pre_vote", [False, True])
-@pytest.mark.parametrize("epoch", [2**31 - 1, 1_001])
-def test_bad_input_an_absurd_epoch_of_a_stranger_moves_nothing(epoch: int, pre_vote: bool) -> None:
-    """N107; Kafka takes the epoch over."""
-    node = ToldCore()
-    (answer,) = node.ask(VoteRequest(epoch, ReplicaKey(77), key(2), 0, 0, pre_vote=pre_vote))
-    assert isinstance(answer, Respond)
-    assert answer.response == VoteResponse(ErrorCode.INVALID_REQUEST, Standing(0))
-    assert node.core.election == ElectionState()
-    node.lead()
-    assert node.core.epoch == 1, "the quorum can still elect"
-
-
-def test_bad_input_a_stranger_1000_epochs_ahead_is_heard() -> None:
-    """N107: the border."""
-    node = ToldCore()
-    node.ask(VoteRequest(1_000, ReplicaKey(77), key(2), 0, 0, pre_vote=False))
-    assert node.core.epoch == 1_000

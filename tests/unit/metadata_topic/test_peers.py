@@ -315,3 +315,13 @@ async def test_an_idle_connection_is_closed_and_opened_again_when_needed() -> No
             (link,) = asker.peers._links.values()
             await until(lambda link=link: not link.is_in_use)  # type: ignore[misc]
         assert versions == [2, 2]
+
+
+async def test_a_request_that_cannot_be_encoded_ends_alone() -> None:
+    replica = ToldReplica()
+    replica.answer = lambda _: GRANTED
+    async with listening(replica) as port, asking() as asker:
+        absurd = VoteRequest(2**31, ME, ANY_REPLICA, 2, 100, pre_vote=False)
+        assert await ended(asker.start(port, absurd)) is None
+        assert await ended(asker.ask(port, VOTE)) == GRANTED
+    assert replica.requests == [VOTE]

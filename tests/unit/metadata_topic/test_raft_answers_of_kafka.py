@@ -70,14 +70,16 @@ def names_nobody(row: Row) -> bool:
     return not partition.get("preferredCandidates", partition.get("preferredSuccessors"))
 
 
-def is_disturbed(row: Row, stranger: str) -> bool:
-    """Whether a controller with a leader is asked by one that is no voter: of one, all others."""
-    has_leader = row["role"].startswith(("follower, fetched", "follower, nothing", *LEADERS))
-    return has_leader and (stranger in row["question"] or row["world"] == "sole")
-
-
-def keeps_its_leader(row: Row, mine: Outcome) -> bool:
-    return mine.leader is not None and mine.leader[1] == row["epoch"]
+def is_disturbed(row: Row) -> bool:
+    """Whether an id outside the voters would end a leadership that works."""
+    voters = {"sole": {1}}.get(row["world"], {1, 2, 3})
+    partition = row["request"]["topics"][0]["partitions"][0]
+    return (
+        row["api"] in {"VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH"}
+        and row["role"].startswith((*LEADERS, "follower, fetched"))
+        and partition.get("replicaId", partition.get("leaderId")) not in voters
+        and partition.get("replicaEpoch", partition.get("leaderEpoch")) > row["epoch"]
+    )
 
 
 def is_on_the_way(theirs: Outcome, mine: Outcome) -> bool:
@@ -123,28 +125,16 @@ DIFFERS = (
         lambda row, mine: mine.role == "leader" and mine.election > (row["epoch"], 1, 1),
     ),
     Differs(
-        "a stranger stands while the quorum has its leader: Kafka takes the epoch over, ours not",
+        "an id outside the voters while the leadership works: Kafka takes its epoch over, ours "
+        "stays in its own",
         ANSWER | {"role", "election"},
-        lambda row, theirs: is_disturbed(row, "unknown") and asked(row, "VOTE", "vote, higher"),
-        lambda row, mine: mine.granted is False and keeps_its_leader(row, mine),
-    ),
-    Differs(
-        "a stranger leads a later epoch while the quorum has its leader: Kafka follows, ours not "
-        "before its own leader is silent",
-        ANSWER | {"role", "election"},
-        lambda row, theirs: (
-            is_disturbed(row, "a leader without vote") and is_about_a_second_leader(row)
+        lambda row, theirs: is_disturbed(row),
+        lambda row, mine: (
+            mine.leader is not None
+            and mine.leader[1] == row["epoch"]
+            and mine.granted is not True
+            and (row["api"] == "VOTE" or mine.error == ErrorCode.INVALID_REQUEST)
         ),
-        lambda row, mine: mine.error == ErrorCode.INVALID_REQUEST and keeps_its_leader(row, mine),
-    ),
-    Differs(
-        "the leader calls a voter that takes it for lost: Kafka's goes on with its pre-vote, ours "
-        "follows again",
-        frozenset({"role"}),
-        lambda row, theirs: (
-            row["role"] == "prospective" and asked(row, "BEGIN_QUORUM_EPOCH", "same epoch")
-        ),
-        lambda row, mine: mine.role == "follower",
     ),
     Differs(
         "a resigned leader names nobody: Kafka's follower stands at once, ours waits the longest",

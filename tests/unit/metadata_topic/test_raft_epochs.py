@@ -1,312 +1,429 @@
-"""Epochs and addresses that a replica takes over from others, and those it does not."""
+"""Which epochs a replica takes over: every request and answer that can raise one."""
+
+from dataclasses import replace
 
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.raft.effects import Fatal, Persist, Respond
-from metadata_topic.raft.epochs import EPOCH_MAX, JUMP_END_MAX, JUMP_MAX, is_believable
-from metadata_topic.raft.events import ElectionState
+from metadata_topic.raft.config import RaftConfig
+from metadata_topic.raft.effects import Persist, Respond, Send
+from metadata_topic.raft.epochs import EPOCH_AFTER_JUMP_MAX, EPOCH_STEP_MAX
+from metadata_topic.raft.events import EPOCH_MAX, Answered, ElectionState, Resign
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
     BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Node,
     Request,
+    Response,
     Standing,
     VoteRequest,
     VoteResponse,
 )
+from metadata_topic.raft.role_states import Follower
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.voters import ReplicaKey
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from metadata_topic.raft.voters import VoterSet
 from tests.support.worlds.told_core import ToldCore, key, leading, node_of
 
-OURS = 5
 STRANGER = 77
-MOVED = Node(1, "moved", 7777)
+EPOCH = 5
+LIMIT = EPOCH + EPOCH_STEP_MAX
+ELSEWHERE = Node(3, "elsewhere", 1)
+RAISING = ("vote", "pre-vote", "begin", "end")
 
 
-def requests(epoch: int, asker: int) -> dict[str, Request]:
-    """Each request by which somebody can name an epoch that becomes ours."""
-    me, last = ReplicaKey(asker, b"\x07" * 16), min(OURS, epoch - 1)
-    return {
-        "vote": VoteRequest(epoch, me, ANY_REPLICA, last, 10, pre_vote=False),
-        "pre-vote": VoteRequest(epoch, me, ANY_REPLICA, last, 10, pre_vote=True),
-        "begin": BeginQuorumEpochRequest(epoch, asker, ANY_REPLICA, Node(asker, "evil", 1)),
-        "end": EndQuorumEpochRequest(epoch, asker, (), None),
-    }
+def raising(kind: str, sender: int, epoch: int, address: Node | None = None) -> Request:
+    """A request in which `sender` names an epoch."""
+    match kind:
+        case "begin":
+            return BeginQuorumEpochRequest(epoch, sender, key(2), address or node_of(sender))
+        case "end":
+            return EndQuorumEpochRequest(epoch, sender, (), address or node_of(sender))
+        case _:
+            pre_vote = kind == "pre-vote"
+            return VoteRequest(epoch, key(sender), key(2), EPOCH, 99, pre_vote=pre_vote)
 
 
-KINDS = list(requests(1, 1))
+def unattached(**more: object) -> ToldCore:
+    return ToldCore(election=ElectionState(EPOCH), log=((EPOCH, 0), (0, 10)), **more)  # type: ignore[arg-type]
 
 
-def unattached() -> ToldCore:
-    """A voter in epoch 5 that hears nobody."""
-    return ToldCore(election=ElectionState(OURS), log=[(OURS, 0), (0, 10)])
-
-
-def error_of(answers: list[object]) -> ErrorCode:
-    (answer,) = answers
+def error_of(node: ToldCore, request: Request) -> ErrorCode:
+    (answer,) = node.ask(request)
     assert isinstance(answer, Respond)
     return answer.response.error
 
 
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize(
-    ("theirs", "asked", "answered"),
-    [
-        (OURS - 1, True, True),
-        (OURS + JUMP_MAX, True, True),
-        (OURS + JUMP_MAX + 1, False, True),
-        (JUMP_END_MAX, False, True),
-        (JUMP_END_MAX + 1, False, False),
-        (EPOCH_MAX, False, False),
-    ],
-)
-def test_a_jump_needs_an_answer_from_a_known_address(
-    theirs: int, known: bool, asked: bool, answered: bool
-) -> None:
-    believed = is_believable(theirs, OURS, from_known_address=known)
-    assert believed is (answered if known else asked)
+# -- requests ---------------------------------------------------------------------------------
 
 
-def test_the_last_epoch_is_reached_by_steps_and_none_is_after_it() -> None:
-    for known in (False, True):
-        assert is_believable(EPOCH_MAX, EPOCH_MAX - 1, from_known_address=known)
-        assert not is_believable(EPOCH_MAX + 1, EPOCH_MAX, from_known_address=known)
-
-
-@pytest.mark.parametrize("asker", [3, STRANGER])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_request_raises_our_epoch_by_a_thousand_at_most(kind: str, asker: int) -> None:
+@pytest.mark.parametrize("sender", [3, STRANGER])
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_a_request_1000_epochs_ahead_is_taken_over(kind: str, sender: int) -> None:
+    """N107: the border."""
     node = unattached()
-    assert error_of(list(node.ask(requests(OURS + JUMP_MAX + 1, asker)[kind]))) is (
-        ErrorCode.INVALID_REQUEST
-    )
-    assert (node.core.epoch, node.wanted(Persist)) == (OURS, [])
-    node.ask(requests(OURS + JUMP_MAX, asker)[kind])
-    assert node.core.epoch == OURS + JUMP_MAX
+    assert error_of(node, raising(kind, sender, LIMIT)) is ErrorCode.NONE
+    assert node.core.epoch == LIMIT
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("role", [Role.LEADER, Role.FOLLOWER, Role.CANDIDATE])
-def test_no_request_ends_a_replica_by_the_highest_epoch(kind: str, role: Role) -> None:
-    node = ToldCore()
-    if role is Role.LEADER:
-        node.lead()
-    elif role is Role.CANDIDATE:
-        node.stand()
-    else:
-        node.follow(leader_id=1, epoch=1)
-    before = node.core.epoch
-    for epoch in (2**31 - 1, EPOCH_MAX):
-        for asker in (1, 3, STRANGER):
-            assert error_of(list(node.ask(requests(epoch, asker)[kind]))) is (
-                ErrorCode.INVALID_REQUEST
-            )
-    assert (node.core.role, node.core.epoch, node.fatal) == (role, before, [])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_voter_in_whose_name_a_jump_came_is_asked_and_its_answer_counts(kind: str) -> None:
-    node = ToldCore()
+@pytest.mark.parametrize("epoch", [LIMIT + 1, EPOCH_MAX, 2**31 - 1])
+@pytest.mark.parametrize("sender", [3, STRANGER])
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_an_absurd_epoch_of_a_request_moves_nothing(
+    kind: str, sender: int, epoch: int
+) -> None:
+    """N107; Kafka takes the epoch over."""
+    node = unattached()
+    assert error_of(node, raising(kind, sender, epoch)) is ErrorCode.INVALID_REQUEST
+    assert node.core.election == ElectionState(EPOCH)
     node.lead()
-    for begun in node.take(BeginQuorumEpochRequest):
-        node.answer(begun, None)
-    node.run_until(node.now_ms + 100)
+    assert node.core.epoch == EPOCH + 1, "the quorum can still elect"
+
+
+@pytest.mark.parametrize("api", [FetchRequest, FetchSnapshotRequest])
+def test_bad_input_the_epoch_of_a_fetch_is_never_taken_over(api: type) -> None:
+    node = unattached()
+    request: Request = FetchRequest(key(3), EPOCH + 1, 10, EPOCH)
+    if api is FetchSnapshotRequest:
+        request = FetchSnapshotRequest(key(3), EPOCH + 1, SnapshotId(1, 1), 0, 100)
+    assert error_of(node, request) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert node.core.epoch == EPOCH
+
+
+def test_a_voter_named_in_a_refused_request_is_asked_at_its_known_address() -> None:
+    node = unattached()
+    for vote in node.stand():
+        node.answer(vote, node.no())
+    error_of(node, raising("begin", 3, LIMIT + 2, ELSEWHERE))
+    (probe,) = node.take(FetchRequest)
+    assert isinstance(probe.request, FetchRequest)
+    assert (probe.to, probe.request.replica) == (node_of(3), ANY_REPLICA)
+    answer = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(LIMIT + 2, 3))
+    node.answer(probe, answer)
+    assert (node.core.role, node.core.epoch, node.core.leader_id) == (Role.FOLLOWER, LIMIT + 2, 3)
+
+
+def test_a_leader_that_is_named_a_far_epoch_stays_until_that_voter_says_so() -> None:
+    node = unattached()
+    node.lead()
+    for begin in node.take(BeginQuorumEpochRequest):
+        node.answer(begin, BeginQuorumEpochResponse(ErrorCode.NONE, leading(EPOCH + 1, 2)))
+    node.tick(node.now_ms + 50)
+    assert error_of(node, raising("vote", 3, LIMIT + 2)) is ErrorCode.INVALID_REQUEST
+    (probe,) = node.take(FetchRequest)
+    node.answer(probe, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leading(EPOCH + 1, 2)))
+    assert node.core.role is Role.LEADER
+    node.tick(node.now_ms + 50)
+    error_of(node, raising("vote", 3, LIMIT + 2))
+    (probe,) = node.take(FetchRequest)
+    node.answer(probe, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, Standing(LIMIT + 2)))
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, LIMIT + 2)
+
+
+def test_a_stranger_named_in_a_refused_request_is_not_asked() -> None:
+    node = unattached()
+    node.core.replica.pending.clear()
+    error_of(node, raising("begin", STRANGER, LIMIT + 1))
+    assert node.core.replica.doubted == set()
+    assert {one.to.id for one in node.wanted(Send)} <= {1, 3}
+
+
+def test_many_forged_requests_are_one_question_at_a_time() -> None:
+    node = unattached()
+    node.core.replica.pending.clear()
     node.take(FetchRequest)
-    node.ask(requests(90_000, 3)[kind])
-    (fetch,) = node.take(FetchRequest)
-    assert fetch.to == node_of(3)
-    node.answer(fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(90_000, 3)))
-    assert (node.core.epoch, node.core.leader_id, node.core.role) == (90_000, 3, Role.FOLLOWER)
+    for number in range(100):
+        node.ask(raising("begin", 3, LIMIT + 1), token=number)
+    assert len([one for one in node.take(FetchRequest) if one.to == node_of(3)]) == 1
 
 
-def test_a_voter_that_was_named_by_another_keeps_our_epoch_as_it_is() -> None:
+# -- answers ----------------------------------------------------------------------------------
+
+
+def asked(kind: str) -> tuple[ToldCore, Send]:
+    """A node in the role that sends such a request, and one that it sent to voter 3 or 1."""
     node = unattached()
-    for asked in node.take(FetchRequest):
-        node.answer(asked, None)
-    node.run_until(node.now_ms + 100)
-    for asked in node.take(FetchRequest):
-        node.answer(asked, None)
-    node.ask(requests(90_000, 3)["vote"])
-    for asked in node.take(FetchRequest):
-        node.answer(asked, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, Standing(OURS)))
-    assert (node.core.epoch, node.core.role) == (OURS, Role.UNATTACHED)
+    match kind:
+        case "vote":
+            return node, node.stand()[0]
+        case "pre-vote":
+            node.tick(60_000)
+            return node, node.take(VoteRequest)[0]
+        case "begin":
+            node.lead()
+            return node, node.take(BeginQuorumEpochRequest)[0]
+        case "end":
+            node.lead()
+            node.take(BeginQuorumEpochRequest)
+            node.step(Resign(0.0))
+            return node, node.take(EndQuorumEpochRequest)[0]
+        case "fetch":
+            return node, node.follow(1, EPOCH)
+        case _:
+            fetch = node.follow(1, EPOCH)
+            found = FetchResponse(ErrorCode.NONE, leading(EPOCH, 1), snapshot_id=SnapshotId(50, 5))
+            node.answer(fetch, found)
+            return node, node.take(FetchSnapshotRequest)[0]
 
 
-@pytest.mark.parametrize("epoch", [JUMP_END_MAX + 1, 2**31 - 1])
-def test_an_answer_leaves_a_million_elections(epoch: int) -> None:
-    node = unattached()
-    (fetch,) = node.take(FetchRequest)
-    for _ in range(3):
-        node.answer(fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(epoch, 3)))
-        node.run_until(node.now_ms + 30)
-        fetch = node.take(FetchRequest)[-1]
-    assert node.core.epoch == OURS
-    assert len([text for text in node.reports if str(epoch) in text]) == 1
+def answer_in(kind: str, epoch: int) -> Response:
+    standing = Standing(epoch)
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    match kind:
+        case "vote" | "pre-vote":
+            return VoteResponse(error, standing)
+        case "begin":
+            return BeginQuorumEpochResponse(error, standing)
+        case "end":
+            return EndQuorumEpochResponse(error, standing)
+        case "fetch":
+            return FetchResponse(error, standing)
+        case _:
+            return FetchSnapshotResponse(error, standing, SnapshotId(50, 5))
 
 
-def test_an_answer_from_an_address_that_somebody_named_takes_no_jump() -> None:
-    node = ToldCore(election=ElectionState(OURS), log=[(OURS, 0), (0, 10)])
-    node.ask(BeginQuorumEpochRequest(OURS + 1, STRANGER, ANY_REPLICA, Node(STRANGER, "evil", 1)))
-    fetch = node.take(FetchRequest)[-1]
-    assert fetch.to.host == "evil"
-    node.answer(fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(90_000, STRANGER)))
-    assert node.core.epoch == OURS + 1
+ANSWERS = ("vote", "pre-vote", "begin", "end", "fetch", "snapshot")
 
 
-def test_nobody_stands_after_the_last_epoch_and_it_says_so_at_a_start() -> None:
-    node = ToldCore(election=ElectionState(EPOCH_MAX))
-    node.run_until(60_000)
-    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, EPOCH_MAX)
-    beyond = ToldCore(election=ElectionState(EPOCH_MAX + 1))
-    (fatal,) = beyond.wanted(Fatal)
-    assert "no election is left" in fatal.reason
-    resigned = ToldCore(election=ElectionState(EPOCH_MAX, leader_id=2))
-    resigned.run_until(60_000)
-    assert (resigned.core.role, resigned.core.epoch) == (Role.RESIGNED, EPOCH_MAX)
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_far_epoch_in_an_answer_of_a_voter_at_its_address_is_taken_over(kind: str) -> None:
+    node, sent = asked(kind)
+    node.answer(sent, answer_in(kind, EPOCH_AFTER_JUMP_MAX))
+    assert node.core.epoch == EPOCH_AFTER_JUMP_MAX
+    node.lead()
+    assert node.core.epoch == EPOCH_AFTER_JUMP_MAX + 1, "elections stay possible"
 
 
-# -- strangers while there is a leader ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["vote", "begin", "end"])
-@pytest.mark.parametrize("voters", [(2,), (1, 2, 3)])
-def test_a_stranger_deposes_no_leader_that_a_majority_follows(
-    kind: str, voters: tuple[int, ...]
+@pytest.mark.parametrize("epoch", [EPOCH_AFTER_JUMP_MAX + 1, EPOCH_MAX, 2**31 - 1])
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_an_epoch_that_would_end_elections_is_not_taken_over_from_answers(
+    kind: str, epoch: int
 ) -> None:
-    node = ToldCore(voters=voters)
-    if len(voters) == 1:
-        node.run_until(2_000)
-    else:
-        node.lead()
-    epoch = node.core.epoch
-    for step in range(1, 10):
-        node.ask(requests(epoch + step, STRANGER)[kind])
-    assert (node.core.role, node.core.epoch) == (Role.LEADER, epoch)
+    node, sent = asked(kind)
+    before = node.core.election
+    node.answer(sent, answer_in(kind, epoch))
+    assert node.core.election == before
+    assert len([one for one in node.reports if f"is in epoch {epoch}" in one]) == 1
 
 
-@pytest.mark.parametrize("kind", ["vote", "begin", "end"])
-def test_a_stranger_may_be_a_new_voter_once_the_leader_is_silent(kind: str) -> None:
-    node = ToldCore()
-    node.answer(node.follow(leader_id=1, epoch=1), node.records())
-    until = node.now_ms + 2_000
-    node.tick(until - 1)
-    node.ask(requests(2, STRANGER)[kind])
-    assert (node.core.role, node.core.epoch) == (Role.FOLLOWER, 1)
-    node.tick(until)
-    node.ask(requests(2, STRANGER)[kind])
-    assert node.core.epoch == 2
+@pytest.mark.parametrize(("epoch", "taken"), [(LIMIT, True), (LIMIT + 1, False)])
+def test_an_answer_from_an_address_that_only_a_request_named_raises_1000_at_most(
+    epoch: int, *, taken: bool
+) -> None:
+    facts = QuorumFacts(1, VoterSet(()), in_log=True)
+    config = RaftConfig(bootstrap=(Node(-1, "boot", 1),))
+    node = unattached(facts=facts, voters=(), config=config)
+    node.ask(BeginQuorumEpochRequest(EPOCH, 3, key(2), ELSEWHERE))
+    (fetch,) = [one for one in node.take(FetchRequest) if one.to == ELSEWHERE]
+    node.answer(fetch, answer_in("fetch", epoch))
+    assert node.core.epoch == (epoch if taken else EPOCH)
 
 
-def test_a_stranger_with_the_best_log_wins_where_there_is_no_leader() -> None:
+def test_a_bootstrap_server_may_name_any_epoch_in_its_answer() -> None:
+    """A controller that joins knows no voter yet, and the settings name this address."""
+    facts = QuorumFacts(1, VoterSet(()), in_log=True)
+    config = RaftConfig(bootstrap=(Node(-1, "boot", 1),))
+    node = unattached(facts=facts, voters=(), config=config)
+    (fetch,) = node.take(FetchRequest)
+    node.answer(fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, leading(1 << 20, 3)))
+    assert (node.core.epoch, node.core.leader_id) == (1 << 20, 3)
+
+
+# -- the end of all epochs --------------------------------------------------------------------
+
+
+def test_the_last_epoch_is_proposed_and_none_after_it() -> None:
+    node = ToldCore(election=ElectionState(EPOCH_MAX - 1))
+    node.lead()
+    assert node.core.epoch == EPOCH_MAX
+    assert any("is the last" in one for one in node.reports)
+    node.run_until(node.now_ms + 60_000)
+    assert node.core.epoch == EPOCH_MAX
+    assert max(one.election.epoch for one in node.wanted(Persist)) == EPOCH_MAX
+
+
+@pytest.mark.parametrize("voters", [(2,), (1, 2, 3)])
+def test_a_voter_in_the_last_epoch_rests(voters: tuple[int, ...]) -> None:
+    node = ToldCore(voters=voters, election=ElectionState(EPOCH_MAX, 2, key(2)))
+    node.run_until(60_000)
+    assert node.core.epoch == EPOCH_MAX
+    assert node.fatal == []
+
+
+def test_a_quorum_state_above_the_last_epoch_ends_the_start_with_the_way_out() -> None:
+    node = ToldCore(election=ElectionState(2**31 - 1))
+    assert "format this node as one that lost its disk" in node.fatal[0]
+    assert node.wanted(Persist) == []
+
+
+# -- strangers and a leadership that works ----------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_stranger_does_not_end_a_leadership_that_a_majority_fetches_from(kind: str) -> None:
     node = unattached()
-    vote = VoteRequest(OURS + 1, key(STRANGER), ANY_REPLICA, OURS, 10, pre_vote=False)
-    (answer,) = node.ask(vote)
+    node.lead()
+    (answer,) = node.ask(raising(kind, STRANGER, EPOCH + 900))
+    assert isinstance(answer, Respond)
+    assert not getattr(answer.response, "granted", False)
+    assert answer.response.standing.epoch == EPOCH + 1
+    assert node.core.role is Role.LEADER
+
+
+def test_the_sole_voter_never_hears_a_stranger() -> None:
+    node = ToldCore(voters=(2,))
+    assert node.core.role is Role.LEADER
+    for _ in range(122):
+        node.tick(node.now_ms + 20)
+        node.ask(raising("vote", STRANGER, node.core.epoch + 900))
+    assert (node.core.role, node.core.epoch) == (Role.LEADER, 1)
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_a_stranger_is_refused_only_while_the_leader_is_heard(kind: str) -> None:
+    node = unattached()
+    fetch = node.follow(1, EPOCH)
+    node.answer(fetch, node.records())
+    heard_ms = node.now_ms
+    node.now_ms = heard_ms + 1_999
+    node.ask(raising(kind, STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH
+    node.core.replica.now_ms = node.now_ms = heard_ms + 2_000
+    node.ask(raising(kind, STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH + 1
+
+
+def test_a_stranger_wins_a_follower_that_has_not_heard_its_leader_yet() -> None:
+    """A record that this voter has not read may have made it a voter."""
+    node = unattached()
+    node.follow(1, EPOCH)
+    (answer,) = node.ask(raising("vote", STRANGER, EPOCH + 1))
     assert isinstance(answer, Respond)
     assert isinstance(answer.response, VoteResponse)
     assert answer.response.granted
 
 
-# -- a leader that is heard of, or that moved ----------------------------------------------------
+def test_a_known_voter_raises_the_epoch_of_a_leadership_that_works() -> None:
+    node = unattached()
+    node.lead()
+    node.ask(raising("vote", 3, EPOCH + 2))
+    assert node.core.epoch == EPOCH + 2
 
 
-def voted_and_lost() -> ToldCore:
-    """A start of a voter that voted for itself in the epoch that node 1 won."""
-    return ToldCore(election=ElectionState(OURS, 1, key(2)), log=[(OURS, 0), (0, 10)])
+def test_a_follower_whose_leader_resigned_hears_a_stranger() -> None:
+    node = unattached()
+    fetch = node.follow(1, EPOCH)
+    node.answer(fetch, node.records())
+    node.ask(EndQuorumEpochRequest(EPOCH, 1, (key(3), key(2)), node_of(1)))
+    node.ask(raising("vote", STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH + 1
 
 
-@pytest.mark.parametrize("by", ["begin", "answer"])
-def test_a_voter_that_lost_an_election_follows_as_soon_as_it_hears_of_the_leader(by: str) -> None:
-    node = voted_and_lost()
-    assert node.core.role is Role.CANDIDATE
-    if by == "begin":
-        node.ask(BeginQuorumEpochRequest(OURS, 1, node.core.key, node_of(1)))
+# -- the leader's address ---------------------------------------------------------------------
+
+MOVED = Node(1, "moved", 9093)
+
+
+def run(node: ToldCore, for_ms: int) -> list[Node]:
+    """Let time pass while the leader answers nowhere and node 3 names MOVED; where it is sought."""
+    sought, until_ms = [], node.now_ms + for_ms
+    while node.now_ms < until_ms:
+        for number, pending in list(node.core.replica.pending.items()):
+            told = Standing(EPOCH, 1, MOVED)
+            response: Response | None = None
+            if pending.to.id == 3 and isinstance(pending.request, VoteRequest):
+                response = VoteResponse(ErrorCode.NONE, told)
+            elif pending.to.id == 3:
+                response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, told)
+            node.step(Answered(number, response, 0.0))
+        node.tick(node.now_ms + 10)
+        state = node.core.replica.state
+        if isinstance(state, Follower) and state.leader not in sought[-1:]:
+            sought.append(state.leader)
+    return sought
+
+
+def fetch_at(node: ToldCore, address: Node) -> Send:
+    """Let it run until it fetches there; that Fetch."""
+    for _ in range(1_000):
+        run(node, 10)
+        for number, pending in node.core.replica.pending.items():
+            if pending.to == address and isinstance(pending.request, FetchRequest):
+                return Send(number, address, pending.request, 0, 0)
+    raise AssertionError(f"it never fetches at {address}")
+
+
+def test_a_follower_seeks_its_leader_at_the_known_and_the_told_address_in_turns() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    assert run(node, 1_900) == [node_of(1)], "not before a fetch timeout"
+    assert run(node, 12_000)[:4] == [node_of(1), MOVED, node_of(1), MOVED]
+    assert node.core.epoch == EPOCH
+
+
+def test_a_follower_keeps_an_address_where_the_leader_answered() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    node.answer(fetch_at(node, MOVED), node.records())
+    assert node.core.replica.proven_leader == MOVED
+    assert run(node, 12_000) == [MOVED], "it cannot move within an epoch"
+
+
+def test_another_process_at_a_told_address_is_no_proof() -> None:
+    node = unattached()
+    node.follow(1, EPOCH)
+    other = replace(node.records(), standing=leading(EPOCH, 3))
+    node.answer(fetch_at(node, MOVED), other)
+    assert node_of(1) in run(node, 6_000)
+
+
+def test_settings_win_over_the_address_in_a_request() -> None:
+    node = unattached()
+    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), MOVED))
+    state = node.core.replica.state
+    assert isinstance(state, Follower)
+    assert state.leader == node_of(1)
+
+
+def test_an_observer_seeks_at_the_told_address_too() -> None:
+    node = unattached(node_id=9, config=RaftConfig(can_vote=False))
+    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(9), node_of(1)))
+    assert run(node, 5_000)[:2] == [node_of(1), MOVED]
+
+
+# -- a restart --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["begin", "answer"])
+@pytest.mark.parametrize("role", [Role.CANDIDATE, Role.PROSPECTIVE])
+def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
+    role: Role, how: str
+) -> None:
+    node = ToldCore(election=ElectionState(EPOCH, 1, key(2)), log=((EPOCH, 0), (0, 10)))
+    if role is Role.PROSPECTIVE:
+        node.tick(1_000)
+    assert node.core.role is role
+    *_, vote = node.take(VoteRequest)
+    if how == "begin":
+        node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), node_of(1)))
     else:
-        vote = node.take(VoteRequest)[-1]
-        node.answer(vote, VoteResponse(ErrorCode.NONE, leading(OURS, 1)))
+        node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
     assert (node.core.role, node.core.leader_id) == (Role.FOLLOWER, 1)
+    assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
 
 
-def silent_for_a_fetch_timeout() -> ToldCore:
-    """A follower whose leader did not answer for a fetch timeout; it asks for pre-votes."""
-    node = ToldCore()
-    node.answer(node.follow(leader_id=1, epoch=1), None)
-    node.run_until(node.now_ms + 2_000)
+def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> None:
+    node = unattached()
+    node.answer(node.follow(1, EPOCH), node.records())
+    node.tick(node.now_ms + 2_000)
+    vote, *_ = node.take(VoteRequest)
+    node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
     assert node.core.role is Role.PROSPECTIVE
-    return node
-
-
-def test_a_leader_that_calls_is_followed_again_and_one_that_others_name_is_not() -> None:
-    node = silent_for_a_fetch_timeout()
-    first, _ = node.take(VoteRequest)
-    node.answer(first, VoteResponse(ErrorCode.NONE, leading(1, 1), granted=True))
-    assert node.core.role is Role.CANDIDATE, "a dead leader is still named by its followers"
-    node = silent_for_a_fetch_timeout()
-    node.ask(BeginQuorumEpochRequest(1, 1, node.core.key, node_of(1)))
-    assert node.core.role is Role.FOLLOWER
-
-
-def lose_pre_vote(node: ToldCore, leader: Node) -> None:
-    """The others follow this leader."""
-    for vote in node.take(VoteRequest):
-        node.answer(vote, VoteResponse(ErrorCode.NONE, Standing(1, leader.id, leader)))
-
-
-@pytest.mark.parametrize("told", ["before", "after"])
-def test_a_silent_leader_is_looked_for_at_the_address_that_others_name(told: str) -> None:
-    node = ToldCore()
-    fetch = node.follow(leader_id=1, epoch=1)
-    if told == "before":
-        node.ask(BeginQuorumEpochRequest(1, 1, node.core.key, MOVED))
-        node.answer(fetch, None)
-        node.run_until(node.now_ms + 1_999)
-        assert not [one for one in node.take(FetchRequest) if one.to == MOVED], "not yet silent"
-        node.run_until(node.now_ms + 1)
-        lose_pre_vote(node, node_of(1))
-    else:
-        node.answer(fetch, None)
-        node.run_until(node.now_ms + 2_000)
-        lose_pre_vote(node, MOVED)
-    (fetch,) = node.take(FetchRequest)
-    assert fetch.to == MOVED
-    node.answer(fetch, FetchResponse(ErrorCode.NONE, Standing(1, 1, MOVED)))
-    node.ask(BeginQuorumEpochRequest(1, 1, node.core.key, node_of(1)))
-    (fetch,) = node.take(FetchRequest)
-    assert fetch.to == MOVED, "it answers there, so it is kept"
-
-
-def test_a_made_up_address_is_left_again_for_that_of_the_settings() -> None:
-    node = ToldCore()
-    node.answer(node.follow(leader_id=1, epoch=1), None)
-    node.run_until(node.now_ms + 2_000)
-    lose_pre_vote(node, MOVED)
-    node.answer(node.take(FetchRequest)[-1], None)
-    node.run_until(node.now_ms + 2_000)
-    lose_pre_vote(node, MOVED)
-    (fetch,) = node.take(FetchRequest)
-    assert fetch.to == node_of(1)
-
-
-def test_the_address_of_the_settings_goes_before_that_of_the_leaders_request() -> None:
-    node = ToldCore()
-    node.ask(BeginQuorumEpochRequest(1, 1, node.core.key, MOVED))
-    *_, fetch = node.take(FetchRequest)
-    assert fetch.to == node_of(1)
-
-
-def test_an_observer_looks_for_its_silent_leader_elsewhere_too() -> None:
-    node = ToldCore(9)
-    node.answer(node.follow(leader_id=1, epoch=1), None)
-    node.ask(BeginQuorumEpochRequest(1, 1, node.core.key, MOVED))
-    seen = []
-    for _ in range(200):
-        node.run_until(node.now_ms + 25)
-        for fetch in node.take(FetchRequest):
-            seen.append(fetch.to)
-            standing = Standing(1, 1, node_of(1))
-            away = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, standing)
-            node.answer(fetch, None if fetch.to.id == 1 else away)
-    assert MOVED in seen

@@ -1,14 +1,20 @@
-"""What every part of the Raft core changes through."""
+"""What every part of the Raft core changes through, and its voters."""
 
 import itertools
 
 import pytest
 
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.messages import Node
+from metadata_topic.raft.events import Proposed, SnapshotInstalled
+from metadata_topic.raft.log_view import SnapshotFile
+from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node
 from metadata_topic.raft.replica import Replica
+from metadata_topic.raft.role_states import Prospective
 from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
-from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from tests.support.worlds.told_core import ToldCore, key
 
 
 def test_addresses_that_others_name_are_not_remembered_for_ever() -> None:
@@ -35,3 +41,56 @@ def test_only_transitions_of_the_table_are_possible() -> None:
 def test_voter_ids_are_distinct_and_rise() -> None:
     with pytest.raises(AssertionError):
         VoterSet((Voter(ReplicaKey(2)), Voter(ReplicaKey(1))))
+
+
+def test_of_a_voters_listeners_the_one_of_our_name_is_asked() -> None:
+    endpoints = (VoterEndpoint("INNER", "inner", 1), VoterEndpoint("OUTER", "outer", 2))
+    voters = VoterSet((Voter(ReplicaKey(3), endpoints),))
+    for name, found in (("OUTER", Node(3, "outer", 2)), ("ANOTHER", Node(3, "inner", 1))):
+        replica = Replica(ReplicaKey(1), RaftConfig(listener_name=name))
+        replica.history = VoterHistory([(0, QuorumFacts(1, voters))])
+        assert replica.node_of(3) == found
+
+
+def led_from_outside() -> ToldCore:
+    """A leader that its newest record took out of the voters 1 and 3, both up to date before."""
+    node = ToldCore()
+    node.lead()
+    end = node.core.log.end_offset
+    for voter in (1, 3):
+        node.ask(FetchRequest(key(voter), 1, end, 1, max_wait_ms=0), token=voter)
+    left = VoterSet((Voter(ReplicaKey(1)), Voter(ReplicaKey(3))))
+    batch = BatchFacts(end, end + 1, 1, 1, left)
+    node.step(Proposed(1, (batch,), b"x"))
+    return node
+
+
+def test_a_leader_outside_the_voters_does_not_count_for_what_is_committed() -> None:
+    node = led_from_outside()
+    end = node.core.log.end_offset
+    node.ask(FetchRequest(key(1), 1, end, 1, max_wait_ms=0))
+    assert node.core.high_watermark == end - 1, "its own disk and one voter are no majority"
+    node.ask(FetchRequest(key(3), 1, end, 1, max_wait_ms=0))
+    assert node.core.high_watermark == end
+
+
+def test_a_leader_outside_the_voters_needs_a_majority_that_fetches() -> None:
+    node = led_from_outside()
+    end = node.core.log.end_offset
+    node.tick(node.now_ms + 2_900)
+    node.ask(FetchRequest(key(1), 1, end, 1, max_wait_ms=0))
+    node.tick(node.now_ms + 200)
+    assert node.core.role is Role.RESIGNED
+
+
+def test_a_snapshot_with_other_voters_begins_the_count_of_votes_anew() -> None:
+    node = ToldCore()
+    node.follow()
+    node.tick(node.now_ms + 2_000)
+    assert node.core.role is Role.PROSPECTIVE
+    voters = VoterSet(tuple(Voter(ReplicaKey(one)) for one in (2, 4, 5, 6)))
+    snapshot = SnapshotFile(SnapshotId(10, 1), 100)
+    node.step(SnapshotInstalled(snapshot, QuorumFacts(1, voters, in_log=True)))
+    state = node.core.replica.state
+    assert isinstance(state, Prospective)
+    assert state.tally.unanswered == (4, 5, 6)
