@@ -4,7 +4,6 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from metadata_topic.raft.messages import Request
 from metadata_topic.raft.roles import Role
 from tests.support.raft.faults import Fault, Faults
 
@@ -135,10 +134,6 @@ class QuorumFaults(Faults):
     def _snapshot(self, node: Any, coming: Fault) -> None:
         if node.up and node.replica is not None:
             self._world.at_node(self._world.now_us, node, node.replica.snapshot, lambda _made: None)
-
-    def _deliver(self, node: Any, request: Request) -> None:
-        world = self._world
-        world.at_node(world.now_us, node, node.deliver, (node, -1, 0), request)
 
 
 def _can_tell(node: Any, *, is_alone: bool) -> bool:
