@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metadata_topic.raft.roles import Role
+from tests.support.quorum_world.plan import key_of
 from tests.support.raft.faults import Fault, Faults
 
 
@@ -114,11 +115,14 @@ class QuorumFaults(Faults):
         if leader not in others or len(others) < len(world.plan.voters) // 2 + 1:
             return False
         core = leader.core
+        voters = {key_of(one) for one in world.plan.voters}
         return all(
-            one.up
+            world.oracle.who(one.key) in voters  # not one that lost its disk, and its vote
+            and one.up
             and one.replica is not None
             and (one is leader or one.core.role is Role.FOLLOWER)
             and one.core.epoch == core.epoch
+            and one.disk.election is not None
             and one.disk.election.epoch == core.epoch
             and one.disk.flushed_end == core.log.end_offset == core.high_watermark
             for one in others

@@ -186,7 +186,8 @@ class Oracle:
         for effect in new:
             assert effect.leader_id is not None
             self._followed[node.id] = effect.epoch, effect.leader_id
-        if named is not None and not new and named == (core.epoch, core.leader_id):
+        is_known = named == (core.epoch, core.leader_id) and core.leader_id != node.id
+        if is_known and not new:
             raise Violation("who hears of its leader follows it", f"{node}: {named}, {core.role}")
 
     def _says(self, node: "SimNode", epoch: int) -> None:
