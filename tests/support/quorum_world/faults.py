@@ -4,8 +4,8 @@ import errno
 from collections.abc import Callable
 from typing import Any
 
-from metadata_topic.raft.messages import Request
 from metadata_topic.raft.roles import Role
+from tests.support.quorum_world.plan import key_of
 from tests.support.raft.faults import Fault, Faults
 
 
@@ -115,11 +115,14 @@ class QuorumFaults(Faults):
         if leader not in others or len(others) < len(world.plan.voters) // 2 + 1:
             return False
         core = leader.core
+        voters = {key_of(one) for one in world.plan.voters}
         return all(
-            one.up
+            world.oracle.who(one.key) in voters  # not one that lost its disk, and its vote
+            and one.up
             and one.replica is not None
             and (one is leader or one.core.role is Role.FOLLOWER)
             and one.core.epoch == core.epoch
+            and one.disk.election is not None
             and one.disk.election.epoch == core.epoch
             and one.disk.flushed_end == core.log.end_offset == core.high_watermark
             for one in others
@@ -135,10 +138,6 @@ class QuorumFaults(Faults):
     def _snapshot(self, node: Any, coming: Fault) -> None:
         if node.up and node.replica is not None:
             self._world.at_node(self._world.now_us, node, node.replica.snapshot, lambda _made: None)
-
-    def _deliver(self, node: Any, request: Request) -> None:
-        world = self._world
-        world.at_node(world.now_us, node, node.deliver, (node, -1, 0), request)
 
 
 def _can_tell(node: Any, *, is_alone: bool) -> bool:

@@ -299,6 +299,8 @@ class QuorumNode:
     def close(self) -> None:
         """Stop in an orderly way."""
         assert self.replica is not None
+        if self.closing:
+            return  # asked for twice while it was paused
         self.closing = True
         life = self.life
 

@@ -39,6 +39,7 @@ KINDS = (
     *("old_copy",) * 3,
     "bad_network",
     "stray",
+    *("forged",) * 2,
     *("snapshot",) * 2,
 )
 """Faults, as often as they happen among others; see `faults`."""

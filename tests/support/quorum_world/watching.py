@@ -24,7 +24,7 @@ def watch(node: "QuorumNode", core: RaftCore) -> None:
         node.has_stepped = True
         try:
             _saw(node, event, effects)
-            # node.world.oracle.follows(node, named)  # type: ignore[arg-type]
+            node.world.oracle.follows(node, named, effects)  # type: ignore[arg-type]
         except Violation as error:
             node.world.breaks_by(error)
             raise

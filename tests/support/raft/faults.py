@@ -4,16 +4,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from metadata_topic.raft.epochs import EPOCH_AFTER_JUMP_MAX, EPOCH_MAX, EPOCH_STEP_MAX
 from metadata_topic.raft.events import Closing, Resign
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    Node,
     Request,
     VoteRequest,
 )
 from metadata_topic.raft.snapshot_id import SnapshotId
-from tests.support.raft.plan import Plan, key_of
+from tests.support.raft.plan import Plan, address_of, key_of
 
 if TYPE_CHECKING:
     from tests.support.raft.sim_node import SimNode
@@ -188,6 +192,37 @@ class Faults:
         if node.config.can_vote and not spreads:
             requests = tuple(one for one in requests if one.epoch <= epoch)
         request = requests[pick % len(requests)]
+        self._deliver(node, request)
+
+    def _forged(self, node: "SimNode", coming: Fault) -> None:
+        """Frames that name a voter, or a stranger, and an epoch that nobody has come to.
+
+        Nearer ones are believed, as nobody can tell them from a voter's.
+        """
+        if not node.up:
+            return
+        dice = Random(f"raft-forged-{self._world.plan.seed}-{coming.number}")
+        mine, end = node.core.epoch, node.disk.end_offset
+        epoch = dice.choice(
+            (mine + EPOCH_STEP_MAX + 1, 10**9, EPOCH_AFTER_JUMP_MAX, EPOCH_MAX, EPOCH_MAX + 1)
+        )
+        named = dice.choice([*map(key_of, self._world.plan.voters), STRANGER])
+        where = address_of(dice.choice(list(self._world.nodes)))
+        leader = Node(named.id, where.host, where.port)
+        request: Request = dice.choice(
+            (
+                BeginQuorumEpochRequest(epoch, named.id, ANY_REPLICA, leader),
+                EndQuorumEpochRequest(epoch, named.id, (node.key,), leader),
+                VoteRequest(epoch, named, ANY_REPLICA, mine, end, pre_vote=True),
+                VoteRequest(epoch, named, ANY_REPLICA, epoch - 1, end + 100, pre_vote=False),
+                FetchRequest(named, epoch, end, mine),
+                FetchSnapshotRequest(named, epoch, SnapshotId(end, mine), 0, 100),
+            )
+        )
+        if epoch > mine + EPOCH_STEP_MAX:
+            self._deliver(node, request)
+
+    def _deliver(self, node: "SimNode", request: Request) -> None:
         self._world.at_node(self._world.now_us, node, node.deliver, (node, -1, 0), request)
 
     def _bad_network(self, node: "SimNode", coming: Fault) -> None:

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from tests.support.raft.sim_node import SimNode
     from tests.support.raft.world import World
 
-PENDING_MAX_PER_NODE = 6
-"""So many unanswered requests of each node may wait at another: retries and duplicates."""
+PENDING_MAX_PER_NODE = 8
+"""So many unanswered requests of each node may wait at another while a slow disk keeps a vote:
+retries and duplicates."""
+EPOCH_STEP_MAX = 1000
 EPOCH_MAX = 2**31 - 2
 """The highest that is named or kept: an election after it would need one that has no int32."""
 
@@ -162,6 +164,8 @@ class Oracle:
         None too where an answer names one that the node has followed already: it may have left that
         one because it does not answer.
         """
+        if node.core.role not in (Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE):
+            return None
         match event:
             case Received(_, BeginQuorumEpochRequest(epoch, leader_id, _, leader)):
                 return None if leader is None else (epoch, leader_id)
@@ -173,13 +177,17 @@ class Oracle:
             case _:
                 return None
 
-    def follows(self, node: "SimNode", named: tuple[int, int] | None) -> None:
+    def follows(
+        self, node: "SimNode", named: tuple[int, int] | None, effects: list[Effect]
+    ) -> None:
         """Who hears of the leader of its epoch follows it; asked after the step."""
         core = node.core
-        known = core.epoch, core.leader_id
-        if core.role is Role.FOLLOWER:
-            self._followed[node.id] = known
-        elif named == known and core.role not in (Role.LEADER, Role.RESIGNED):
+        new = [e for e in effects if isinstance(e, RoleChanged) and e.role is Role.FOLLOWER]
+        for effect in new:
+            assert effect.leader_id is not None
+            self._followed[node.id] = effect.epoch, effect.leader_id
+        is_known = named == (core.epoch, core.leader_id) and core.leader_id != node.id
+        if is_known and not new:
             raise Violation("who hears of its leader follows it", f"{node}: {named}, {core.role}")
 
     def _says(self, node: "SimNode", epoch: int) -> None:
@@ -355,7 +363,13 @@ class Oracle:
                 raise Violation("voters are what the log says", f"{node}: {told} for {found}")
 
     def _hears(self, node: "SimNode", request: Request, effects: list[Effect]) -> None:
-        """A pre-vote is no vote; a leader is in contact with who fetches in its epoch."""
+        """A pre-vote is no vote; a leader is in contact with who fetches in its epoch.
+
+        An epoch far above its own is not taken over from a request, which can name anybody.
+        """
+        before = self._epoch_floors[node.id]
+        if node.core.epoch > before + EPOCH_STEP_MAX:
+            raise Violation("no request makes an epoch jump", f"{node}: {before}, {request}")
         if isinstance(request, VoteRequest) and request.pre_vote:
             new = next((one for one in effects if isinstance(one, Persist)), None)
             if new is not None and new.election.voted == request.candidate:

@@ -26,6 +26,7 @@ KINDS = (
     "lose_disk",
     "bad_network",
     *("stray",) * 2,
+    *("forged",) * 2,
 )
 """Faults, as often as they happen among others; see `faults`."""
 

@@ -60,8 +60,9 @@ def run_seeds(tree: Path, world: str, seeds: str, events: int) -> tuple[bool, st
         text=True,
         check=False,
     )
-    said = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1]
-    return done.returncode == 1 and said.startswith("seed "), said
+    lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+    said = next((line for line in lines if line.startswith("seed ")), "")  # a history has more
+    return done.returncode == 1 and bool(said), said or lines[-1]
 
 
 def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
