@@ -137,6 +137,15 @@ DIFFERS = (
         ),
     ),
     Differs(
+        "the leader calls a voter that takes it for lost: Kafka's goes on with its pre-vote, ours "
+        "follows again",
+        frozenset({"role"}),
+        lambda row, theirs: (
+            row["role"] == "prospective" and asked(row, "BEGIN_QUORUM_EPOCH", "same epoch")
+        ),
+        lambda row, mine: mine.role == "follower",
+    ),
+    Differs(
         "a resigned leader names nobody: Kafka's follower stands at once, ours waits the longest",
         frozenset({"role"}),
         lambda row, theirs: row["api"] == "END_QUORUM_EPOCH" and names_nobody(row),

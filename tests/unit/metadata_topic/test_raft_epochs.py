@@ -427,3 +427,12 @@ def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> N
     vote, *_ = node.take(VoteRequest)
     node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
     assert node.core.role is Role.PROSPECTIVE
+
+
+def test_a_voter_follows_again_when_the_leader_itself_calls() -> None:
+    node = unattached()
+    node.answer(node.follow(1, EPOCH), node.records())
+    node.tick(node.now_ms + 2_000)
+    assert node.core.role is Role.PROSPECTIVE
+    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), node_of(1)))
+    assert node.core.role is Role.FOLLOWER
