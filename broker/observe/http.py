@@ -7,7 +7,8 @@ make, as an awaitable. `pages` makes such a function of fixed paths that are onl
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,9 +77,10 @@ class HttpLimits:
         head_s: time for the head of a request to arrive.
         body_s: time for its body, after that.
         answer_s: time to make and send an answer.
-        connections: at a time. A further one takes the place of the oldest whose head is not whole;
-            only where there is none it is closed itself.
-        heads: of one address that are not whole; a further one takes the place of its oldest.
+        connections: at a time. A further one takes the place of the oldest that waits for its
+            peer; only where there is none it is closed itself.
+        waiting: of one address that wait for it, to send the rest of a request or to read the
+            answer; a further one takes the place of the oldest.
     """
 
     body_bytes: int = 0
@@ -86,7 +88,7 @@ class HttpLimits:
     body_s: float = 5.0
     answer_s: float = 30.0
     connections: int = 64
-    heads: int = 16
+    waiting: int = 16
 
 
 class _BadRequest(Exception):
@@ -108,7 +110,7 @@ class HttpServer:
         self._respond, self._limits = respond, limits or HttpLimits()
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[object]] = set()
-        self._heads: dict[asyncio.Task[object], str] = {}  # not whole, the oldest first; of whom
+        self._waiting: dict[asyncio.Task[object], str] = {}  # for whom; the oldest first
 
     @property
     def port(self) -> int:
@@ -144,49 +146,64 @@ class HttpServer:
         self._serving.add(task)
         try:
             if len(self._serving) <= self._limits.connections:
-                self._heads[task] = address
-                await self._serve_one(reader, writer)
+                await self._serve_one(address, reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("an HTTP client went away before its answer")
         except asyncio.CancelledError:
             log.debug("an HTTP client is left: others need its place, or the broker stops")
         finally:
             self._serving.discard(task)
-            self._heads.pop(task, None)
-            writer.close()
+            # What was not read by now is dropped: `close` would keep the descriptor until it is.
+            writer.transport.abort()
+
+    @contextmanager
+    def _gives_way(self, address: str) -> Iterator[None]:
+        """While it waits for its peer, a connection can be ended for a newcomer."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = address
+        try:
+            yield
+        finally:
+            self._waiting.pop(task, None)
 
     def _make_room(self, address: str) -> None:
-        """Let half a request go for the next one: whoever sends only such cannot take the port."""
-        own = [task for task, one in self._heads.items() if one == address]
+        """End one that waits for its peer, where needed: whoever only opens them gets no port."""
+        own = [task for task, one in self._waiting.items() if one == address]
         oldest = None
-        if len(own) >= self._limits.heads:
+        if len(own) >= self._limits.waiting:
             oldest = own[0]
         elif len(self._serving) >= self._limits.connections:
-            oldest = next(iter(self._heads), None)
+            oldest = next(iter(self._waiting), None)
         if oldest is not None:
-            del self._heads[oldest]
+            del self._waiting[oldest]
             self._serving.discard(oldest)
             oldest.cancel()
 
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_one(
+        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits until all has left
         with_body = True
         try:
-            async with asyncio.timeout(self._limits.head_s):
-                method, path, headers = await self._read_head(reader)
-            task = asyncio.current_task()
-            assert task is not None
-            self._heads.pop(task, None)
-            async with asyncio.timeout(self._limits.body_s):
-                body = await self._read_body(reader, headers) if self._limits.body_bytes else b""
-            request = HttpRequest(method, path, headers, body)
+            with self._gives_way(address):
+                request = await self._read(reader)
         except _BadRequest as error:
             answer = error.answer
         else:
             with_body = request.method != "HEAD"
             async with asyncio.timeout(self._limits.answer_s):
                 answer = await self._answer(request)
-        async with asyncio.timeout(self._limits.answer_s):
-            await _send(answer, writer, with_body=with_body)
+        with self._gives_way(address):
+            async with asyncio.timeout(self._limits.answer_s):
+                await _send(answer, writer, with_body=with_body)
+
+    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest:
+        async with asyncio.timeout(self._limits.head_s):
+            method, path, headers = await self._read_head(reader)
+        async with asyncio.timeout(self._limits.body_s):
+            body = await self._read_body(reader, headers) if self._limits.body_bytes else b""
+        return HttpRequest(method, path, headers, body)
 
     async def _read_head(self, reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]]:
         """Method, path and headers of a request."""

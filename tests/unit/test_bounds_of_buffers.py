@@ -1,6 +1,8 @@
 """Buffers and connections that no other test fills: few are kept, and none for ever."""
 
 import asyncio
+import os
+import socket
 
 import pytest
 
@@ -37,7 +39,7 @@ def test_few_read_buffers_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [HttpLimits(connections=2), HttpLimits(connections=64, heads=2)], ids=["all", "own"]
+    "limits", [HttpLimits(connections=2), HttpLimits(connections=64, waiting=2)], ids=["all", "own"]
 )
 async def test_of_half_http_requests_beyond_the_limit_the_oldest_goes(limits: HttpLimits) -> None:
     """A probe is answered, however many connections others keep open."""
@@ -75,7 +77,7 @@ async def test_http_requests_that_are_being_answered_keep_their_places() -> None
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await until(lambda: bool(server._serving) and not server._heads)
+        await until(lambda: bool(server._serving) and not server._waiting)
         refused, other = await asyncio.open_connection("127.0.0.1", server.port)
         assert await refused.read() == b""
         may_answer.set()
@@ -84,3 +86,50 @@ async def test_http_requests_that_are_being_answered_keep_their_places() -> None
         other.close()
     finally:
         await server.stop()
+
+
+async def test_half_bodies_give_way_as_half_heads_do() -> None:
+    hello = HttpAnswer(200, TEXT, b"hello")
+    limits = HttpLimits(body_bytes=100, body_s=600, connections=1)
+    server = HttpServer("127.0.0.1", 0, lambda _: hello, limits)
+    await server.start()
+    try:
+        half, half_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        half_writer.write(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf")
+        await until(lambda: bool(server._waiting))
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"hello")
+        assert await half.read() == b""
+        for one in (half_writer, writer):
+            one.close()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("answer_s", [600.0, 0.05], ids=["newcomer", "time"])
+async def test_who_does_not_read_a_http_answer_keeps_neither_place_nor_descriptor(
+    answer_s: float,
+) -> None:
+    """Little enough is left over for the last write not to wait by itself."""
+    page = HttpAnswer(200, TEXT, b"", [b"x" * 10_000] * 2)
+    limits = HttpLimits(answer_s=answer_s, connections=1)
+    server = HttpServer("127.0.0.1", 0, pages({"/": lambda: page}), limits)
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as deaf:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # accepted ones have it, too
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        server._server = await asyncio.start_server(server._serve, sock=listening)
+        try:
+            before = len(os.listdir("/proc/self/fd"))
+            deaf.connect(("127.0.0.1", server.port))
+            deaf.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            await until(lambda: bool(server._waiting))
+            if answer_s > 1:
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert (await reader.read()).endswith(b"x" * 20_000)
+                writer.close()
+                await writer.wait_closed()
+            await until(lambda: len(os.listdir("/proc/self/fd")) == before)
+        finally:
+            await server.stop()
