@@ -362,7 +362,8 @@ class Performer:
         """Around a call that reads a copy back: it may hang, and counts as one of the store's."""
         world, topic = self._world, self._own.partition.topic
         began_ms, failed = world.clock.monotonic_ms(), True
-        limit_ms, cancellation = world.call_max_ms, self._own.cancellation
+        cancellation = self._own.cancellation
+        limit_ms = max(1, min(world.call_max_ms, self._copy_left_ms()))
         try:
             with world.calls.call(self._pool, operation, limit_ms, cancellation, self._abandon):
                 yield

@@ -27,7 +27,7 @@ SMALL_BYTES_MAX = 1 << 20
 
 NO_CHECKSUMS = {"checksum": "none"}
 _BURST = 2
-_BURST_EVERY = 25
+_BURST_EVERY = 60
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _slow_down_in_bursts() -> Refuses:
     numbers = count()
 
     def refuses(_: Call) -> Answer | None:
-        in_burst = next(numbers) % _BURST_EVERY < _BURST
+        in_burst = (next(numbers) + _BURST_EVERY // 2) % _BURST_EVERY < _BURST
         return error(503, "SlowDown", "Please reduce your request rate.") if in_burst else None
 
     return refuses

@@ -17,6 +17,11 @@ from rlmm.powers import power_of
 from rlmm.red import RedText
 from rlmm.testing import FENCE, PARTITION
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
+from rlmm.topic_based.removal_steps import DeleteObjects
+from rlmm.topic_based.remover import Remover
+from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.segment import RemoteLogSegmentMetadata
+from rsm_plugins.testing import segment
 from runtime.sim.clock import ManualClock
 
 
@@ -173,3 +178,18 @@ def test_the_remover_writes_nothing_while_the_store_must_not_be_written_to(tmp_p
     assert plugins.remover.look() == [PARTITION]
     plugins.remover.remove(PARTITION, lambda: None)
     assert len(metadata.log) == written + 1, "PARTITION_MARKED"
+
+
+def test_what_cannot_be_deleted_of_a_removed_topic_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = plugins_of(OnATopic, tmp_path)
+    assert isinstance(plugins.remover, Remover)
+
+    def refuses(metadata: RemoteLogSegmentMetadata) -> None:
+        raise RemoteStorageError("405 from the store")
+
+    monkeypatch.setattr(plugins.storage, "delete_log_segment_data", refuses)
+    with pytest.raises(RemoteStorageError):
+        plugins.remover.perform(DeleteObjects(segment()))
+    assert plugins.deletions.failing() == 1
