@@ -122,7 +122,6 @@ class ControllerSide:
             max(timeout_ms // 2, 1), lambda: quorum.look(clock.monotonic_ms()), "quorum health"
         )
         on_stop(timer.cancel)
-        health.checks["controller"] = self._node.controller_problems
         health.checks["quorum"] = lambda: quorum.problems(clock.monotonic_ms())
         return quorum
 

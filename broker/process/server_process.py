@@ -129,6 +129,7 @@ class ServerProcess(ABC):
             await beside_the_loop(self._recovery_pool, opening, stop=mark.stop)
         finally:
             self.health.progress = lambda: ""
+        self.health.checks["controller"] = node.controller_problems
         self.health.checks["snapshots"] = node.snapshot_problems
 
     @property

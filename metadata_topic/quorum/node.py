@@ -42,6 +42,7 @@ from metadata_topic.quorum.open_replica import OpenReplica, open_replica
 from metadata_topic.quorum.quorum_start import Membership, QuorumStart
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.view import QuorumView
+from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH
 from metadata_topic.raft.messages import Request
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
@@ -183,7 +184,11 @@ class MetadataNode:
 
     def controller_problems(self) -> tuple[str, ...]:
         """Why this controller never leads (for health)."""
-        problem = "" if self._opened is None else self._replica.controller_problem
+        if self._opened is None:
+            return ()
+        core, problem = self._replica.driver.core, self._replica.controller_problem
+        if not problem and core.epoch == EPOCH_MAX and core.role is not Role.LEADER:
+            problem = LAST_EPOCH
         return (problem,) if problem else ()
 
     @property

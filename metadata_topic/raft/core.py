@@ -24,6 +24,7 @@ from metadata_topic.raft.effects import Closed, Effect, WakeAt
 from metadata_topic.raft.epochs import ask_doubted, believes_answer
 from metadata_topic.raft.events import (
     EPOCH_MAX,
+    LAST_EPOCH,
     AbleToLead,
     Answered,
     ChunkWritten,
@@ -246,16 +247,20 @@ class RaftCore:
         replica.history = VoterHistory(event.history)
         replica.election = event.election
         seen = max(replica.log.last_epoch, event.seen_epoch)
-        if max(seen, replica.epoch) > EPOCH_MAX:
+        newest = max(seen, replica.epoch)
+        if newest > EPOCH_MAX or (newest == EPOCH_MAX and replica.voters.is_sole(replica.key)):
             replica.fail(
-                f"epoch {max(seen, replica.epoch)} in quorum-state or in the log is above "
-                f"{EPOCH_MAX}, the last: format this node as one that lost its disk"
+                f"epoch {newest} in quorum-state or in the log leaves none to be elected in, the "
+                f"last is {EPOCH_MAX}: format this node as one that lost its disk"
             )
             replica.enter(Unattached(replica.draw_election_deadline()))
             return
+        if newest == EPOCH_MAX:
+            replica.report(LAST_EPOCH, is_error=True)
         if event.election.epoch < seen:
             # quorum-state is lost or older than the log; what the log has seen was an epoch too.
             replica.persist(ElectionState(seen))
+        replica.proven_epoch = replica.epoch
         replica.enter(self._first_state())
 
     def _first_state(self) -> RoleState:

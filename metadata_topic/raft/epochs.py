@@ -1,9 +1,10 @@
 """Which epochs a replica takes over, and from whom.
 
 Epochs never fall and are 32-bit numbers, so a single absurd one that is taken over would end
-elections for ever. A small step is believed. A large one is believed only where this replica asked
-by itself, at an address that the voter set or the settings name: whoever reaches the listener can
-name any voter in a request.
+elections for ever, and so would many small steps, of which thousands fit in a second. So small
+steps are believed up to a bound above the newest epoch in which a leader is known to have worked.
+More is believed only where this replica asked by itself, at an address that the voter set or the
+settings name: whoever reaches the listener can name any voter in a request.
 
 DIFFERS: Kafka takes over every epoch of every request and answer.
 """
@@ -17,7 +18,7 @@ from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Follower, Leader
 
 EPOCH_STEP_MAX: Final = 1000
-"""How far a request may raise the epoch."""
+"""How far requests may raise the epoch above the newest that had a leader, all of them together."""
 EPOCH_AFTER_JUMP_MAX: Final = EPOCH_MAX - (1 << 20)
 """The highest epoch after a larger step: elections must stay possible for long after it."""
 
@@ -30,16 +31,20 @@ def believes_request(replica: Replica, epoch: int, sender_id: int) -> bool:
         epoch: not below ours.
         sender_id: who sent the request, by its own words.
     """
+    if epoch == replica.epoch:
+        return True
+    if sender_id == replica.key.id:
+        return False  # we sent none: another process has our id, or says so
     if _is_step(replica, epoch):
         return True
-    if sender_id != replica.key.id and replica.voters.get(sender_id) is not None:
+    if replica.voters.get(sender_id) is not None:
         replica.doubted.add(sender_id)
     return False
 
 
 def believes_answer(replica: Replica, epoch: int, sender: Node) -> bool:
     """Whether the epoch in an answer of `sender` may be taken over."""
-    if _is_step(replica, epoch):
+    if epoch == replica.epoch or _is_step(replica, epoch):
         return True
     is_named = sender == replica.node_of(sender.id) or sender in replica.config.bootstrap
     if is_named and epoch <= EPOCH_AFTER_JUMP_MAX:
@@ -56,7 +61,7 @@ def believes_answer(replica: Replica, epoch: int, sender: Node) -> bool:
 
 
 def _is_step(replica: Replica, epoch: int) -> bool:
-    return epoch <= min(replica.epoch + EPOCH_STEP_MAX, EPOCH_MAX)
+    return epoch <= min(replica.proven_epoch + EPOCH_STEP_MAX, EPOCH_MAX)
 
 
 def is_disturbing(replica: Replica, epoch: int, sender_id: int) -> bool:

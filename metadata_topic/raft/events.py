@@ -15,6 +15,11 @@ from metadata_topic.raft.voters import ReplicaKey
 
 EPOCH_MAX: Final = 2**31 - 2
 """The highest epoch that is ever proposed, taken over or persisted."""
+LAST_EPOCH: Final = (
+    f"epoch {EPOCH_MAX} is the last: no controller is elected any more; format the controllers as "
+    "ones that lost their disks"
+)
+"""What a person is told of a quorum that is in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def _leader_answered(
     state.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
     replica.leader_answered_ms = replica.now_ms
     if pending.to == state.leader and standing.leader_id == state.leader.id:
-        replica.proven_leader = state.leader
+        replica.proven_leader, replica.proven_epoch = state.leader, replica.epoch
 
 
 def raise_high_watermark(replica: Replica, offset: int) -> None:

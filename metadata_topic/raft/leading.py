@@ -53,6 +53,7 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
     replica.become_leader(
         Leader(base, replica.now_ms, voters={key: ReplicaProgress() for key in others})
     )
+    replica.proven_epoch = replica.epoch
     replica.do(
         AppendEpochStart(
             epoch=replica.epoch,

@@ -23,7 +23,7 @@ from metadata_topic.raft.effects import (
     RoleChanged,
     Send,
 )
-from metadata_topic.raft.events import EPOCH_MAX, ElectionState
+from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH, ElectionState
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
     NOBODY,
@@ -86,6 +86,7 @@ class Replica:
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
         told_leader: the newest address that others named for the leader of this epoch.
         proven_leader: where the leader of this epoch has answered a Fetch.
+        proven_epoch: the newest in which a leader worked, or that of the start.
         doubted: voters to be asked for their epoch, after a request in their name was refused.
         disbelieved: nodes whose epoch was refused with a report.
     """
@@ -111,6 +112,7 @@ class Replica:
         self.leader_answered_ms = -1
         self.told_leader: Node | None = None
         self.proven_leader: Node | None = None
+        self.proven_epoch = 0
         self.doubted: set[int] = set()
         self.disbelieved: set[Node] = set()
         self.pending: dict[int, Pending] = {}
@@ -246,7 +248,7 @@ class Replica:
             self._epoch_persist = self._persists
             self.told_leader = self.proven_leader = None
             if election.epoch == EPOCH_MAX:
-                self.report(f"epoch {EPOCH_MAX} is the last: no other follows", is_error=True)
+                self.report(LAST_EPOCH, is_error=True)
         self.election = election
         facts = self.history.latest
         self.do(Persist(self._persists, election, facts.kraft_version, self.voters))

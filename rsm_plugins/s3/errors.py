@@ -134,6 +134,7 @@ def is_refusal(code: str, status: int) -> bool:
         code: the answer's error code; the status as text where it has none.
         status: HTTP status, 0 if unknown.
     """
+    status = status or (int(code) if code.isdecimal() else 0)
     if not _UNSUPPORTED.isdisjoint({code, str(status)}) or code == _SIGNATURE:
         return True
     if code in _NOT_REFUSALS or status in {301, 307, 401, 403, 404}:

@@ -155,12 +155,14 @@ class S3Store(ObjectStore):
     def _delete(self, keys: Sequence[str]) -> None:
         """Delete in one request; one by one what the store does not take so, whatever it calls it.
 
-        Throttling and faults of the store are raised: the whole batch is asked for again later.
+        What the answer does not name counts as not taken: some stores answer 200 to what they do
+        not know. Throttling and faults of the store are raised: the whole batch is asked for again
+        later.
         """
         if not self._has_batches or len(keys) == 1:
             self._delete_one_by_one(keys)
             return
-        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": False}
         errors: Sequence[dict[str, str]] = ()
         try:
             answer = self._calls("delete_objects", hear=_NO_BATCHES, refusals=True, Delete=wanted)
@@ -168,8 +170,10 @@ class S3Store(ObjectStore):
             refused = dict.fromkeys(keys, str(e))
         else:
             errors = answer.get("Errors", ())
-            codes = {e.get("Key", ""): e.get("Code", "") for e in errors}
-            refused = {key: codes[key] for key in keys if is_refusal(codes.get(key, _NO_KEY), 0)}
+            codes = dict.fromkeys(keys, "not a word of it in the answer")
+            codes |= {one.get("Key", ""): _NO_KEY for one in answer.get("Deleted", ())}
+            codes |= {e.get("Key", ""): e.get("Code", "") for e in errors}
+            refused = {key: codes[key] for key in keys if is_refusal(codes[key], 0)}
         if refused:
             self._delete_one_by_one(list(refused))
             log.info(

@@ -174,6 +174,10 @@ LINES: Mapping[str, Line] = {
     "no_batches_per_key": Line(
         "DeleteObjects is answered, and refuses every key", lambda: _batches_per_key
     ),
+    "batches_delete_nothing": Line(
+        "DeleteObjects is answered with 200, and deletes nothing",
+        refusing(Kind.DELETE_OBJECTS, Answer(200, b"<DeleteResult/>")),
+    ),
     "batches_want_md5": Line(
         "DeleteObjects wants Content-MD5; older MinIO and others", lambda: _batches_without_md5
     ),

@@ -128,9 +128,11 @@ class PlayedS3(AnsweringServer):
         return Answer(204)
 
     def _delete_objects(self, call: Call) -> Answer:
-        for key in keys_of_batch(call):
+        keys = keys_of_batch(call)
+        for key in keys:
             self.objects.pop(key, None)
-        return Answer(200, b"<DeleteResult/>")
+        deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        return Answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
 
     def _create_upload(self, call: Call) -> Answer:
         self._begun += 1

@@ -119,10 +119,14 @@ DIFFERS = (
         lambda row, mine: mine.error == ErrorCode.INVALID_REQUEST,
     ),
     Differs(
-        "the only voter loses its place: Kafka's waits for a timeout, ours leads again at once",
-        frozenset({"election", "role"}),
-        lambda row, theirs: row["world"] == "sole",
-        lambda row, mine: mine.role == "leader" and mine.election > (row["epoch"], 1, 1),
+        "a higher epoch from a candidate with our own id: Kafka takes it over, ours refuses it",
+        ANSWER | {"role", "election"},
+        lambda row, theirs: asked(row, "VOTE", "higher epoch", "this controller as candidate"),
+        lambda row, mine: (
+            mine.error == ErrorCode.INVALID_REQUEST
+            and mine.leader is not None
+            and mine.leader[1] == row["epoch"]
+        ),
     ),
     Differs(
         "an id outside the voters while the leadership works: Kafka takes its epoch over, ours "

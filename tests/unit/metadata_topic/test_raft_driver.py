@@ -209,7 +209,8 @@ def test_a_vote_does_not_wait_for_a_flush_of_the_log(tmp_path: Path) -> None:
     pool.is_holding = True
     assert leader.propose_noop()
     assert pool.held == 1
-    vote = VoteRequest(9, ReplicaKey(2), ReplicaKey(leader.id), 8, 99, pre_vote=False)
+    candidate = ReplicaKey(leader.id % 3 + 1)
+    vote = VoteRequest(9, candidate, ReplicaKey(leader.id), 8, 99, pre_vote=False)
     assert leader.driver is not None
     leader.driver.receive(vote, lambda _: None)
     assert pool.held == 2, "quorum-state is on its way beside the log"

@@ -88,6 +88,36 @@ def test_bad_input_an_absurd_epoch_of_a_request_moves_nothing(
     assert node.core.epoch == EPOCH + 1, "the quorum can still elect"
 
 
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_steps_add_up_until_a_leader_has_worked(kind: str) -> None:
+    """N107: thousands of small steps fit in a second."""
+    node = unattached()
+    assert error_of(node, raising(kind, 3, LIMIT)) is ErrorCode.NONE
+    assert error_of(node, raising(kind, 3, LIMIT + 1)) is ErrorCode.INVALID_REQUEST
+    assert node.core.epoch == LIMIT
+    node.lead()
+    led = node.core.epoch
+    assert led == LIMIT + 1, "the quorum can still elect"
+    assert error_of(node, raising(kind, 3, led + EPOCH_STEP_MAX)) is ErrorCode.NONE
+    assert node.core.epoch == led + EPOCH_STEP_MAX
+
+
+def test_after_a_leader_has_answered_a_fetch_steps_count_from_its_epoch() -> None:
+    node = unattached()
+    fetch = node.follow(3, LIMIT)
+    node.answer(fetch, node.records())
+    assert error_of(node, raising("vote", 3, LIMIT + 1)) is ErrorCode.NONE
+    assert node.core.epoch == LIMIT + 1
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_a_request_in_our_own_id_raises_nothing(kind: str) -> None:
+    """N107: nobody else may be named so."""
+    node = unattached()
+    assert error_of(node, raising(kind, 2, EPOCH + 1)) is ErrorCode.INVALID_REQUEST
+    assert node.core.epoch == EPOCH
+
+
 @pytest.mark.parametrize("api", [FetchRequest, FetchSnapshotRequest])
 def test_bad_input_the_epoch_of_a_fetch_is_never_taken_over(api: type) -> None:
     node = unattached()
@@ -250,16 +280,21 @@ def test_the_last_epoch_is_proposed_and_none_after_it() -> None:
     assert max(one.election.epoch for one in node.wanted(Persist)) == EPOCH_MAX
 
 
-@pytest.mark.parametrize("voters", [(2,), (1, 2, 3)])
-def test_a_voter_in_the_last_epoch_rests(voters: tuple[int, ...]) -> None:
-    node = ToldCore(voters=voters, election=ElectionState(EPOCH_MAX, 2, key(2)))
+def test_a_voter_in_the_last_epoch_rests_and_says_so() -> None:
+    node = ToldCore(election=ElectionState(EPOCH_MAX, 2, key(2)))
     node.run_until(60_000)
     assert node.core.epoch == EPOCH_MAX
     assert node.fatal == []
+    assert any("is the last" in one for one in node.reports)
 
 
-def test_a_quorum_state_above_the_last_epoch_ends_the_start_with_the_way_out() -> None:
-    node = ToldCore(election=ElectionState(2**31 - 1))
+@pytest.mark.parametrize(
+    ("voters", "epoch"), [((1, 2, 3), EPOCH_MAX + 1), ((2,), EPOCH_MAX + 1), ((2,), EPOCH_MAX)]
+)
+def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_way_out(
+    voters: tuple[int, ...], epoch: int
+) -> None:
+    node = ToldCore(voters=voters, election=ElectionState(epoch))
     assert "format this node as one that lost its disk" in node.fatal[0]
     assert node.wanted(Persist) == []
 

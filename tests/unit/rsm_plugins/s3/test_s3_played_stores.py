@@ -296,6 +296,10 @@ def deleted(answer: Refusal | Answer, heard: list[Kind]) -> None:
         per_key("InvalidArgument"),
         per_key("OfItsOwn"),
         per_key(""),
+        Answer(200, b"<DeleteResult/>"),
+        Answer(200, b"<html/>"),
+        Answer(200),
+        Answer(204),
     ],
     ids=lambda one: getattr(one, "body", b"").decode() or None,
 )
@@ -323,6 +327,7 @@ def test_a_refused_batch_goes_one_by_one_and_is_not_asked_for_again(
         (Answer(502, b"<html>bad gateway</html>"), RetriableRemoteStorageError),
         (Answer(504), RetriableRemoteStorageError),
         (per_key("SlowDown"), RetriableRemoteStorageError),
+        (per_key("503"), RetriableRemoteStorageError),
         (per_key("InternalError"), RetriableRemoteStorageError),
     ],
 )
