@@ -38,7 +38,7 @@ from broker.network.registry import CloseConnection, InTurn, RawHandler, Request
 from broker.remote.access import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from kafka_protocol.errors import ApiError, ErrorCode, UnknownTopicId
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, UnknownTopicId
 from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, read_header
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
@@ -245,7 +245,7 @@ class ProduceHandler(RawHandler):
                 if name is None:
                     raise UnknownTopicId("no topic has this id")
                 self._check_topic(context, name)
-            except ApiError as refused:
+            except KafkaError as refused:
                 codes.append(refused.code)
             else:
                 if name in self._replicas.topic_ids:

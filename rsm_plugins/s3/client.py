@@ -27,6 +27,7 @@ from rsm_plugins.s3.errors import (
     code_and_status,
     error_class,
     is_heard,
+    status_in,
     storage_error,
 )
 from rsm_plugins.s3.settings import S3Options
@@ -145,7 +146,9 @@ class S3Calls:
 
     def error(self, code: str, message: str, operation: str, key: str) -> RemoteStorageError:
         """The error for a single key in an answer that is about many."""
-        return error_class(code, 0)(f"{self.doing(operation, key)} failed: {code}: {message[:200]}")
+        return error_class(code, status_in(code))(
+            f"{self.doing(operation, key)} failed: {code}: {message[:200]}"
+        )
 
     def check_deadline(self) -> None:
         """Look whether this thread's call may go on.

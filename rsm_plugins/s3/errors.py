@@ -134,7 +134,6 @@ def is_refusal(code: str, status: int) -> bool:
         code: the answer's error code; the status as text where it has none.
         status: HTTP status, 0 if unknown.
     """
-    status = status or (int(code) if code.isdecimal() else 0)
     if not _UNSUPPORTED.isdisjoint({code, str(status)}) or code == _SIGNATURE:
         return True
     if code in _NOT_REFUSALS or status in {301, 307, 401, 403, 404}:
@@ -176,6 +175,11 @@ def error_class(code: str, status: int) -> type[RemoteStorageError]:
     if status >= 500 and status not in _FATAL_SERVER_STATUSES:
         return RetriableRemoteStorageError
     return RemoteStorageError
+
+
+def status_in(code: str) -> int:
+    """The HTTP status that some stores give as the code of one key; 0 where it is another."""
+    return int(code) if code.isdecimal() else 0
 
 
 def code_and_status(error: ClientError) -> tuple[str, int]:

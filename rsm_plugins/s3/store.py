@@ -27,7 +27,7 @@ from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.s3.body import S3Body, length_of_range, whole_object_crc32c
 from rsm_plugins.s3.client import S3Calls, list_page, make_client
-from rsm_plugins.s3.errors import DIGESTS, RefusedError, is_refusal
+from rsm_plugins.s3.errors import DIGESTS, RefusedError, is_refusal, status_in
 from rsm_plugins.s3.settings import S3Options
 from rsm_plugins.s3.upload import S3Uploader
 
@@ -173,7 +173,9 @@ class S3Store(ObjectStore):
             codes = dict.fromkeys(keys, "not a word of it in the answer")
             codes |= {one.get("Key", ""): _NO_KEY for one in answer.get("Deleted", ())}
             codes |= {e.get("Key", ""): e.get("Code", "") for e in errors}
-            refused = {key: codes[key] for key in keys if is_refusal(codes[key], 0)}
+            refused = {
+                key: codes[key] for key in keys if is_refusal(codes[key], status_in(codes[key]))
+            }
         if refused:
             self._delete_one_by_one(list(refused))
             log.info(

@@ -319,6 +319,29 @@ def test_each_part_is_read_back_of_a_plugin_of_the_bare_interface(
     assert scene.broker.copied == -1
 
 
+class Naming(Bare):
+    """Finds its parts by what it said when it copied them."""
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
+        super().copy_log_segment_data(metadata, data)
+        return b"where"
+
+    def _part(self, metadata: RemoteLogSegmentMetadata, kind: IndexType | None) -> bytes:
+        if metadata.custom_metadata != b"where":
+            raise RemoteResourceNotFoundError("without its name nothing is found")
+        return super()._part(metadata, kind)
+
+
+def test_a_copy_is_read_back_by_the_name_that_the_plugin_gave_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.broker.fill(1)
+    scene.storage.replace_inner(Naming(IndexType.TRANSACTION))
+    scene.pass_all()
+    assert scene.broker.copied == 2
+
+
 def test_other_bytes_than_were_copied_are_named(tmp_path: Path) -> None:
     scene = Lying(tmp_path, other_bytes)
     scene.broker.fill(1)

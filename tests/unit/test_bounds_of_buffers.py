@@ -88,6 +88,23 @@ async def test_http_requests_that_are_being_answered_keep_their_places() -> None
         await server.stop()
 
 
+async def test_half_http_requests_end_in_their_time_and_leave_their_places() -> None:
+    hello = HttpAnswer(200, TEXT, b"hello")
+    limits = HttpLimits(body_bytes=100, head_s=0.05, body_s=0.05)
+    server = HttpServer("127.0.0.1", 0, lambda _: hello, limits)
+    await server.start()
+    try:
+        for half in (b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(half)
+            assert await reader.read() == b""
+            writer.close()
+        assert server._waiting == {}
+        await until(lambda: not server._serving)
+    finally:
+        await server.stop()
+
+
 async def test_half_bodies_give_way_as_half_heads_do() -> None:
     hello = HttpAnswer(200, TEXT, b"hello")
     limits = HttpLimits(body_bytes=100, body_s=600, connections=1)

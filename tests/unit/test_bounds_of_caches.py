@@ -1,5 +1,6 @@
 """Caches that no other test fills: each keeps its bound, and gives the same answers beyond it."""
 
+import asyncio
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.recent_places import GENERATION_BATCHES, RecentPlaces
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.records import make
 from metadata_topic.quorum.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
@@ -243,6 +246,32 @@ def test_kept_answers_about_topics_are_bounded_in_bytes(
         assert admin.ask(handler, asked) == whole
         assert handler._cached_bytes <= 5 * kept[0]
         assert len(handler._cached_topics) <= 5
+
+
+def test_a_kept_answer_that_is_replaced_counts_once(tmp_path: Path) -> None:
+    admin = Admin({}, tmp_path)
+    handler = MetadataHandler(admin.cluster, None)
+    asked = codec.request(ApiKey.METADATA).cls(topics=None)
+    admin.create("changes", num_partitions=10)
+    for _ in range(3):
+        admin.ask(handler, asked)
+        topic = admin.node.image.topics_by_name["changes"]
+        record = make("PartitionChangeRecord", 2, partition_id=0, topic_id=topic.id, isr=[1])
+        asyncio.run(admin.node.submit(lambda _, one=record: ControllerResult((one,), None)))
+    admin.ask(handler, asked)
+    kept = [len(encoded) for _, encoded in handler._cached_topics.values()]
+    assert (len(kept), sum(kept)) == (1, handler._cached_bytes)
+
+
+def test_a_kept_answer_is_that_of_one_who_asked_for_operations_or_not(tmp_path: Path) -> None:
+    admin = Admin({}, tmp_path)
+    handler = MetadataHandler(admin.cluster, None)
+    request = codec.request(ApiKey.METADATA).cls
+    admin.create("topic")
+    for wants in (False, True, False, True):
+        asked = request(topics=None, include_topic_authorized_operations=wants)
+        (topic,) = admin.ask(handler, asked, 9).topics
+        assert (topic.topic_authorized_operations != -(2**31)) is wants
 
 
 def test_answers_about_deleted_topics_are_not_kept_for_long(tmp_path: Path) -> None:

@@ -158,7 +158,9 @@ def start(
 
 
 async def _served(in_turn: InTurn) -> Any:
-    """As the network does it: what goes on does so without its client."""
+    """As the network does it: it is counted first; what goes on does so without its client."""
+    if callable(in_turn.elements):
+        in_turn.elements()
     serving = asyncio.ensure_future(in_turn.serve(in_turn))
     try:
         return await asyncio.shield(serving)

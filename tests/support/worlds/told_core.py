@@ -107,6 +107,7 @@ class ToldCore:
         config: RaftConfig | None = None,
         now_ms: int = 0,
         random: float = 0.0,
+        is_able_to_lead: bool = True,
     ) -> None:
         """Start it.
 
@@ -119,6 +120,7 @@ class ToldCore:
             config: in place of the defaults; its addresses are filled in.
             now_ms: when.
             random: of the start.
+            is_able_to_lead: what its controller says at the start.
         """
         nodes = tuple(node_of(one) for one in voters)
         config = replace(config or RaftConfig(), static_nodes=nodes)
@@ -138,6 +140,7 @@ class ToldCore:
                 snapshots=(),
                 history=((0, facts or static_facts(voters)),),
                 random=random,
+                is_able_to_lead=is_able_to_lead,
             )
         )
 

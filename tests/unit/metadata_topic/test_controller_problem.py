@@ -112,6 +112,13 @@ def test_a_quorum_whose_log_asks_for_more_has_no_leader_of_ours(tmp_path: Path) 
         assert node.failures == []
 
 
+def test_a_replica_that_starts_with_a_problem_neither_stands_nor_leads() -> None:
+    """Nothing tells it later: the problem is the same with the first image that it applies."""
+    node = ToldCore(voters=(2,), is_able_to_lead=False)
+    node.run_until(60_000)
+    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 0)
+
+
 def test_features_of_brokers_leave_the_leader_in_place(tmp_path: Path) -> None:
     quorum = ReplicaQuorum(tmp_path, [1, 2, 3])
     quorum.start()

@@ -1,14 +1,18 @@
 """Which epochs a replica takes over: every request and answer that can raise one."""
 
-from dataclasses import replace
-
 import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.effects import Persist, Respond, Send
 from metadata_topic.raft.epochs import EPOCH_AFTER_JUMP_MAX, EPOCH_STEP_MAX
-from metadata_topic.raft.events import EPOCH_MAX, Answered, ElectionState, Resign
+from metadata_topic.raft.events import (
+    EPOCH_MAX,
+    AbleToLead,
+    Closing,
+    ElectionState,
+    Resign,
+)
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
     BeginQuorumEpochRequest,
@@ -26,7 +30,6 @@ from metadata_topic.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.role_states import Follower
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
@@ -175,6 +178,60 @@ def test_many_forged_requests_are_one_question_at_a_time() -> None:
     assert len([one for one in node.take(FetchRequest) if one.to == node_of(3)]) == 1
 
 
+def probes(node: ToldCore) -> list[Send]:
+    """What it asked since the last call to learn an epoch."""
+    return [
+        one
+        for one in node.take(FetchRequest)
+        if isinstance(one.request, FetchRequest) and one.request.replica == ANY_REPLICA
+    ]
+
+
+def test_a_voter_that_was_asked_for_its_epoch_is_not_asked_again() -> None:
+    node = unattached()
+    node.lead()
+    error_of(node, raising("vote", 3, LIMIT + 2))
+    for begin in node.take(BeginQuorumEpochRequest):
+        node.answer(begin, BeginQuorumEpochResponse(ErrorCode.NONE, leading(EPOCH + 1, 2)))
+    node.tick(node.now_ms + 50)
+    for probe in node.wanted(Send):
+        if isinstance(probe.request, FetchRequest):
+            node.answer(probe, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, Standing(EPOCH)))
+    node.take(FetchRequest)
+    node.run_until(node.now_ms + 1_000)
+    assert probes(node) == []
+    assert node.core.replica.doubted == set()
+
+
+def test_a_voter_that_cannot_be_asked_yet_is_asked_when_its_backoff_is_over() -> None:
+    """A follower has nothing else to do until its fetch is answered."""
+    node = unattached()
+    node.follow(1, EPOCH)
+    node.core.replica.back_off(node_of(3))
+    error_of(node, raising("begin", 1, LIMIT + 1))
+    error_of(node, raising("vote", 3, LIMIT + 1))
+    assert probes(node) == []
+    assert node.wakes_at_ms == node.now_ms + node.core.replica.config.retry_backoff_ms
+    node.tick(node.wakes_at_ms)
+    assert [one.to for one in probes(node)] == [node_of(3)]
+
+
+def test_bad_input_a_far_epoch_in_our_own_name_is_refused_and_nobody_is_asked() -> None:
+    node = unattached()
+    assert error_of(node, raising("vote", 2, LIMIT + 1)) is ErrorCode.INVALID_REQUEST
+    assert node.core.replica.doubted == set()
+    assert node_of(2) not in {one.to for one in node.wanted(Send)}
+
+
+def test_a_closing_node_asks_nobody_for_its_epoch() -> None:
+    node = unattached()
+    node.step(Closing(0.0))
+    node.core.replica.pending.clear()
+    node.take(FetchRequest)
+    error_of(node, raising("vote", 3, LIMIT + 1))
+    assert probes(node) == []
+
+
 # -- answers ----------------------------------------------------------------------------------
 
 
@@ -244,6 +301,17 @@ def test_an_epoch_that_would_end_elections_is_not_taken_over_from_answers(
     assert len([one for one in node.reports if f"is in epoch {epoch}" in one]) == 1
 
 
+def test_an_answer_with_an_absurd_epoch_is_reported_once_and_asked_again_after_a_pause() -> None:
+    node, sent = asked("fetch")
+    for _ in range(3):
+        node.answer(sent, answer_in("fetch", EPOCH_MAX))
+        assert node.take(FetchRequest) == []
+        node.run_until(node.now_ms + node.core.replica.config.retry_backoff_ms)
+        (sent,) = node.take(FetchRequest)
+        assert sent.to == node_of(1)
+    assert len([one for one in node.reports if "is in epoch" in one]) == 1
+
+
 @pytest.mark.parametrize(("epoch", "taken"), [(LIMIT, True), (LIMIT + 1, False)])
 def test_an_answer_from_an_address_that_only_a_request_named_raises_1000_at_most(
     epoch: int, *, taken: bool
@@ -286,6 +354,16 @@ def test_a_voter_in_the_last_epoch_rests_and_says_so() -> None:
     assert node.core.epoch == EPOCH_MAX
     assert node.fatal == []
     assert any("is the last" in one for one in node.reports)
+
+
+@pytest.mark.parametrize("kind", RAISING)
+def test_bad_input_an_epoch_above_the_last_is_refused_from_near_it_too(kind: str) -> None:
+    """A step of one, which is believed elsewhere, and would end the process here."""
+    node = ToldCore(election=ElectionState(EPOCH_MAX), log=((EPOCH, 0), (0, 10)))
+    assert error_of(node, raising(kind, 3, EPOCH_MAX + 1)) is ErrorCode.INVALID_REQUEST
+    (probe,) = [one for one in node.take(FetchRequest) if one.to == node_of(3)]
+    node.answer(probe, answer_in("fetch", EPOCH_MAX + 1))
+    assert (node.core.epoch, node.fatal) == (EPOCH_MAX, [])
 
 
 @pytest.mark.parametrize(
@@ -362,112 +440,21 @@ def test_a_follower_whose_leader_resigned_hears_a_stranger() -> None:
     assert node.core.epoch == EPOCH + 1
 
 
-# -- the leader's address ---------------------------------------------------------------------
-
-MOVED = Node(1, "moved", 9093)
-
-
-def run(node: ToldCore, for_ms: int) -> list[Node]:
-    """Let time pass while the leader answers nowhere and node 3 names MOVED; where it is sought."""
-    sought, until_ms = [], node.now_ms + for_ms
-    while node.now_ms < until_ms:
-        for number, pending in list(node.core.replica.pending.items()):
-            told = Standing(EPOCH, 1, MOVED)
-            response: Response | None = None
-            if pending.to.id == 3 and isinstance(pending.request, VoteRequest):
-                response = VoteResponse(ErrorCode.NONE, told)
-            elif pending.to.id == 3:
-                response = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, told)
-            node.step(Answered(number, response, 0.0))
-        node.tick(node.now_ms + 10)
-        state = node.core.replica.state
-        if isinstance(state, Follower) and state.leader not in sought[-1:]:
-            sought.append(state.leader)
-    return sought
-
-
-def fetch_at(node: ToldCore, address: Node) -> Send:
-    """Let it run until it fetches there; that Fetch."""
-    for _ in range(1_000):
-        run(node, 10)
-        for number, pending in node.core.replica.pending.items():
-            if pending.to == address and isinstance(pending.request, FetchRequest):
-                return Send(number, address, pending.request, 0, 0)
-    raise AssertionError(f"it never fetches at {address}")
-
-
-def test_a_follower_seeks_its_leader_at_the_known_and_the_told_address_in_turns() -> None:
-    node = unattached()
-    node.follow(1, EPOCH)
-    assert run(node, 1_900) == [node_of(1)], "not before a fetch timeout"
-    assert run(node, 12_000)[:4] == [node_of(1), MOVED, node_of(1), MOVED]
-    assert node.core.epoch == EPOCH
-
-
-def test_a_follower_keeps_an_address_where_the_leader_answered() -> None:
-    node = unattached()
-    node.follow(1, EPOCH)
-    node.answer(fetch_at(node, MOVED), node.records())
-    assert node.core.replica.proven_leader == MOVED
-    assert run(node, 12_000) == [MOVED], "it cannot move within an epoch"
-
-
-def test_another_process_at_a_told_address_is_no_proof() -> None:
-    node = unattached()
-    node.follow(1, EPOCH)
-    other = replace(node.records(), standing=leading(EPOCH, 3))
-    node.answer(fetch_at(node, MOVED), other)
-    assert node_of(1) in run(node, 6_000)
-
-
-def test_settings_win_over_the_address_in_a_request() -> None:
-    node = unattached()
-    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), MOVED))
-    state = node.core.replica.state
-    assert isinstance(state, Follower)
-    assert state.leader == node_of(1)
-
-
-def test_an_observer_seeks_at_the_told_address_too() -> None:
-    node = unattached(node_id=9, config=RaftConfig(can_vote=False))
-    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(9), node_of(1)))
-    assert run(node, 5_000)[:2] == [node_of(1), MOVED]
-
-
-# -- a restart --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["begin", "answer"])
-@pytest.mark.parametrize("role", [Role.CANDIDATE, Role.PROSPECTIVE])
-def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
-    role: Role, how: str
-) -> None:
-    node = ToldCore(election=ElectionState(EPOCH, 1, key(2)), log=((EPOCH, 0), (0, 10)))
-    if role is Role.PROSPECTIVE:
-        node.tick(1_000)
-    assert node.core.role is role
-    *_, vote = node.take(VoteRequest)
-    if how == "begin":
-        node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), node_of(1)))
-    else:
-        node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
-    assert (node.core.role, node.core.leader_id) == (Role.FOLLOWER, 1)
-    assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
-
-
-def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> None:
-    node = unattached()
-    node.answer(node.follow(1, EPOCH), node.records())
+def test_an_observer_whose_leader_is_silent_hears_a_stranger() -> None:
+    """It may be a voter by a record that it has not read, and its vote be needed."""
+    node = unattached(node_id=9)
+    fetch = node.follow(1, EPOCH)
+    node.answer(fetch, node.records())
     node.tick(node.now_ms + 2_000)
-    vote, *_ = node.take(VoteRequest)
-    node.answer(vote, VoteResponse(ErrorCode.NONE, leading(EPOCH, 1)))
-    assert node.core.role is Role.PROSPECTIVE
+    node.ask(raising("vote", STRANGER, EPOCH + 1))
+    assert node.core.epoch == EPOCH + 1
 
 
-def test_a_voter_follows_again_when_the_leader_itself_calls() -> None:
-    node = unattached()
-    node.answer(node.follow(1, EPOCH), node.records())
-    node.tick(node.now_ms + 2_000)
-    assert node.core.role is Role.PROSPECTIVE
-    node.ask(BeginQuorumEpochRequest(EPOCH, 1, key(2), node_of(1)))
-    assert node.core.role is Role.FOLLOWER
+def test_a_sole_voter_that_cannot_lead_looks_for_others() -> None:
+    boot = Node(-1, "boot", 1)
+    node = ToldCore(voters=(2,), config=RaftConfig(bootstrap=(boot,)))
+    assert node.core.role is Role.LEADER
+    node.step(AbleToLead(False, 0.0))
+    node.run_until(60_000)
+    assert boot in {one.to for one in node.take(FetchRequest)}
+    assert node.core.role is Role.UNATTACHED

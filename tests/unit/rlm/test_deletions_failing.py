@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from rlm.deletions import NAMED_MAX, Deletions
-from rlm.link.messages import Health, PartitionSettings
+from rlm.link.messages import Health, PartitionSettings, Unassign
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation, copy, segment
 from runtime.sim.clock import ManualClock
-from tests.support.tier.pair import Pair
+from tests.support.tier.pair import NAMES, Pair
 
 LATE_MS, COPY_MAX_MS = 600_000, 3_600_000
 
@@ -106,6 +106,22 @@ def health(pair: Pair) -> Health:
     pair.scheduler.advance(1_000)
     pair.pump()
     return next(each for each in reversed(pair.told) if isinstance(each, Health))
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_partition_that_is_led_elsewhere_tells_of_no_deletions(pair: Pair, gone: bool) -> None:
+    pair.storage.fail_next(Operation.DELETE, RemoteStorageError("405 from the store"), 10**4)
+    pair.assign(settings=PartitionSettings(retention_bytes=1))
+    for _ in range(3):
+        pair.scheduler.advance(60_000)
+        pair.pump()
+    deletions = pair.tier._plugins.deletions
+    assert deletions.failing() > 0
+    if gone:
+        pair.ask(Unassign(*NAMES, 1))
+    else:
+        pair.assign(is_leader=False)
+    assert deletions.failing() == 0
 
 
 def test_a_led_partition_whose_deletions_fail_tells_health(pair: Pair) -> None:

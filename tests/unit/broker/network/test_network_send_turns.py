@@ -157,3 +157,27 @@ def test_a_peer_that_reads_as_fast_as_we_send_gets_some_bytes_a_turn(tmp_path: P
         unsent.append(sender.unsent_bytes)
     assert unsent[-1] == 0
     assert max(b - a for b, a in pairwise(unsent)) <= TURN_BYTES + PIECE_BYTES
+
+
+def test_what_waits_in_memory_is_all_but_the_regions_of_files(tmp_path: Path) -> None:
+    class Half(Disk):
+        def send_file(self, socket_fd: int, file: OpenFile, position: int, size: int) -> int:
+            sizes.append(size)
+            if len(sizes) > 1:
+                raise BlockingIOError
+            return size // 2
+
+    class NoSocket:
+        def fileno(self) -> int:
+            return -1
+
+    sizes: list[int] = []
+    path = tmp_path / "data"
+    path.write_bytes(bytes(1_000))
+    file = Disk().open_read(path)
+    sender = Sender(NoSocket(), Half())  # type: ignore[arg-type]
+    sender.add(([FileRegion(file, 0, 1_000), b"x" * 50, FileRegion(file, 0, 10)], 1_060))
+    assert sender.memory_bytes == 50
+    sender.send()
+    assert sender.unsent_bytes < 1_060
+    assert sender.memory_bytes == 50

@@ -9,6 +9,7 @@ import pytest
 
 from broker.network.limits import NetworkLimits
 from broker.network.registry import RequestContext
+from broker.network.server import SWEEP_MS
 from broker.network.turns import LINES_NS, TURN_NS
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
@@ -247,3 +248,29 @@ async def test_a_client_that_has_gone_is_served_no_further() -> None:
         turns = costly._turn
         await until(lambda: costly._turn > turns + 3)
         assert len(costly.served) == 1
+
+
+async def test_what_the_connections_of_an_address_use_is_added_up() -> None:
+    """None of them uses a turn of its own."""
+    costly = Costly()
+    async with serving(costly) as harness:
+        costly.advance = lambda _: harness.advance(1)
+        clients = [await harness.connect() for _ in range(30)]
+        for each in clients:
+            each.send(frames(1))
+        for each in clients:
+            assert await each.answer() == (0, body(0))
+        assert max(costly.turns.values()) <= 2 + LINES_NS // 1_000_000
+
+
+async def test_a_request_that_waits_for_our_turn_is_not_too_slow() -> None:
+    async with serving(Costly(), limits=NetworkLimits(frame_ms_max=1_000)) as harness:
+        client = await harness.connect()
+        client.send(frames(1)[:6])
+        (connection,) = harness.server._connections
+        await until(lambda: len(connection._head) == 6)
+        harness.server.turns.join(connection)
+        harness.advance(1_000 + SWEEP_MS)
+        assert not connection.closed
+        client.send(frames(1)[6:])
+        assert await client.answer() == (0, body(0))

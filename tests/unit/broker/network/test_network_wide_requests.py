@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,10 +10,14 @@ import pytest
 
 from broker.network.limits import NetworkLimits
 from broker.network.registry import InTurn, RawHandler, RequestContext, own_body
+from broker.network.request_memory import RequestMemory, of_objects
 from broker.network.server import SWEEP_MS
-from broker.network.wide_requests import ELEMENT_BYTES, WAIT_MS_MAX
+from broker.network.wide_requests import ELEMENT_BYTES, WAIT_MS_MAX, WideRequests
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
+from runtime.executors import InlinePool
+from runtime.metrics import Registry
+from runtime.sim.clock import ManualClock
 from tests.support.worlds.network import Client, Harness, frame, serving
 from tests.support.worlds.waiting import until
 
@@ -121,6 +126,43 @@ async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on:
         handler.gate.set()
         await until(lambda: harness.server.wide.memory.used_bytes == 0 and not waiting(harness))
         assert handler.served == (6 if goes_on else 0)
+
+
+async def test_what_ends_while_it_waits_leaves_the_line_and_takes_nothing() -> None:
+    """Memory that is taken for one that has gone is given back by nobody."""
+    calls: list[Callable[[], None]] = []
+    memory = RequestMemory(1_000, ManualClock(), calls.append, of_objects(Registry()))
+    wide = WideRequests(memory, InlinePool("inline"))
+    memory.take("a", 1_000)
+
+    async def serve(_: InTurn) -> None:
+        raise AssertionError("not its turn")
+
+    for is_called in (False, True):
+        in_turn = InTurn(serve, 1)
+        waits = asyncio.ensure_future(wide.serve("a", in_turn))
+        await asyncio.sleep(0)
+        assert len(memory.waiting_since(0)) == 1
+        waits.cancel()
+        if is_called:  # in the very turn in which there is memory for it
+            memory.give_back("a", 1_000)
+            calls.pop()()
+        with pytest.raises(asyncio.CancelledError):
+            await waits
+        assert memory.waiting_since(0) == []
+        assert memory.used_bytes == (0 if is_called else 1_000)
+
+
+async def test_a_served_request_and_its_place_do_not_keep_each_other() -> None:
+    calls: list[Callable[[], None]] = []
+    memory = RequestMemory(1_000, ManualClock(), calls.append, of_objects(Registry()))
+
+    async def serve(in_turn: InTurn) -> object:
+        return in_turn.let_go
+
+    in_turn = InTurn(serve, 1)
+    let_go = await WideRequests(memory, InlinePool("inline")).serve("a", in_turn)
+    assert in_turn.let_go != let_go, "else only the collector frees them, and the frame with them"
 
 
 def _swept(harness: Harness) -> bool:

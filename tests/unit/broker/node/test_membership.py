@@ -38,6 +38,7 @@ class Watched:
         self.ends: list[str] = []
         self.waits_for: list[str] = []
         self.refuses = False
+        self.answer: asyncio.Future[None] | None = None
         ports = MembershipPorts(
             register=lambda: self.ask("register"),
             unfence=lambda: self.ask("unfence"),
@@ -53,6 +54,8 @@ class Watched:
         self.asked.append(what)
         if self.refuses:
             raise NotControllerError("no active controller is known")
+        if self.answer is not None:
+            await self.answer
 
     async def pass_ms(self, step_ms: int) -> None:
         for _ in range(5):
@@ -136,6 +139,28 @@ async def test_a_broker_that_is_not_back_after_ten_seconds_is_red() -> None:
     assert "not registered" in one.watch.problems()[0]
     await one.watch.end()
     assert one.watch.problems() == (), "it does not mean to serve"
+
+
+async def test_images_that_come_meanwhile_do_not_put_off_the_red() -> None:
+    one = Watched()
+    one.refuses = True
+    for _ in range(3):  # the metadata of others change all the time
+        one.watch.see(image(replace(SERVES, fenced=True)))
+        one.scheduler.advance(RED_AFTER_MS // 2)
+    assert one.watch.problems() != ()
+    await one.watch.end()
+
+
+async def test_a_broker_that_stops_gives_up_what_it_asks_for() -> None:
+    """Its registration would else be answered after it has left, and bring it back."""
+    one = Watched()
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    one.answer = asked
+    one.watch.see(image(None))
+    await one.pass_ms(0)
+    await one.watch.end()
+    assert asked.cancelled()
+    assert one.asked == ["register"]
 
 
 async def test_a_broker_that_stops_does_not_come_back() -> None:

@@ -74,7 +74,7 @@ def test_all_kept_is_0_with_a_table_and_figures_and_nothing_is_left(tmp_path: Pa
     assert "kept       Ranges are inclusive at both ends" in done.stdout
     assert "p50" in done.stdout
     assert "MB/s" in done.stdout
-    assert f"{LOCAL_FS}: {len(promise_names()) - 8} promises kept, 0 broken, 8 not asked" in (
+    assert f"{LOCAL_FS}: {len(promise_names()) - 9} promises kept, 0 broken, 9 not asked" in (
         done.stdout
     )
     assert done.stderr == ""
