@@ -34,6 +34,8 @@ LOOPBACK: Final = ("127.0.0.1", "::1")
 _SASL_PLAINTEXT: Final = 2
 _CONNECTIONS_MAX: Final = 2_147_483_647
 _BACKLOG: Final = 1_024
+_MEMORY_BYTES: Final = 16 * 1024 * 1024
+"""For large requests as bytes, and as much as objects: records of metadata are small."""
 
 
 class TierListener:
@@ -51,7 +53,7 @@ class TierListener:
 
         Args:
             handlers: with those of SaslHandshake and SaslAuthenticate.
-            limits: of clients; those by count do not hold for the tier.
+            limits: of clients; those by count do not hold for the tier, and its memory is its own.
             ports: of the process.
             cluster: what the handlers answer from: learns where this broker listens.
             on_failure: told of files that cannot be read.
@@ -64,6 +66,8 @@ class TierListener:
             connections_per_ip_overrides={},
             descriptors_max=NO_BOUND,
             backlog=_BACKLOG,
+            requests_bytes_max=_MEMORY_BYTES,
+            decoded_bytes_max=_MEMORY_BYTES,
         )
         self._server, self._cluster = Server(handlers, limits, ports), cluster
         self._server.read_failures.on_failure = on_failure
