@@ -98,8 +98,7 @@ SERVER_KEYS: Final[tuple[Key, ...]] = (
         "queued.max.request.bytes",
         LONG,
         "268435456",  # DIFFERS: no bound in Kafka; then one client can take all memory
-        "Memory for requests above 32 KiB, of all connections; -1: no bound (Kafka's default). The "
-        "controllers' listener has as much of its own.",
+        "Memory for requests above 32 KiB, of all connections; -1: no bound (Kafka's default).",
     ),
     Key(
         "socket.listen.backlog.size", INT, "50", "Connections that may wait to be accepted.", low=1

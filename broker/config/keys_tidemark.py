@@ -51,8 +51,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.decoded.request.bytes.max",
         LONG,
         "67108864",
-        "Objects of requests above 32 KiB, about; an address has half, the rest wait undecoded. "
-        "The controllers' listener has as much of its own.",
+        "Objects of requests above 32 KiB, about; an address has half, the rest wait undecoded.",
         low=1,
     ),
     Key(
