@@ -1,3 +1,5 @@
+from threading import Thread
+
 import pytest
 
 from rlm.config import NO_LIMIT
@@ -105,3 +107,12 @@ def test_after_a_cancellation_no_call_starts_and_running_ones_are_seen() -> None
     assert calls.abandoned == calls.running == 0
     with pytest.raises(TaskCancelledError), calls.call("p", "copy", 1, cancellation):
         raise AssertionError("must not start")
+
+
+def test_a_cancellation_ends_a_wait_at_once() -> None:
+    cancellation = Cancellation()
+    waiting = Thread(target=cancellation.wait, args=(600_000,), daemon=True)
+    waiting.start()
+    cancellation.cancel()
+    waiting.join(60)
+    assert not waiting.is_alive()

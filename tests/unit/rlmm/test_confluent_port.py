@@ -47,6 +47,12 @@ def port(caplog: pytest.LogCaptureFixture) -> Iterator[ConfluentPort]:
     made.close()
 
 
+def test_settings_do_not_show_the_password() -> None:
+    settings = parse(CONFIGS | {"sasl.password": "tok"})
+    assert settings.security["sasl.password"] == "tok"
+    assert "tok" not in repr(settings)
+
+
 def test_a_producer_that_never_gets_over_its_error_is_a_failure(port: ConfluentPort) -> None:
     results: list[AppendResult] = []
     fail_for_good(port._producer)

@@ -43,6 +43,11 @@ def test_what_it_is_told_to_set_is_a_good_file(tmp_path: Path) -> None:
     _load(tmp_path, text.replace(":9092", f":9092,{more}"))
 
 
+def test_of_both_ids_the_newer_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"node\.id=8, .*=8@localhost"):
+        _load(tmp_path, OLD + "node.id=8\n")
+
+
 def test_a_left_over_key_of_zookeepers_is_only_named(tmp_path: Path) -> None:
     text = (
         "process.roles=broker,controller\nnode.id=7\ncontroller.listener.names=CONTROLLER\n"

@@ -8,7 +8,31 @@ import pytest
 from broker.remote.supervisor import TierStartError
 from broker.remote.tier import RemoteTier
 from rlm.config import TierConfig
+from rlm.link.messages import Health
+from rlmm.red import RedText
 from runtime.ports import system_ports
+
+
+def config_of(path: Path) -> TierConfig:
+    return TierConfig(
+        node_id=1,
+        cluster_id="c",
+        state_dir=str(path),
+        cache_dir=str(path),
+        storage_class="no.such.module:Plugin",
+        storage_settings={},
+        metadata_class="rlmm.memory:InMemoryRemoteLogMetadataManager",
+    )
+
+
+async def test_what_the_tier_calls_yellow_is_a_warning_of_the_broker(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    ports = system_ports(loop)
+    tier = RemoteTier(config_of(tmp_path), ports, loop)
+    assert tier.warnings() == []
+    tier.on_health(Health(0, 0, 0, [], [RedText("a deletion fails for long")]))
+    assert tier.warnings() == ["a deletion fails for long"]
+    ports.executors.shutdown()
 
 
 async def test_a_tier_that_ends_before_the_broker_is_attached_does_no_harm(tmp_path: Path) -> None:
@@ -17,16 +41,7 @@ async def test_a_tier_that_ends_before_the_broker_is_attached_does_no_harm(tmp_p
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: errors.append(context))
     ports = system_ports(loop)
-    config = TierConfig(
-        node_id=1,
-        cluster_id="c",
-        state_dir=str(tmp_path),
-        cache_dir=str(tmp_path),
-        storage_class="no.such.module:Plugin",
-        storage_settings={},
-        metadata_class="rlmm.memory:InMemoryRemoteLogMetadataManager",
-    )
-    tier = RemoteTier(config, ports, loop)
+    tier = RemoteTier(config_of(tmp_path), ports, loop)
     with pytest.raises(TierStartError, match=r"remote\.log\.storage\.manager\.class\.name"):
         await tier.start()
     await tier.stop()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, FakeLink, LinkEndedError, LinkFailureError, Received, Reply
 from rlm.link.messages import Ack, Failure, Heartbeat, Image, ImageAtLeast, Released
 from rlm.link.socket_transport import FRAMES_AT_ONCE_MAX, SocketTransport, make_socket_pair
@@ -47,6 +48,10 @@ async def test_a_question_gets_its_answer_with_its_descriptors() -> None:
         assert received.message == Ack(reason="with a file")
         assert disk.read_at(received.files[0], 0, 100) == b"remote bytes"
     left.end()
+
+
+def test_the_one_message_with_a_secret_does_not_show_it() -> None:
+    assert "tok" not in repr(Connect({"sasl.password": "tok"}))
 
 
 async def test_a_message_that_cannot_be_taken_holds_up_no_other_and_comes_once() -> None:
