@@ -38,6 +38,7 @@ class JoinGroupHandler(DecodedHandler):
 
     api_key = ApiKey.JOIN_GROUP
     versions = Versions(0, 9)
+    waits_for_others = True
 
     def __init__(self, coordinator: GroupCoordinator, dice: Dice) -> None:
         self._coordinator, self._dice = coordinator, dice

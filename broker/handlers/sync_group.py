@@ -32,6 +32,7 @@ class SyncGroupHandler(DecodedHandler):
 
     api_key = ApiKey.SYNC_GROUP
     versions = Versions(0, 5)
+    waits_for_others = True
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator

@@ -100,10 +100,12 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
     decode = message.decode
     encode = codec.response(handler.api_key).encode_parts
 
-    async def serve_long(context: RequestContext, body: memoryview, _in_turn: InTurn) -> Any:
+    async def serve_long(context: RequestContext, body: memoryview, in_turn: InTurn) -> Any:
         request, _ = await decoding.run(decode, body, context.api_version, 0)
         answer = handle(context, request)
         if isawaitable(answer):
+            if handler.waits_for_others:
+                in_turn.let_go()
             answer = await answer
         if answer is None or type(answer) is list:
             return answer

@@ -68,7 +68,13 @@ class DecodedHandler(ApiHandler):
 
     Where the answer is an awaitable, nothing behind the request on its connection is served before
     it is there, as in Kafka; but see `HandlerTable.may_overtake`.
+
+    Attributes:
+        waits_for_others: the answer comes after requests of other clients. So one that decodes to
+            much is not counted while it waits: those that it waits for may stand in line behind.
     """
+
+    waits_for_others = False
 
     @abstractmethod
     def handle(self, context: RequestContext, request: Any) -> Any:

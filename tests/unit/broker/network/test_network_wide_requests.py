@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from broker.handlers.join_group import JoinGroupHandler
+from broker.handlers.sync_group import SyncGroupHandler
+from broker.network.dispatch import DECODED_AT_ONCE_BYTES
 from broker.network.limits import NetworkLimits
-from broker.network.registry import InTurn, RawHandler, RequestContext, own_body
+from broker.network.registry import DecodedHandler, InTurn, RawHandler, RequestContext, own_body
 from broker.network.request_memory import RequestMemory, of_objects
 from broker.network.server import SWEEP_MS
 from broker.network.wide_requests import ELEMENT_BYTES, WAIT_MS_MAX, WideRequests
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
 from runtime.executors import InlinePool
 from runtime.metrics import Registry
@@ -87,6 +91,39 @@ async def test_a_request_that_waits_for_others_gives_its_place_up() -> None:
         await connected(harness, 10, "127.0.1.1")
         await until(lambda: handler.running == 10)
         assert harness.server.wide.memory.used_bytes == 0
+
+
+class Joins(DecodedHandler):
+    """Answers all when so many have asked, as a group's members are."""
+
+    api_key = ApiKey.JOIN_GROUP
+    versions = Versions(5, 5)
+    waits_for_others = JoinGroupHandler.waits_for_others
+
+    def __init__(self, members: int) -> None:
+        self._members, self._all = members, asyncio.Event()
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """One member more."""
+        self._members -= 1
+        if self._members == 0:
+            self._all.set()
+        await self._all.wait()
+        return response(ApiKey.JOIN_GROUP).cls(member_id="m")
+
+
+async def test_members_that_wait_for_each_other_are_not_in_each_others_way() -> None:
+    limits = NetworkLimits(decoded_bytes_max=1)
+    join = request(ApiKey.JOIN_GROUP)
+    protocols = [join.cls.Protocols(name="range", metadata=bytes(DECODED_AT_ONCE_BYTES))]
+    body = join.encode(join.cls(group_id="g", protocol_type="consumer", protocols=protocols), 5)
+    async with serving(Joins(4), limits=limits) as harness:
+        clients = [await harness.connect("127.0.1.1") for _ in range(4)]
+        for each in clients:
+            each.send(frame(bytes(body), api_key=ApiKey.JOIN_GROUP, version=5))
+        for each in clients:
+            await each.answer()
+    assert SyncGroupHandler.waits_for_others, "it waits for the leader's"
 
 
 async def test_a_request_that_has_waited_for_long_ends_its_connection_with_one_warning(
