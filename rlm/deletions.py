@@ -6,6 +6,7 @@ for a while is a store that is away, which is told otherwise; one that fails for
 
 import threading
 from dataclasses import dataclass
+from traceback import extract_tb
 from typing import Final
 
 from rlm.red_kinds import TierRed
@@ -47,12 +48,16 @@ class Deletions:
         self._failing: dict[bytes, _Failing] = {}
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """See RemoteStorageManager."""
+        """See RemoteStorageManager; whatever else the plugin raises becomes its error."""
         try:
             self._storage.delete_log_segment_data(metadata)
         except RemoteStorageError as error:
             self._failed(metadata, str(error) or repr(error))
             raise
+        except Exception as error:
+            told = _of_the_interface(error)
+            self._failed(metadata, str(told))
+            raise told from error
         with self._lock:
             self._failing.pop(metadata.id.id, None)
 
@@ -102,3 +107,11 @@ class Deletions:
         """How many segments' deletion failed when it was last tried, 1,000 at most."""
         with self._lock:
             return len(self._failing)
+
+
+def _of_the_interface(error: Exception) -> RemoteStorageError:
+    raised = extract_tb(error.__traceback__)[-1]
+    return RemoteStorageError(
+        f"the storage plugin raised {error!r} ({raised.filename}:{raised.lineno}); it should raise"
+        " RemoteStorageError"
+    )

@@ -41,6 +41,7 @@ from rlm.upkeep.effects import (
     WallMs,
 )
 from rlm.upkeep.log_facts import LogFacts
+from rlm.upkeep.read_back import not_given_back
 from rlm.upkeep.settling import hole_of
 from rlm.upkeep.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
@@ -88,7 +89,7 @@ REFUSED_REPORT_AGAIN_MS: Final = 1_000
 READ_BACK_FIRST_PAUSE_MS: Final = 100
 READ_BACK_PAUSE_MAX_MS: Final = 30_000
 READ_BACK_QUIET_MS: Final = 10_000
-"""Stores that become consistent later need less; after that, health says what is waited for."""
+"""Stores that become consistent later need less; after that one copy of a tier is waited for."""
 
 
 def _for_ever() -> bool:
@@ -207,16 +208,19 @@ def _see_it_there(
 ) -> Task[None]:
     """Read the copy back; what is not found is looked for again, until the copy maximum ends that.
 
-    Meanwhile nobody else begins a copy, once this has taken longer than a store may need.
+    Once this has taken longer than a store may need, the copy is lost if the store has shown
+    another one since. Else the store fails: one copy of the tier goes on waiting.
     """
-    waited_ms, pause_ms = 0, READ_BACK_FIRST_PAUSE_MS
+    waited_ms, pause_ms, since = 0, READ_BACK_FIRST_PAUSE_MS, gate.successes
     while True:
         missing: str = yield ReadBack(metadata, data, pause_ms)
         if not missing:
             return
         if waited_ms >= READ_BACK_QUIET_MS:
             why = f"a copy is not found in the store for {waited_ms // 1_000} s: {missing}"
-            gate.failed(metadata.id.topic_id_partition, RetriableRemoteStorageError(why))
+            if not gate.may_wait(metadata.id.topic_id_partition, why, since):
+                is_lost = gate.successes != since
+                raise not_given_back(missing) if is_lost else RetriableRemoteStorageError(why)
         yield Pause(pause_ms)
         waited_ms += pause_ms
         pause_ms = min(2 * pause_ms, READ_BACK_PAUSE_MAX_MS)

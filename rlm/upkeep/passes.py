@@ -13,7 +13,7 @@ from functools import partial
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
-from rlm.plugin_calls import TaskCancelledError
+from rlm.plugin_calls import StoreClosedError, TaskCancelledError
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
 from rlm.upkeep.backoff import Backoff
@@ -186,6 +186,8 @@ class Passes:
             each.failed(error)
             delay_ms = each.backoff.next_ms()
             if each.kind == COPY and isinstance(error, RemoteStorageError):
+                if not isinstance(error, StoreClosedError):
+                    self._world.telemetry.copy_failed(known.tip.topic, error)
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
         if goes_on:
             self._start(known, each)  # behind those that wait

@@ -50,7 +50,7 @@ from rlm.upkeep.effects import (
 )
 from rlm.upkeep.log_facts import LogFacts, RemoteSegment
 from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.read_back import read_back
+from rlm.upkeep.read_back import not_given_back, read_back
 from rlmm.api import (
     LOWEST_FENCE,
     MetadataNotReadyError,
@@ -319,10 +319,9 @@ class Performer:
         try:
             with world.calls.call(self._pool, "copy", left_ms, self._own.cancellation, writes=True):
                 custom = world.storage.copy_log_segment_data(effect.metadata, effect.data)
-        except RemoteStorageError as error:
+        except RemoteStorageError:
             took_ms = world.clock.monotonic_ms() - began_ms
             world.telemetry.store_called("copy", topic, 0, took_ms, failed=True)
-            world.telemetry.copy_failed(topic, error)
             raise
         took_ms = world.clock.monotonic_ms() - began_ms
         world.telemetry.store_called("copy", topic, effect.metadata.segment_size_bytes, took_ms)
@@ -339,12 +338,7 @@ class Performer:
         except RemoteResourceNotFoundError as error:
             if self._copy_left_ms() > effect.again_in_ms:
                 return str(error) or "no reason given"
-            lost = RemoteStorageError(f"the store does not give back what was copied: {error}")
-            world.telemetry.copy_failed(topic, lost)
-            raise lost from error
-        except RemoteStorageError as error:
-            world.telemetry.copy_failed(topic, error)
-            raise
+            raise not_given_back(str(error)) from error
         size_bytes = effect.metadata.segment_size_bytes
         world.telemetry.copied(topic, size_bytes)
         log.info(

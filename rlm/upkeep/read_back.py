@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from rsm_plugins.api import RemoteObjectDamagedError, RemoteStorageManager
+from rsm_plugins.api import RemoteObjectDamagedError, RemoteStorageError, RemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 Registered = Callable[[str], AbstractContextManager[None]]
@@ -33,8 +33,15 @@ def read_back(
     Raises:
         RemoteResourceNotFoundError: something is not there, or not yet.
         RemoteObjectDamagedError: something else is there.
-        RemoteStorageError, RetriableRemoteStorageError: the store failed.
+        RemoteStorageError, RetriableRemoteStorageError: the store failed, or the plugin has closed
+        the files.
     """
+    if any(file.closed for file in data.files()):
+        raise RemoteStorageError(
+            "the storage plugin has closed a file of the segment that it was given, so the copy"
+            " cannot be compared with it: copy_log_segment_data must leave the files of"
+            " LogSegmentData open (tidemark rsm check finds that out)"
+        )
     last = metadata.segment_size_bytes - 1
     data.log.seek(last)
     with registered("fetch"), storage.fetch_log_segment(metadata, last, last) as stream:
@@ -42,6 +49,11 @@ def read_back(
     for kind, source in _indexes(data).items():
         with registered("fetch_index"), storage.fetch_index(metadata, kind) as stream:
             _compare(stream.read(), source, f"its index {kind.value}")
+
+
+def not_given_back(missing: str) -> RemoteStorageError:
+    """Make the error of a copy that is waited for no longer."""
+    return RemoteStorageError(f"the store does not give back what was copied: {missing}")
 
 
 def _indexes(data: LogSegmentData) -> dict[IndexType, bytes]:

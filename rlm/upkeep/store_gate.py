@@ -1,8 +1,9 @@
 """Whether copying (or deleting) may try the store: while it fails, one partition probes.
 
 Each try of a copy writes a STARTED record, whose id is carried along for the copy maximum: a store
-that is away must not cost one for each partition and retry. Asked and told by pool threads; when
-the next probe is due is said by `rlm.upkeep.held_passes`.
+that is away must not cost one for each partition and retry. A copy that the store does not show
+holds its thread: one of them may be waited for, and does not keep others from probing. Asked and
+told by pool threads; when the next probe is due is said by `rlm.upkeep.held_passes`.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ class StoreGate:
 
     A retriable error closes it. Another error may be of one partition alone: two partitions must
     have met such, with no success between. A success opens it, whoever had it.
+
+    Attributes:
+        successes: changes with each success.
     """
 
     def __init__(self) -> None:
@@ -27,6 +31,8 @@ class StoreGate:
         self._last_failed: TopicIdPartition | None = None
         self._probe_is_due = False
         self._prober: TopicIdPartition | None = None
+        self._late: TopicIdPartition | None = None
+        self.successes = 0
 
     @property
     def is_open(self) -> bool:
@@ -70,6 +76,24 @@ class StoreGate:
                 self._reason = str(error) or repr(error)
             self._leave(partition)
 
+    def may_wait(self, partition: TopicIdPartition, why: str, since: int) -> bool:
+        """Whether a copy that the store does not show is still waited for; that closes the gate.
+
+        One copy at a time is, as long as the store has worked for no other.
+
+        Args:
+            partition: whose copy.
+            why: what is waited for, for health.
+            since: `successes` when it was copied.
+        """
+        with self._lock:
+            if self.successes != since or self._late not in {None, partition}:
+                return False
+            self._leave(partition)  # others may probe meanwhile
+            self._late = self._last_failed = partition
+            self._reason = why
+            return True
+
     @contextmanager
     def trying(self, partition: TopicIdPartition) -> Iterator[bool]:
         """Whether the partition may try now; the block is that try, and its errors count."""
@@ -88,17 +112,18 @@ class StoreGate:
 
     def worked(self) -> bool:
         """The store did what it was asked for; say whether it had failed before."""
-        if self.is_open and self._last_failed is None:  # nearly always, and then without the lock
-            return False
         with self._lock:
+            self.successes += 1
             was_closed = not self.is_open
             self._open()
             return was_closed
 
     def _open(self) -> None:
         self._reason, self._last_failed = "", None
-        self._probe_is_due, self._prober = False, None
+        self._probe_is_due, self._prober, self._late = False, None, None
 
     def _leave(self, partition: TopicIdPartition) -> None:
         if self._prober == partition:
             self._prober = None
+        if self._late == partition:
+            self._late = None

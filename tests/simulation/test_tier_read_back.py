@@ -193,6 +193,54 @@ def test_what_shows_up_late_opens_the_store_to_the_others_again(tmp_path: Path) 
     assert gate.is_open
 
 
+def test_a_copy_is_lost_when_the_store_has_shown_a_later_one_and_closes_it_once(
+    tmp_path: Path,
+) -> None:
+    scene, gate, another = Scene(tmp_path), StoreGate(), PARTITION._replace(partition=1)
+    scene.storage.hide_reads = 10**6
+    scene.broker.fill(1)
+    seen = list[str]()
+
+    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
+        seen.append(gate.reason)
+        scene.clock.advance(wait_ms)
+        if gate.reason:
+            gate.let_probe()
+            with gate.trying(another) as may_try:
+                assert may_try
+                gate.worked()
+
+    scene.tier.world = replace(scene.tier.world, pause=pause)
+    began_ms = scene.clock.monotonic_ms()
+    with pytest.raises(RemoteStorageError, match="does not give back what was copied: not visible"):
+        copying(scene, gate)
+    assert [bool(reason) for reason in seen] == [False] * 7 + [True]
+    assert gate.is_open
+    assert scene.clock.monotonic_ms() - began_ms < COPY_MAX_MS / 2
+    scene.storage.hide_reads = 0
+    scene.settle()
+    assert scene.broker.copied == 2
+    scene.check_no_leak()
+
+
+def test_a_copy_that_the_store_lost_while_it_shows_others_closes_nothing(tmp_path: Path) -> None:
+    scene, gate, another = Scene(tmp_path), StoreGate(), PARTITION._replace(partition=1)
+    scene.storage.hide_reads = 10**6
+    scene.broker.fill(1)
+    seen = list[str]()
+
+    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
+        seen.append(gate.reason)
+        scene.clock.advance(wait_ms)
+        with gate.trying(another):
+            gate.worked()
+
+    scene.tier.world = replace(scene.tier.world, pause=pause)
+    with pytest.raises(RemoteStorageError, match="does not give back what was copied: not visible"):
+        copying(scene, gate)
+    assert seen == [""] * 7, "as long as a store may need to show what it has"
+
+
 def test_an_ownership_that_ends_while_it_waits_calls_the_plugin_no_more(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.storage.hide_reads = 10**6
@@ -340,6 +388,24 @@ def test_a_copy_is_read_back_by_the_name_that_the_plugin_gave_it(tmp_path: Path)
     scene.storage.replace_inner(Naming(IndexType.TRANSACTION))
     scene.pass_all()
     assert scene.broker.copied == 2
+
+
+class Closing(Bare):
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
+        custom = super().copy_log_segment_data(metadata, data)
+        data.time_index.close()  # as boto3's `upload_fileobj` does
+        return custom
+
+
+def test_a_plugin_that_closes_what_it_was_given_is_told_the_rule(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.broker.fill(1)
+    scene.storage.replace_inner(Closing(loses=IndexType.TRANSACTION))
+    with pytest.raises(RemoteStorageError, match=r"has closed a file.* must leave the files"):
+        scene.pass_all()
+    assert scene.broker.copied == -1
 
 
 def test_other_bytes_than_were_copied_are_named(tmp_path: Path) -> None:

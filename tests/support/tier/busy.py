@@ -29,7 +29,11 @@ from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL
 from rlmm.memory import InMemoryRemoteLogMetadataManager
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.api import (
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 from rsm_plugins.segment import (
     IndexType,
     LogSegmentData,
@@ -93,6 +97,7 @@ class SlowStore(RemoteStorageManager):
     """Calls take time, and fail while `error` says for whom.
 
     Attributes:
+        loses: whether what is copied of a partition is not kept, and the call says nothing of it.
         kept: ids of what is there.
         tried: calls by kind and partition.
         copying: partitions whose copies run now.
@@ -102,6 +107,7 @@ class SlowStore(RemoteStorageManager):
     def __init__(self, pause: Callable[[int], None], call_ms: int) -> None:
         self._pause, self.call_ms = pause, call_ms
         self.error: Callable[[int], RemoteStorageError | None] = lambda number: None
+        self.loses: Callable[[int], bool] = lambda number: False
         self.kept: set[bytes] = set()
         self._ends: dict[bytes, dict[IndexType | None, bytes]] = {}
         self.tried: Counter[tuple[str, int]] = Counter()
@@ -119,6 +125,8 @@ class SlowStore(RemoteStorageManager):
             self._call("copy", number)
         finally:
             self.copying.remove(number)
+        if self.loses(number):
+            return None
         self.kept.add(metadata.id.id)
         data.log.seek(metadata.segment_size_bytes - 1)
         parts = [data.offset_index, data.time_index, data.producer_snapshot]
@@ -150,10 +158,15 @@ class SlowStore(RemoteStorageManager):
         start_position: int,
         end_position: int | None = None,
     ) -> BinaryIO:
-        return BytesIO(self._ends[metadata.id.id][None])
+        return BytesIO(self._parts(metadata)[None])
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        return BytesIO(self._ends[metadata.id.id][index_type])
+        return BytesIO(self._parts(metadata)[index_type])
+
+    def _parts(self, metadata: RemoteLogSegmentMetadata) -> dict[IndexType | None, bytes]:
+        if metadata.id.id not in self._ends:
+            raise RemoteResourceNotFoundError("404")
+        return self._ends[metadata.id.id]
 
     def close(self) -> None:
         """It holds nothing."""
@@ -267,6 +280,14 @@ class BusyTier:
             for sample in self.telemetry.registry.samples()
             if sample.name == f"kafka_server_BrokerTopicMetrics_{name}"
         }
+
+    def failed_copies(self) -> float:
+        """As the metric counts them."""
+        return sum(
+            sample.value
+            for sample in self.telemetry.registry.samples()
+            if sample.name.startswith("kafka_server_BrokerTopicMetrics_RemoteCopyErrorsPerSec")
+        )
 
     def dangling(self) -> Counter[int]:
         """Ids that no copy runs for and that are not deleted yet, by partition."""

@@ -8,6 +8,7 @@ from rlm.deletions import NAMED_MAX, Deletions
 from rlm.link.messages import Health, PartitionSettings, Unassign
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
+from rsm_plugins.segment import RemoteLogSegmentMetadata
 from rsm_plugins.testing import FaultyStorage, Operation, copy, segment
 from runtime.sim.clock import ManualClock
 from tests.support.tier.pair import NAMES, Pair
@@ -93,6 +94,27 @@ def test_what_another_broker_deletes_is_forgotten(tmp_path: Path) -> None:
     assert store.deletions.failing() == 1
     store.deletions.forget(b"T" * 16, 0)
     assert store.deletions.failing() == 0
+
+
+class Raising(LocalFsRemoteStorageManager):
+    """Of somebody else: what its library raises goes through."""
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        raise PermissionError(13, "no right to delete")
+
+
+def test_an_error_of_the_plugins_own_counts_and_is_told_as_one_of_the_interface(
+    tmp_path: Path,
+) -> None:
+    store = Refusing(tmp_path)
+    store.storage.replace_inner(Raising())
+    for _ in range(2):
+        with pytest.raises(RemoteStorageError, match="no right to delete"):
+            store.deletions.delete_log_segment_data(segment())
+        store.clock.advance(LATE_MS)
+    reason, _ = store.told()
+    assert "the storage plugin raised PermissionError(13, 'no right to delete')" in reason
+    assert f"{Path(__file__).name}:" in reason, "where to look"
 
 
 def test_many_take_a_bounded_amount_of_memory(tmp_path: Path) -> None:

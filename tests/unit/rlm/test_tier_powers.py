@@ -180,14 +180,17 @@ def test_the_remover_writes_nothing_while_the_store_must_not_be_written_to(tmp_p
     assert len(metadata.log) == written + 1, "PARTITION_MARKED"
 
 
+@pytest.mark.parametrize(
+    "error", [RemoteStorageError("405 from the store"), PermissionError(13, "of its library")]
+)
 def test_what_cannot_be_deleted_of_a_removed_topic_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     plugins = plugins_of(OnATopic, tmp_path)
     assert isinstance(plugins.remover, Remover)
 
     def refuses(metadata: RemoteLogSegmentMetadata) -> None:
-        raise RemoteStorageError("405 from the store")
+        raise error
 
     monkeypatch.setattr(plugins.storage, "delete_log_segment_data", refuses)
     with pytest.raises(RemoteStorageError):
