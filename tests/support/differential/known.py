@@ -61,7 +61,6 @@ KNOWN = {
     "only known settings are set over the wire": (
         r"INCREMENTAL_ALTER_CONFIGS v1 broker '1?' (no\.such\.key=1|zookeeper\.connect=x): .*"
     ),
-    "a resource named twice is described once": r"DESCRIBE_CONFIGS v\d twice: .*",
     "a resource named twice is refused once": (r"INCREMENTAL_ALTER_CONFIGS v\d resource twice: .*"),
     "internal topics are not the clients', also before they exist": (
         r"(PRODUCE|DELETE_RECORDS) v\d+ (topic )?__consumer_offsets.*"
