@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "/v1/"
 COMMAND_S_MAX: Final = 600.0
 Stop = Callable[[], Awaitable[object] | None]
-_LIMITS: Final = HttpLimits(body_bytes=1 << 20, answer_s=COMMAND_S_MAX)
+_LIMITS: Final = HttpLimits(body_bytes=1 << 20, answer_s=COMMAND_S_MAX, connections_per_ip=64)
 
 
 class ControlListener:

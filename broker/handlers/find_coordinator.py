@@ -20,8 +20,9 @@ Versions:
 * 6: no new field; share groups are a type of key (KIP-932).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 
 from broker.coordinator.service import GroupCoordinator
@@ -31,16 +32,22 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions
+from runtime.turns import result_or_rest
 
-_Response: Final = response(ApiKey.FIND_COORDINATOR).cls
+_response: Final = response(ApiKey.FIND_COORDINATOR)
+_Response: Final = _response.cls
 _Coordinator: Final = _Response.Coordinators
 
 _SINCE_SEVERAL = 4
-_NONE: Final = {NO_GROUP}
+_KEY_WORK: Final = 2
+"""About so many microseconds."""
+_CHARACTERS_OF_WORK: Final = 20
+"""Of a group are hashed in about a microsecond."""
 
 
 class KeyType(IntEnum):
@@ -90,66 +97,78 @@ class FindCoordinatorHandler(DecodedHandler):
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable where the topic is to be made first."""
-        is_group = request.key_type == KeyType.GROUP
         if (
-            is_group
+            request.key_type == KeyType.GROUP
             and not self._coordinator.topic.exists
-            and set(_keys(context, request)) != _NONE
+            and any(key != NO_GROUP for key in _keys(context, request))
         ):
             return self._make_and_answer(context, request)
         return self._answer(context, request)
 
     async def _make_and_answer(self, context: RequestContext, request: Any) -> Any:
         await self._coordinator.topic.make()
-        return self._answer(context, request)
+        answer = self._answer(context, request)
+        return await answer if isawaitable(answer) else answer
 
     def _answer(self, context: RequestContext, request: Any) -> Any:
-        keys = _keys(context, request)
-        found = [self._find(context, request.key_type, key) for key in keys]
-        if context.api_version < _SINCE_SEVERAL:
-            [one] = found
-            return _Response(
-                error_code=one.error,
-                error_message=one.message or _OWN_TEXTS.get(one.error),
-                node_id=one.node_id,
-                host=one.host,
-                port=one.port,
-            )
+        """The answer; an awaitable of it where that takes several steps."""
+        find = self._finder(context, request.key_type)
+        if context.api_version >= _SINCE_SEVERAL:
+            return result_or_rest(_steps(request.coordinator_keys, find, context.api_version))
+        one = find(request.key)
         return _Response(
-            coordinators=[
-                _Coordinator(
-                    key=key,
-                    node_id=one.node_id,
-                    host=one.host,
-                    port=one.port,
-                    error_code=one.error,
-                    error_message=one.message,
-                )
-                for key, one in zip(keys, found, strict=True)
-            ]
+            error_code=one.error,
+            error_message=one.message or _OWN_TEXTS.get(one.error),
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
         )
 
-    def _find(self, context: RequestContext, key_type: int, key: str) -> Found:
+    def _finder(self, context: RequestContext, key_type: int) -> Callable[[str], Found]:
+        """The answer for each key, from the metadata as they are now."""
         if key_type in _UNSERVED:
             code, what, way_out = _UNSERVED[KeyType(key_type)]
-            return Found(code, self._unserved.refused(context, what, way_out))
+            refused = Found(code, self._unserved.refused(context, what, way_out))
+            return lambda _: refused
         if key_type != KeyType.GROUP:
-            return Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
-        listener = context.listener_name
+            unknown = Found(ErrorCode.INVALID_REQUEST, f"Key type {key_type} is unknown.")
+            return lambda _: unknown
+        at = {
+            broker.id: Found(ErrorCode.NONE, "", broker.id, broker.host, broker.port)
+            for broker in self._cluster.addresses(context.listener_name)
+        }
         topic = self._cluster.image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:
             # A start with tiering would make the topic before anybody has a group.
-            return self._at(self._cluster.node_id, listener) if key == NO_GROUP else _NOT_YET
-        partition = topic.partitions.get(self._coordinator.partition_of(key))
-        if partition is None:
-            return _NOT_YET
-        return self._at(self._cluster.partition(partition, listener, old=False).leader, listener)
+            own = at.get(self._cluster.node_id, _NOT_YET)
+            return lambda key: own if key == NO_GROUP else _NOT_YET
+        partitions = topic.partitions
 
-    def _at(self, leader: int, listener: str) -> Found:
-        for broker in self._cluster.addresses(listener):
-            if broker.id == leader:
-                return Found(ErrorCode.NONE, "", broker.id, broker.host, broker.port)
-        return _NOT_YET
+        def find(key: str) -> Found:
+            partition = partitions.get(self._coordinator.partition_of(key))
+            return _NOT_YET if partition is None else at.get(partition.leader, _NOT_YET)
+
+        return find
+
+
+def _steps(keys: Sequence[str], find: Callable[[str], Found], version: int) -> Steps[list[object]]:
+    """The encoded answer about several keys."""
+    coordinators: list[bytes] = []
+    pace = Pace()
+    for key in keys:
+        one = find(key)
+        made = _Coordinator(
+            key=key,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+            error_code=one.error,
+            error_message=one.message,
+        )
+        coordinators.append(_response.encode_element("coordinators", made, version))
+        if pace.is_step_over(_KEY_WORK + len(key) // _CHARACTERS_OF_WORK):
+            yield
+    return _response.encode_parts(_Response(coordinators=EncodedArray(coordinators)), version)
 
 
 def _keys(context: RequestContext, request: Any) -> Sequence[str]:

@@ -5,8 +5,8 @@ for by name or, from version 12, by id; a missing topic may be created on the wa
 
 The topics' part of an answer depends on the topic, the brokers, the listener and little else, so it
 is encoded once as long as these are the same: clients with thousands of partitions refresh all the
-time. An answer about many topics is put together in steps, with other work of the event loop in
-between.
+time. An answer about many topics or partitions is put together in steps, with other work of the
+event loop in between.
 
 Versions:
 
@@ -27,10 +27,11 @@ Versions:
 * 13: an error of the whole answer (KIP-1102).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from inspect import isawaitable
 from typing import Any, Final
 
+from broker.handlers.encoded_topics import EncodedTopics, Kind, kind_of
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import (
@@ -48,7 +49,7 @@ from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.image.model import BrokerImage, TopicImage
+from metadata_topic.image.model import TopicImage
 from runtime.turns import result_or_rest
 
 _response: Final = response(ApiKey.METADATA)
@@ -57,13 +58,8 @@ _Topic: Final = _Response.Topics
 _Partition: Final = _Topic.Partitions
 _Broker: Final = _Response.Brokers
 
-_CACHED_TOPICS_MAX: Final = 10_000
-_CACHED_OF_A_TOPIC: Final = 4
-"""Kinds of clients. What is more than this of each topic there is, is of deleted ones."""
-_CACHED_BYTES_MAX: Final = 32 * 1024 * 1024
-
 _TOPIC_WORK: Final = 2
-_PARTITION_WORK: Final = 3
+_PARTITION_WORK: Final = 6
 """About so many microseconds; a partition is work where it is encoded anew."""
 
 _SINCE_NULL_FOR_ALL: Final = 1
@@ -86,9 +82,7 @@ class MetadataHandler(DecodedHandler):
         """Serve `cluster`; `auto_create` is None where `auto.create.topics.enable=false`."""
         self._cluster = cluster
         self._auto_create = auto_create
-        self._cached_brokers: Mapping[int, BrokerImage] | None = None
-        self._cached_topics: dict[tuple[str, str, int, int], tuple[TopicImage, bytes]] = {}
-        self._cached_bytes = 0
+        self._encoded = EncodedTopics()
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; an awaitable where topics are created first, or are many."""
@@ -131,19 +125,18 @@ class MetadataHandler(DecodedHandler):
         self, context: RequestContext, request: Any, *, wants_all: bool
     ) -> Steps[list[object]]:
         version, operations = context.api_version, _topic_operations(context, request)
+        kind = kind_of(context.listener_name, version, operations)
         topics: list[bytes] = []
         pace = Pace()
         for one in self._asked(request, operations, wants_all=wants_all):
-            work = _TOPIC_WORK
             if isinstance(one, TopicImage):
-                encoded = self._cached(one, context, operations)
+                encoded = self._encoded.find(one, kind, self._cluster.image())
                 if encoded is None:
-                    encoded = self._encode(one, context, operations)
-                    work += _PARTITION_WORK * len(one.partitions)
+                    encoded = yield from self._encode(one, version, kind, pace)
             else:
                 encoded = _response.encode_element("topics", one, version)
             topics.append(encoded)
-            if pace.is_step_over(work):
+            if pace.is_step_over(_TOPIC_WORK):
                 yield
         wants_operations = request.include_cluster_authorized_operations
         answer = _Response(
@@ -181,40 +174,25 @@ class MetadataHandler(DecodedHandler):
             topic = image.topics_by_name.get(name)
             yield _missing_topic(name, operations) if topic is None else topic
 
-    def _cached(self, topic: TopicImage, context: RequestContext, operations: int) -> bytes | None:
-        """The topic's part of an answer, if it is encoded for this listener and version."""
-        # Unchanged parts of an image are shared between images, so identity is enough.
-        image = self._cluster.image()
-        most = min(_CACHED_TOPICS_MAX, _CACHED_OF_A_TOPIC * len(image.topics_by_name))
-        if (
-            image.brokers is not self._cached_brokers
-            or len(self._cached_topics) > most
-            or self._cached_bytes > _CACHED_BYTES_MAX
-        ):
-            self._cached_brokers, self._cached_topics = image.brokers, {}
-            self._cached_bytes = 0
-        key = (topic.name, context.listener_name, context.api_version, operations)
-        found = self._cached_topics.get(key)
-        return found[1] if found is not None and found[0] is topic else None
-
-    def _encode(self, topic: TopicImage, context: RequestContext, operations: int) -> bytes:
-        version, listener = context.api_version, context.listener_name
+    def _encode(self, topic: TopicImage, version: int, kind: Kind, pace: Pace) -> Steps[bytes]:
+        """The topic's part of an answer; it is kept for the next ones."""
+        brokers = self._cluster.image().brokers  # others may be there when this ends
         old = version < _SINCE_LISTENER_NOT_FOUND
-        made = _Topic(
+        partitions: list[bytes] = []
+        for index in sorted(topic.partitions):
+            made = self._partition(topic, index, kind.listener, old=old)
+            partitions.append(_response.encode_element("topics.partitions", made, version))
+            if pace.is_step_over(_PARTITION_WORK):
+                yield
+        whole = _Topic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
-            partitions=[
-                self._partition(topic, index, listener, old=old)
-                for index in sorted(topic.partitions)
-            ],
-            topic_authorized_operations=operations,
+            partitions=EncodedArray(partitions),
+            topic_authorized_operations=kind.operations,
         )
-        encoded = _response.encode_element("topics", made, version)
-        key = (topic.name, listener, version, operations)
-        before = self._cached_topics.get(key)
-        self._cached_bytes += len(encoded) - (0 if before is None else len(before[1]))
-        self._cached_topics[key] = topic, encoded
+        encoded = _response.encode_element("topics", whole, version)
+        self._encoded.keep(topic, kind, brokers, encoded, self._cluster.image())
         return encoded
 
     def _partition(self, topic: TopicImage, index: int, listener: str, *, old: bool) -> Any:

@@ -78,9 +78,10 @@ class HttpLimits:
         body_s: time for its body, after that.
         answer_s: time to make and send an answer.
         connections: at a time. A further one takes the place of the oldest that waits for its
-            peer; only where there is none it is closed itself.
-        waiting: of one address that wait for it, to send the rest of a request or to read the
-            answer; a further one takes the place of the oldest.
+            peer, to send the rest of a request or to read the answer; only where there is none it
+            is closed itself.
+        connections_per_ip: of one address, so that others find places. A further one takes the
+            place of the oldest of its address in the same way.
     """
 
     body_bytes: int = 0
@@ -88,7 +89,7 @@ class HttpLimits:
     body_s: float = 5.0
     answer_s: float = 30.0
     connections: int = 64
-    waiting: int = 16
+    connections_per_ip: int = 16
 
 
 class _BadRequest(Exception):
@@ -109,8 +110,8 @@ class HttpServer:
         self._host, self._port = host, port
         self._respond, self._limits = respond, limits or HttpLimits()
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[object]] = set()
-        self._waiting: dict[asyncio.Task[object], str] = {}  # for whom; the oldest first
+        self._serving: dict[asyncio.Task[object], str] = {}  # and its address
+        self._waiting: dict[asyncio.Task[object], str] = {}  # the oldest first
 
     @property
     def port(self) -> int:
@@ -142,17 +143,16 @@ class HttpServer:
         task = asyncio.current_task()
         assert task is not None
         address = str(writer.get_extra_info("peername")[0])
-        self._make_room(address)
-        self._serving.add(task)
         try:
-            if len(self._serving) <= self._limits.connections:
+            if self._has_room(address):
+                self._serving[task] = address
                 await self._serve_one(address, reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             log.debug("an HTTP client went away before its answer")
         except asyncio.CancelledError:
             log.debug("an HTTP client is left: others need its place, or the broker stops")
         finally:
-            self._serving.discard(task)
+            self._serving.pop(task, None)
             # What was not read by now is dropped: `close` would keep the descriptor until it is.
             writer.transport.abort()
 
@@ -167,18 +167,20 @@ class HttpServer:
         finally:
             self._waiting.pop(task, None)
 
-    def _make_room(self, address: str) -> None:
-        """End one that waits for its peer, where needed: whoever only opens them gets no port."""
-        own = [task for task, one in self._waiting.items() if one == address]
-        oldest = None
-        if len(own) >= self._limits.waiting:
-            oldest = own[0]
+    def _has_room(self, address: str) -> bool:
+        """Whether there is a place for one more, made by ending one that waits for its peer."""
+        if list(self._serving.values()).count(address) >= self._limits.connections_per_ip:
+            own = (task for task, one in self._waiting.items() if one == address)
+            oldest = next(own, None)
         elif len(self._serving) >= self._limits.connections:
             oldest = next(iter(self._waiting), None)
-        if oldest is not None:
-            del self._waiting[oldest]
-            self._serving.discard(oldest)
-            oldest.cancel()
+        else:
+            return True
+        if oldest is None:
+            return False
+        del self._waiting[oldest], self._serving[oldest]
+        oldest.cancel()
+        return True
 
     async def _serve_one(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -17,7 +17,7 @@ class OtherProcess(Protocol):
 
 
 class MetricsPage:
-    """Answers scrapes, one after the other.
+    """Answers scrapes; those that come while a page is being made share it.
 
     Attributes:
         others: processes whose pages follow ours.
@@ -25,15 +25,23 @@ class MetricsPage:
 
     def __init__(self, metrics: Registry) -> None:
         self._metrics = metrics
-        self._one_at_a_time = asyncio.Lock()
+        self._making: asyncio.Task[HttpAnswer] | None = None
         self.others: list[OtherProcess] = []
 
     async def answer(self) -> HttpAnswer:
-        """Make the page; the loop does other things between two pieces."""
-        async with self._one_at_a_time:
+        """The page; the loop does other things while it is made."""
+        if self._making is None:
+            self._making = asyncio.create_task(self._make())
+        # Shielded: others may wait for it when this scrape is cut.
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> HttpAnswer:
+        try:
             theirs = [piece for other in self.others for piece in await other.page()]
             pieces = []
             for piece in self._metrics.pieces():
                 pieces.append(piece)
                 await asyncio.sleep(0)
-        return HttpAnswer(200, PROMETHEUS, b"", [*pieces, *theirs])
+            return HttpAnswer(200, PROMETHEUS, b"", [*pieces, *theirs])
+        finally:
+            self._making = None

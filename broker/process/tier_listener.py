@@ -4,7 +4,8 @@ It is in no setting, and Metadata names it on itself only. A peer has to authent
 SASL/PLAIN with a token that is made at each start of the broker and that the tier gets over its
 link: so no client id gives a right, and nothing that is logged can. It is a server of its own, so
 that clients who use up their connections, descriptors or memory of requests do not hold up the
-tier. Strangers of this machine cannot hold it up either: see `unauthenticated_max`.
+tier. Connections that strangers of this machine keep open do not lock it out
+(`unauthenticated_max`); a flood of new ones delays its next authentication while it lasts.
 
 DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
 `remote.log.metadata.manager.listener.name`, on which ACLs say who may write.

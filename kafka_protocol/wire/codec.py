@@ -148,17 +148,21 @@ class Message:
         """Encode one struct of an array of the message, for an `EncodedArray`.
 
         Args:
-            array: the attribute that holds the array.
+            array: the attribute that holds the array, of an inner one behind that of the outer
+                one: `topics.partitions`.
             element: without record data.
             version: of the message.
         """
         encoder = self._element_encoders.get((array, version))
         if encoder is None:
-            (kind,) = (one.type for one in self.struct.fields if one.attribute == array)
-            assert isinstance(kind, ArrayType)
-            assert isinstance(kind.element, StructType)
-            cls = getattr(self.cls, kind.element.class_name)
-            encoder = compile_encoder(kind.element, cls, version, self.is_flexible(version))
+            struct, cls = self.struct, self.cls
+            for attribute in array.split("."):
+                (kind,) = (one.type for one in struct.fields if one.attribute == attribute)
+                assert isinstance(kind, ArrayType)
+                assert isinstance(kind.element, StructType)
+                struct = kind.element
+                cls = getattr(cls, struct.class_name)
+            encoder = compile_encoder(struct, cls, version, self.is_flexible(version))
             self._element_encoders[array, version] = encoder
         return bytes(encoder(element, bytearray(), []))
 

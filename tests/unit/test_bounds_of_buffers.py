@@ -39,7 +39,7 @@ def test_few_read_buffers_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [HttpLimits(connections=2), HttpLimits(connections=64, waiting=2)], ids=["all", "own"]
+    "limits", [HttpLimits(connections=2), HttpLimits(connections_per_ip=2)], ids=["all", "own"]
 )
 async def test_of_half_http_requests_beyond_the_limit_the_oldest_goes(limits: HttpLimits) -> None:
     """A probe is answered, however many connections others keep open."""
@@ -103,6 +103,47 @@ async def test_half_http_requests_end_in_their_time_and_leave_their_places() -> 
         await until(lambda: not server._serving)
     finally:
         await server.stop()
+
+
+async def test_whole_requests_of_one_address_leave_places_to_others() -> None:
+    """Also while all are being answered, and so do not give way."""
+    may_answer = asyncio.Event()
+
+    async def slow() -> HttpAnswer:
+        await may_answer.wait()
+        return HttpAnswer(200, TEXT, b"late")
+
+    hello = HttpAnswer(200, TEXT, b"hello")
+    limits = HttpLimits()
+    server = HttpServer("127.0.0.1", 0, pages({"/slow": slow, "/": lambda: hello}), limits)
+    await server.start()
+    try:
+        opened = []
+        for _ in range(limits.connections + 1):
+            opened.append(await asyncio.open_connection("127.0.0.1", server.port))
+            opened[-1][1].write(b"GET /slow HTTP/1.1\r\n\r\n")
+        await until(lambda: bool(server._serving) and not server._waiting)
+        assert list(server._serving.values()) == ["127.0.0.1"] * limits.connections_per_ip
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, local_addr=("127.0.0.2", 0)
+        )
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await reader.read()).endswith(b"hello")
+        may_answer.set()
+        answers = [await _all_of(one) for one, _ in opened]
+        assert sum(answer.endswith(b"late") for answer in answers) == limits.connections_per_ip
+        for _, one in [*opened, (reader, writer)]:
+            one.close()
+    finally:
+        await server.stop()
+
+
+async def _all_of(reader: asyncio.StreamReader) -> bytes:
+    """What was sent until the connection ended, in whatever way."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
 
 
 async def test_half_bodies_give_way_as_half_heads_do() -> None:

@@ -1,6 +1,5 @@
 """Caches that no other test fills: each keeps its bound, and gives the same answers beyond it."""
 
-import asyncio
 from array import array
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 
 from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore
-from broker.handlers import metadata as metadata_handler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.remote import windows
@@ -18,8 +16,6 @@ from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.recent_places import GENERATION_BATCHES, RecentPlaces
-from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.records import make
 from metadata_topic.quorum.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
@@ -213,56 +209,6 @@ def test_the_times_of_few_appends_are_kept() -> None:
     assert [one.value for one in counted] == [1_000]
 
 
-def test_kept_answers_about_topics_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(metadata_handler, "_CACHED_TOPICS_MAX", 3)
-    admin = Admin({}, tmp_path)
-    names = [f"topic-{n}" for n in range(10)]
-    admin.create(*names)
-    handler = MetadataHandler(admin.cluster, None)
-    request = codec.request(ApiKey.METADATA).cls
-    for name in names:
-        asked = request(topics=[request.Topics(name=name)], allow_auto_topic_creation=False)
-        (answer,) = admin.ask(handler, asked).topics
-        assert (answer.name, answer.error_code) == (name, 0)
-        assert len(handler._cached_topics) <= 4
-
-
-def test_kept_answers_about_topics_are_bounded_in_bytes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    admin = Admin({}, tmp_path)
-    handler = MetadataHandler(admin.cluster, None)
-    asked = codec.request(ApiKey.METADATA).cls(topics=None)
-    for n in range(20):
-        admin.create(f"topic-{n}", num_partitions=10)
-    whole = admin.ask(handler, asked)
-    assert admin.ask(handler, asked) == whole
-    kept = [len(encoded) for _, encoded in handler._cached_topics.values()]
-    assert (len(kept), sum(kept)) == (20, handler._cached_bytes)
-    monkeypatch.setattr(metadata_handler, "_CACHED_BYTES_MAX", 3 * kept[0])
-    for _ in range(2):
-        assert admin.ask(handler, asked) == whole
-        assert handler._cached_bytes <= 5 * kept[0]
-        assert len(handler._cached_topics) <= 5
-
-
-def test_a_kept_answer_that_is_replaced_counts_once(tmp_path: Path) -> None:
-    admin = Admin({}, tmp_path)
-    handler = MetadataHandler(admin.cluster, None)
-    asked = codec.request(ApiKey.METADATA).cls(topics=None)
-    admin.create("changes", num_partitions=10)
-    for _ in range(3):
-        admin.ask(handler, asked)
-        topic = admin.node.image.topics_by_name["changes"]
-        record = make("PartitionChangeRecord", 2, partition_id=0, topic_id=topic.id, isr=[1])
-        asyncio.run(admin.node.submit(lambda _, one=record: ControllerResult((one,), None)))
-    admin.ask(handler, asked)
-    kept = [len(encoded) for _, encoded in handler._cached_topics.values()]
-    assert (len(kept), sum(kept)) == (1, handler._cached_bytes)
-
-
 def test_a_kept_answer_is_that_of_one_who_asked_for_operations_or_not(tmp_path: Path) -> None:
     admin = Admin({}, tmp_path)
     handler = MetadataHandler(admin.cluster, None)
@@ -284,7 +230,7 @@ def test_answers_about_deleted_topics_are_not_kept_for_long(tmp_path: Path) -> N
         answer = admin.ask(handler, request(topics=None, allow_auto_topic_creation=False))
         assert {topic.name for topic in answer.topics} == {"stays", f"goes-{n}"}
         admin.delete((None, made.topic_id))
-    assert len(handler._cached_topics) <= 10
+    assert len(handler._encoded) <= 5
 
 
 def test_a_page_of_partitions_is_bounded_and_names_where_the_next_one_begins(

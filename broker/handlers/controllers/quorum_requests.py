@@ -55,10 +55,6 @@ class QuorumHandler(DecodedHandler):
         return self._quorum.describe().standing
 
 
-async def _answer_of(answered: "asyncio.Future[Any]") -> Any:
-    return await answered
-
-
 def make(parts: ControllerParts) -> tuple[QuorumHandler, ...]:
     """Make the handlers of all five APIs."""
     return tuple(QuorumHandler(key, parts.identity, parts.quorum) for key in VERSIONS)

@@ -30,6 +30,7 @@ KNOWN = {
     "settings of the two processes themselves": (
         r"DESCRIBE_CONFIGS v4 whole broker: \.results\[0\]\.configs\.(share\.coordinator\.|"
         r"remote\.log\.storage\.manager\.class|remote\.log\.manager\.task|listeners|"
+        r"remote\.log\.metadata\.manager\.listener\.name|"
         r"log\.(retention\.check|initial\.task|dirs)|group\.initial|controller\.quorum|"
         r"max\.connections\.per\.ip|queued\.max\.request\.bytes|metadata\.log\.dir).*"
     ),

@@ -1,5 +1,7 @@
 """FindCoordinator, and the making of `__consumer_offsets` that it begins."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ from broker.coordinator.service import GroupCoordinator
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.unserved import Unserved
+from broker.network.registry import RequestContext
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.steps import STEP_WORK
 from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.image import MetadataImage
@@ -102,6 +106,39 @@ def test_the_leader_of_the_groups_partition_is_told(asked: Asked) -> None:
         assert (answer.node_id, answer.host, answer.port) == (1, "127.0.0.1", 9092)
     [single] = asked.find("g", version=3)
     assert (single.node_id, single.error_code, single.error_message) == (1, 0, "NONE")
+
+
+@pytest.mark.parametrize("key_type", [0, 1, 2, 7])
+async def test_very_many_keys_are_answered_in_steps_as_each_by_itself(
+    tmp_path: Path, key_type: int
+) -> None:
+    """The brokers are looked through once, not for each key."""
+    asked = await asyncio.to_thread(Asked, tmp_path, ONE_REPLICA)
+    await asyncio.to_thread(_lead_all, asked)
+    keys = [f"g{number}" for number in range(STEP_WORK)] * 2
+    request = message("FindCoordinatorRequest").cls(key_type=key_type, coordinator_keys=keys)
+    context = RequestContext(10, 4, 1, "test", "PLAINTEXT", ("127.0.0.1", 1), 0)
+    images = 0
+
+    def image() -> MetadataImage:
+        nonlocal images
+        images += 1
+        return asked.admin.node.image
+
+    asked.handler._cluster = replace(asked.admin.cluster, image=image)
+    answering = asyncio.ensure_future(asked.handler.handle(context, request))
+    turns = 0
+    while not answering.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 4
+    assert images < 10
+    encoded = b"".join(await answering)
+    answers = message("FindCoordinatorResponse").decode(encoded, 4)[0].coordinators
+    assert [one.key for one in answers] == keys
+    for key in keys[:20]:
+        found = await asyncio.to_thread(asked.find, key, key_type=key_type)
+        assert [one for one in answers if one.key == key] == found * 2
 
 
 def _lead_all(asked: Asked) -> None:

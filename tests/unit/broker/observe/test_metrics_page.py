@@ -126,8 +126,14 @@ async def test_a_tier_that_ends_amid_a_page_leaves_no_half_of_it() -> None:
     assert not [line for line in lines if line.startswith(("copied_total", AGE))]
 
 
-async def test_one_page_at_a_time_is_made() -> None:
+async def test_scrapes_that_come_while_a_page_is_made_share_it() -> None:
     scrape = Scrape()
-    first, second = await asyncio.gather(scrape.lines(), scrape.lines())
-    assert set(first) == set(second)
-    assert scrape.asked == 4
+    whole = scrape.metrics.answer
+    first, second, third = (asyncio.create_task(whole()) for _ in range(3))
+    await asyncio.sleep(0)
+    first.cancel()  # this one leaves, the others do not notice
+    assert await second is await third
+    assert first.cancelled()
+    asked = scrape.asked
+    await scrape.lines()
+    assert scrape.asked == 2 * asked

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,25 @@ def test_the_configs_of_many_topics_are_those_of_each(admin: Admin) -> None:
     handler = DescribeConfigsHandler(admin.cluster, admin.live)
     request = cls(resources=resources, include_synonyms=True, include_documentation=True)
     assert admin.ask(handler, request).results == [admin.describe(TOPIC, name) for name in names]
+
+
+def test_a_resource_that_is_named_often_is_described_once(admin: Admin) -> None:
+    admin.create("topic")
+    cls = message("DescribeConfigsRequest").cls
+
+    def resource(*keys: str, name: str = "topic") -> Any:
+        return cls.Resources(
+            resource_type=TOPIC, resource_name=name, configuration_keys=list(keys) or None
+        )
+
+    size, time = "segment.bytes", "segment.ms"
+    asked = [resource(), resource(size), resource(size, time), resource(name="absent")]
+    again = [resource(time, size), resource(name="absent"), resource()] * 1_000
+    handler = DescribeConfigsHandler(admin.cluster, admin.live)
+    answer = admin.ask(handler, cls(resources=[*asked, *again]))
+    assert answer.results == admin.ask(handler, cls(resources=asked)).results
+    assert [one.resource_name for one in answer.results] == ["topic"] * 3 + ["absent"]
+    assert [len(one.configs) for one in answer.results[1:]] == [1, 2, 0]
 
 
 def test_metadata_of_a_topic_are_new_after_a_change_of_it_or_of_a_broker(admin: Admin) -> None:
