@@ -139,7 +139,7 @@ class Connection(Intake):
 
     def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
-        if self._paused:
+        if self._paused or self._closing is not None:
             self._turn_ns = now_ns
             self._go_on()
         else:

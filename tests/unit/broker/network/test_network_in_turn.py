@@ -140,6 +140,25 @@ async def test_an_earlier_one_that_fails_ends_what_is_served_behind_it(
         assert handler.ended == 1
 
 
+async def test_what_comes_after_a_failure_is_not_read_in_the_turn_that_was_waited_for() -> None:
+    """Of the large request that was being received only the middle is there."""
+    handler = Parked()
+    async with serving(handler) as harness:
+        client, memory = await harness.connect(), harness.server.memory
+        client.send(frame(b"park", correlation_id=1) * 2 + frame(bytes(200_000))[:50_000])
+        await until(lambda: memory.used_bytes > 200_000)
+        (connection,) = harness.server._connections
+        handler.parked[1].set_exception(CloseConnection("as the test wants it"))
+        await until(lambda: not memory.used_bytes)
+        client.send(frame(b"never"))
+        await client.writer.drain()
+        connection.take_turn(harness.server.clock.monotonic_ns())
+        handler.parked[0].set_result([b"first"])
+        assert await client.answer() == (1, b"first")
+        assert await client.is_closed()
+        assert handler.served == [b"park"] * 2
+
+
 async def test_one_that_ends_the_connection_leaves_what_is_behind_it_unserved() -> None:
     handler = Echo()
     handler.error = CloseConnection("as the test wants it")
