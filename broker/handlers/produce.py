@@ -118,7 +118,7 @@ class ProduceHandler(RawHandler):
             outline = Outline(context.api_version, own_body(frame, offset))
             serve = partial(self._serve_wide, context, outline)
             # With acks=0 the client hangs up rightly.
-            return InTurn(serve, outline.count, goes_on=outline.acks == 0)
+            return InTurn(serve, outline.elements_max, outline.count, goes_on=outline.acks == 0)
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -151,7 +151,7 @@ class ProduceHandler(RawHandler):
     ) -> list[object] | None:
         """Serve it; to its end from the first append on, also if the client hangs up."""
         version = context.api_version
-        codes = self._refused_by_name(context, outline)
+        codes = await self._decoding.run(self._refused_by_name, context, outline)
         if codes is not None:
             if outline.acks == 0:
                 raise CloseConnection(f"produce with acks=0 refused: {codes[0].name}")
@@ -159,7 +159,7 @@ class ProduceHandler(RawHandler):
         asked, _ = await self._decoding.run(_decode, outline.body, version, 0)
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
-            return _refuse(asked, context, refused)
+            return await self._decoding.run(_refuse, asked, context, refused)
         in_turn.goes_on = True
         with_ids = version >= since.TOPIC_IDS
         waiting: _Waiting = []
@@ -232,18 +232,22 @@ class ProduceHandler(RawHandler):
     def _refused_by_name(
         self, context: RequestContext, outline: Outline
     ) -> Sequence[ErrorCode] | None:
-        """Why nothing of a wide request can be appended, for each topic; None if some may be."""
+        """Why nothing of a wide request can be appended, for each topic; None if some may be.
+
+        On a thread: there may be 100,000 topics.
+        """
         if not outline.topics:
             return None
         if outline.acks not in (-1, 0, 1):
             return [ErrorCode.INVALID_REQUIRED_ACKS] * len(outline.topics)
         codes: list[ErrorCode] = []
         with_ids = context.api_version >= since.TOPIC_IDS
-        for topic in outline.topics:
-            name = self._replicas.topic_names.get(topic.key) if with_ids else topic.key
+        for key, _, _, _ in outline.topics:
+            name = self._replicas.topic_names.get(key) if with_ids else key
+            if name is None:
+                codes.append(ErrorCode.UNKNOWN_TOPIC_ID)
+                continue
             try:
-                if name is None:
-                    raise UnknownTopicId("no topic has this id")
                 self._check_topic(context, name)
             except KafkaError as refused:
                 codes.append(refused.code)

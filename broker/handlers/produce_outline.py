@@ -1,11 +1,12 @@
-"""The outline of a wide Produce: its topics, and how many partitions, without its records.
+"""The outline of a wide Produce: its topics, and where its partitions stand, without its records.
 
 A request of which nothing can be appended is answered from it: 100,000 partitions of a topic that
 does not exist cost no object each.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from struct import Struct, error
 from typing import Any, Final
 
@@ -21,21 +22,12 @@ _read_count = Struct(">i").unpack_from
 _read_length = Struct(">h").unpack_from
 _INDEX_BYTES: Final = 4
 _UUID_BYTES: Final = 16
+_TOPIC_BYTES_MIN: Final = 3
+"""Of one without partitions, from version 9 on: no array has a smaller element."""
 
-
-@dataclass(frozen=True, slots=True)
-class OutlinedTopic:
-    """A topic of a request.
-
-    Attributes:
-        key: name, or from version 13 the 16 bytes of its id.
-        partitions: how many.
-        position: in the body, of the first one.
-    """
-
-    key: Any
-    partitions: int
-    position: int
+OutlinedTopic = tuple[Any, int, int, int]
+"""Name, or from version 13 the 16 bytes of its id; where that begins in the body, where its first
+partition does, and how many it has. A plain tuple: there may be 249,000."""
 
 
 class Outline:
@@ -43,6 +35,7 @@ class Outline:
 
     Attributes:
         acks: as asked for; known at once.
+        elements_max: topics and partitions that a request of this length may have; known at once.
         topics: None where the request is cut short, or has more elements than it may have: whoever
             decodes it says so.
     """
@@ -50,119 +43,133 @@ class Outline:
     def __init__(self, version: int, body: memoryview) -> None:
         self.body, self._version = body, version
         self._flexible = version >= since.FLEXIBLE
+        self.elements_max = min(ELEMENTS_MAX, len(body) // _TOPIC_BYTES_MIN)
         self.topics: Sequence[OutlinedTopic] | None = None
+        self._positions: list[int] = []  # of all partitions, in the order of the request
         self._after_acks, self.acks = -1, 1
         try:
-            position = self._skip_text(0)
+            position = self._after_transactional_id()
             (self.acks,) = _read_length(body, position)
             self._after_acks = position + 6
         except (IndexError, error, MalformedMessageError):
             pass
 
     def count(self) -> int:
-        """How many topics and partitions there are, as far as the request is whole."""
-        count = 0
-        topics: list[OutlinedTopic] = []
-        if self._after_acks < 0:
-            return 0
-        try:
-            topics_count, position = self._length(self._after_acks)
-            for _ in range(topics_count):
-                key, position = self._key(position)
-                partitions, position = self._length(position)
-                topics.append(OutlinedTopic(key, partitions, position))
-                count += 1
-                for end in self._ends(position, partitions):
-                    count += 1
-                    position = end
-                    if count > ELEMENTS_MAX:
-                        return count
-                if self._flexible:
-                    position = skip_tags(self.body, position)
-                if partitions < 0 or position > len(self.body) or count > ELEMENTS_MAX:
-                    return count
-            if self._flexible:
-                skip_tags(self.body, position)
-            self.topics = topics
-        except (IndexError, error, MalformedMessageError, UnicodeDecodeError):
-            pass
-        return count
+        """How many topics and partitions there are; as many as may be where `topics` is None."""
+        walk = self._walk_flexible if self._flexible else self._walk_plain
+        if self._after_acks >= 0:
+            with suppress(IndexError, error, MalformedMessageError, UnicodeDecodeError):
+                self.topics = walk(self._after_acks)
+        if self.topics is None:
+            self._positions.clear()
+            return self.elements_max
+        return len(self.topics) + len(self._positions)
 
     def refusal(self, codes: Sequence[ErrorCode]) -> list[object]:
         """The body of an answer that says of each topic's partitions why none was appended."""
         assert self.topics is not None
-        version, flexible, body = self._version, self._flexible, self.body
+        flexible, body = self._flexible, self.body
         out = bytearray(self._counted(len(self.topics)))
-        for topic, code in zip(self.topics, codes, strict=True):
-            if version >= since.TOPIC_IDS:
-                out += topic.key
-            else:
-                name = topic.key.encode()
-                out += encode_uvarint(len(name) + 1) if flexible else _pack_length(len(name))
-                out += name
-            out += self._counted(topic.partitions)
-            rest, position = _rest(version, code), topic.position
-            for end in self._ends(position, topic.partitions):
+        positions, rest, rest_is_of = iter(self._positions), b"", None
+        for (_, begin, end, partitions), code in zip(self.topics, codes, strict=True):
+            out += body[begin:end]  # the name, and how many partitions: as in the request
+            if code is not rest_is_of:
+                rest, rest_is_of = _rest(self._version, code), code
+            for position in islice(positions, partitions):
                 out += body[position : position + _INDEX_BYTES]
                 out += rest
-                position = end
             if flexible:
                 out += b"\0"
         out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
         return [out]
 
-    # -- the walk
+    # -- the walk: written out by version, 100,000 topics are a tenth of a second
 
-    def _ends(self, position: int, partitions: int) -> Iterator[int]:
-        """Where each of the partitions from `position` on ends."""
-        body = self.body
-        if self._flexible:
+    def _walk_plain(self, position: int) -> list[OutlinedTopic] | None:
+        body, positions = self.body, self._positions
+        topics: list[OutlinedTopic] = []
+        (count,) = _read_count(body, position)
+        position += 4
+        left = ELEMENTS_MAX - count
+        for _ in range(count):
+            begin = position
+            (length,) = _read_length(body, position)
+            position += 2 + length
+            (partitions,) = _read_count(body, position)
+            left -= partitions
+            if length < 0 or partitions < 0 or left < 0:
+                return None
+            key = str(body[begin + 2 : position], "utf-8")
+            position += 4
+            topics.append((key, begin, position, partitions))
             for _ in range(partitions):
-                length, position = read_uvarint(body, position + _INDEX_BYTES)
-                position = skip_tags(body, position + max(0, length - 1))
-                yield position
-        else:
-            for _ in range(partitions):
+                positions.append(position)
                 (length,) = _read_count(body, position + _INDEX_BYTES)
-                position += _INDEX_BYTES + 4 + (max(0, length))
-                yield position
+                position += _INDEX_BYTES + 4
+                if length > 0:
+                    position += length
+        return topics if 0 <= count <= ELEMENTS_MAX and position <= len(body) else None
 
-    def _key(self, position: int) -> tuple[Any, int]:
-        if self._version >= since.TOPIC_IDS:
-            end = position + _UUID_BYTES
-            return bytes(self.body[position:end]), end
-        end = self._skip_text(position)
-        start = read_uvarint(self.body, position)[1] if self._flexible else position + 2
-        return str(self.body[start:end], "utf-8"), end
+    def _walk_flexible(self, position: int) -> list[OutlinedTopic] | None:
+        body, positions, with_ids = self.body, self._positions, self._version >= since.TOPIC_IDS
+        topics: list[OutlinedTopic] = []
+        count, position = read_uvarint(body, position)
+        left = ELEMENTS_MAX + 1 - count
+        for _ in range(count - 1):
+            begin = position
+            key: Any
+            if with_ids:
+                position += _UUID_BYTES
+                key = bytes(body[begin:position])
+            else:
+                length, start = read_uvarint(body, position)
+                if not length:
+                    return None
+                position = start + length - 1
+                key = str(body[start:position], "utf-8")
+            partitions, position = read_uvarint(body, position)
+            left -= partitions - 1
+            if not partitions or left < 0:
+                return None
+            topics.append((key, begin, position, partitions - 1))
+            for _ in range(partitions - 1):
+                positions.append(position)
+                length = body[position + _INDEX_BYTES]
+                if length < 0x80:
+                    position += _INDEX_BYTES + 1
+                else:
+                    length, position = read_uvarint(body, position + _INDEX_BYTES)
+                if length:
+                    position += length - 1
+                position = skip_tags(body, position) if body[position] else position + 1
+            position = skip_tags(body, position) if body[position] else position + 1
+        skip_tags(body, position)
+        return topics if 1 <= count <= ELEMENTS_MAX + 1 else None
 
-    def _skip_text(self, position: int) -> int:
+    def _after_transactional_id(self) -> int:
         if self._flexible:
-            length, position = read_uvarint(self.body, position)
+            length, position = read_uvarint(self.body, 0)
             return position + max(0, length - 1)
-        size: int = _read_length(self.body, position)[0]
-        return position + 2 + max(0, size)
-
-    def _length(self, position: int) -> tuple[int, int]:
-        if self._flexible:
-            length, position = read_uvarint(self.body, position)
-            return length - 1, position
-        count: int = _read_count(self.body, position)[0]
-        return count, position + 4
+        size: int = _read_length(self.body, 0)[0]
+        return 2 + max(0, size)
 
     def _counted(self, count: int) -> bytes:
         return encode_uvarint(count + 1) if self._flexible else _pack_count(count)
 
 
-_pack_length = Struct(">h").pack
 _pack_count = Struct(">i").pack
+_pack_9 = Struct(">hqqqBBB").pack
+_pack_8 = Struct(">hqqqih").pack
+_pack_5 = Struct(">hqqq").pack
+_pack_3 = Struct(">hqq").pack
 
 
 def _rest(version: int, code: ErrorCode) -> bytes:
     """What follows the index of a partition with an error; see `produce_codec`."""
     if version >= since.FLEXIBLE:
-        return Struct(">hqqqBBB").pack(code, -1, -1, -1, 1, 0, 0)
+        return _pack_9(code, -1, -1, -1, 1, 0, 0)
     if version >= since.RECORD_ERRORS:
-        return Struct(">hqqqih").pack(code, -1, -1, -1, 0, -1)
+        return _pack_8(code, -1, -1, -1, 0, -1)
     if version >= since.LOG_START:
-        return Struct(">hqqq").pack(code, -1, -1, -1)
-    return Struct(">hqq").pack(code, -1, -1)
+        return _pack_5(code, -1, -1, -1)
+    return _pack_3(code, -1, -1)

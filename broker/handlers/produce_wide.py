@@ -13,7 +13,7 @@ LONG_FRAME_BYTES: Final = 32 * 1024
 
 SLICE_PARTITIONS: Final = 250
 SLICE_BYTES: Final = 4 * 1024 * 1024
-"""After so much the loop serves somebody else: 4 ms."""
+"""After so many topics or partitions, or so many bytes, the loop serves somebody else: 4 ms."""
 
 _read_count = Struct(">i").unpack_from
 _read_length = Struct(">h").unpack_from
@@ -32,39 +32,41 @@ def is_wide(version: int, frame: memoryview, offset: int) -> bool:
     """
     if len(frame) <= LONG_FRAME_BYTES:
         return False
-    walk = _flexible_lengths if version >= since.FLEXIBLE else _plain_lengths
-    count = size_bytes = 0
     try:
-        for length in walk(version, frame, offset):
-            if count == SLICE_PARTITIONS or (count and size_bytes + length > SLICE_BYTES):
-                return True
-            count += 1
-            size_bytes += length
+        if version >= since.FLEXIBLE:
+            return _is_flexible_wide(version, frame, offset)
+        return _is_plain_wide(frame, offset)
     except (IndexError, error, MalformedMessageError):
-        pass  # cut short: whoever decodes it says so
-    return False
+        return False  # cut short: whoever decodes it says so
 
 
-def _plain_lengths(version: int, frame: memoryview, position: int) -> Iterator[int]:
-    """The length of each partition's records."""
+def _is_plain_wide(frame: memoryview, position: int) -> bool:
     position += 2 + max(0, _read_length(frame, position)[0]) + _ACKS_AND_TIMEOUT
     (topics,) = _read_count(frame, position)
+    if topics > SLICE_PARTITIONS:
+        return True
     position += 4
+    count = size_bytes = 0
     for _ in range(topics):
         position += 2 + max(0, _read_length(frame, position)[0])
         (partitions,) = _read_count(frame, position)
         position += 4
         for _ in range(partitions):
             length = max(0, _read_count(frame, position + _INDEX)[0])
-            yield length
             position += _INDEX + 4 + length
+            count, size_bytes = count + 1, size_bytes + length
+            if count > SLICE_PARTITIONS or (size_bytes > SLICE_BYTES and count > 1):
+                return True
+    return False
 
 
-def _flexible_lengths(version: int, frame: memoryview, position: int) -> Iterator[int]:
-    """The same."""
+def _is_flexible_wide(version: int, frame: memoryview, position: int) -> bool:
     length, position = read_uvarint(frame, position)
     position += max(0, length - 1) + _ACKS_AND_TIMEOUT
     topics, position = read_uvarint(frame, position)
+    if topics - 1 > SLICE_PARTITIONS:
+        return True
+    count = size_bytes = 0
     for _ in range(topics - 1):
         if version >= since.TOPIC_IDS:
             position += _UUID
@@ -75,9 +77,12 @@ def _flexible_lengths(version: int, frame: memoryview, position: int) -> Iterato
         for _ in range(partitions - 1):
             length, position = read_uvarint(frame, position + _INDEX)
             length = max(0, length - 1)
-            yield length
+            count, size_bytes = count + 1, size_bytes + length
+            if count > SLICE_PARTITIONS or (size_bytes > SLICE_BYTES and count > 1):
+                return True
             position = skip_tags(frame, position + length)
         position = skip_tags(frame, position)
+    return False
 
 
 def slices(topic_data: Iterable[Any]) -> Iterator[list[tuple[Any, list[Any]]]]:
@@ -92,6 +97,9 @@ def slices(topic_data: Iterable[Any]) -> Iterator[list[tuple[Any, list[Any]]]]:
     some: list[tuple[Any, list[Any]]] = []
     count = size_bytes = 0
     for topic in topic_data:
+        if len(some) == SLICE_PARTITIONS:
+            yield some
+            some, count, size_bytes = [], 0, 0
         members: list[Any] = []
         some.append((topic, members))
         for data in topic.partition_data:

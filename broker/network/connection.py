@@ -11,6 +11,7 @@ those that follow; and in front of a large frame while the others have taken all
 is. Whole frames that are left when the connection's turn is over wait for its next one.
 """
 
+import logging
 import select
 import socket
 from asyncio import Future
@@ -28,6 +29,9 @@ from broker.network.unanswered import Slot
 
 if TYPE_CHECKING:
     from broker.network.server import Server
+
+
+log = logging.getLogger(__name__)
 
 
 class Connection(Intake):
@@ -81,7 +85,7 @@ class Connection(Intake):
             assert isinstance(answer, Future)
             slot = self._unanswered.wait_for(answer)
             answer.add_done_callback(lambda future: self._answered(slot, future))
-            if self._unanswered.is_behind:
+            if self._unanswered.behind is not None:
                 self._pause()
         if is_unknown:
             self._has_said_who(session)
@@ -100,11 +104,13 @@ class Connection(Intake):
 
     def _answered(self, slot: Slot, future: Future[Answer | None]) -> None:
         """An answer that had to wait is there: send it and what waited behind it."""
-        if self.closed or future.cancelled():
+        if future.cancelled():
+            return
+        failure = self._unanswered.settle(slot, future)
+        if self.closed:
             return
         self.last_active_ms = self._server.clock.monotonic_ms()
-        failure = self._unanswered.settle(slot, future)
-        if self._taken_bytes and self._frame is None and not self._unanswered.is_behind:
+        if self._taken_bytes and self._frame is None and self._unanswered.behind is None:
             self._give_back()
         if failure is not None:
             self._close_after_answers(failure)
@@ -133,7 +139,7 @@ class Connection(Intake):
 
     def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
-        if self._paused:
+        if self._paused or self._closing is not None:
             self._turn_ns = now_ns
             self._go_on()
         else:
@@ -142,7 +148,7 @@ class Connection(Intake):
     def _is_full(self) -> bool:
         limits, unanswered, sender = self._server.limits, self._unanswered, self._sender
         return (
-            unanswered.is_behind
+            unanswered.behind is not None
             or unanswered.is_held
             or len(unanswered.slots) + len(sender.queue) >= limits.in_flight_max
             or sender.unsent_bytes + unanswered.kept_bytes > limits.unsent_bytes_max
@@ -242,11 +248,11 @@ class Connection(Intake):
         if self._frame is not None:
             self._frame.release()
             self._frame = None
-        elif self._unanswered.is_behind and self._taken_bytes:
+        elif self._unanswered.behind is not None and self._taken_bytes:
             # A produce goes on without its client, and holds its batches until it is done.
             memory, address, taken = self._server.memory, self.address, self._taken_bytes
             self._taken_bytes = 0
-            self._unanswered.work.add_done_callback(lambda _: memory.give_back(address, taken))
+            self._unanswered.behind.add_done_callback(lambda _: memory.give_back(address, taken))
         self._give_back()
 
     def memory_held_ms(self, now_ms: int) -> int:
@@ -261,7 +267,7 @@ class Connection(Intake):
     def check_deadlines(self, now_ms: int) -> None:
         """Close if the peer is too slow in sending a request or taking an answer, or idle."""
         limits = self._server.limits
-        if self._unanswered.is_behind and self._is_gone():
+        if self._unanswered.behind is not None and self._is_gone():
             self.close("the peer closed the connection", quiet=True)
         elif self._outflow.since_ms and now_ms - self._outflow.since_ms > limits.write_ms_max:
             self.close(f"the peer took no byte of its answers for {limits.write_ms_max} ms")
@@ -296,10 +302,15 @@ class Connection(Intake):
         if self._closing is None:
             self._closing, self._closing_quiet = reason, quiet
             self._head = bytearray()
-            self._leave_line()
+            self._want_no_memory()
             if self._reading:
                 self._reading = False
                 self._server.loop.remove_reader(self._sock)
+
+    def fail(self, error: Exception) -> None:
+        """Close because of an error of the broker itself."""
+        log.error("connection failed: peer=%s:%d", *self.peer.address, exc_info=error)
+        self.close("an error inside the broker")
 
     def close(self, reason: str, *, quiet: bool = False) -> None:
         """Close now, with one log line.

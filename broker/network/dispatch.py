@@ -242,20 +242,20 @@ class Dispatcher:
             answer = route.serve(context, frame, position)
             if type(answer) is list:
                 return response_parts(context.correlation_id, route.response_header, answer)
+            if isinstance(answer, Future):
+                return self._later(context, route, answer, route.outcome)
+            if isinstance(answer, Coroutine):
+                return self._later(context, route, self._run(answer), route.outcome)
+            if type(answer) is InTurn:
+                task = self._run(self._wide.serve(context.peer[0], answer))
+                return self._later(context, route, task, InTurnFuture, answer)
+            return self._finish(context, route, answer)
         except MalformedMessageError as cause:
             raise _malformed(context, cause) from None
         except CloseConnection:
             raise
         except Exception as cause:
             raise self._failed(context, cause) from cause
-        if isinstance(answer, Future):
-            return self._later(context, route, answer, route.outcome)
-        if isinstance(answer, Coroutine):
-            return self._later(context, route, self._run(answer), route.outcome)
-        if type(answer) is InTurn:
-            task = self._run(self._wide.serve(context.peer[0], answer))
-            return self._later(context, route, task, InTurnFuture, answer)
-        return self._finish(context, route, answer)
 
     def _run(self, answer: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(answer)

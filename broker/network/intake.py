@@ -80,7 +80,7 @@ class Intake(ABC):
 
     @abstractmethod
     def _serve(self, frame: memoryview) -> None:
-        """Serve a whole frame, whose bytes are recycled afterwards unless it `is_behind`."""
+        """Serve a whole frame, whose bytes are recycled afterwards unless others wait behind it."""
 
     @abstractmethod
     def _is_full(self) -> bool:
@@ -101,6 +101,10 @@ class Intake(ABC):
     @abstractmethod
     def take_turn(self, now_ns: int) -> None:
         """See `Member`."""
+
+    @abstractmethod
+    def fail(self, error: Exception) -> None:
+        """Close because of an error of the broker itself."""
 
     @abstractmethod
     def _end_turn(self) -> None:
@@ -171,7 +175,7 @@ class Intake(ABC):
                 try:
                     self._serve(frame.view())
                 finally:
-                    if not self._unanswered.is_behind:  # else it is in use
+                    if self._unanswered.behind is None:  # else it is in use
                         frame.release()
                         self._give_back()
                 return

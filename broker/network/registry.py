@@ -131,14 +131,16 @@ class InTurn:
 
     Attributes:
         serve: makes the answer, given this; where the client hangs up that is cancelled.
-        elements: how many the request decodes to at most, or what counts them on a thread; `serve`
-            is called when there is memory for them.
+        elements: how many the request may decode to by its length; `serve` is called when there is
+            memory for them.
+        count: counts them, on a thread, when there is; what they are fewer is given back then.
         goes_on: it is not cancelled any more.
         let_go: the handler calls it when it keeps little of what it decoded and waits for others.
     """
 
     serve: "Callable[[InTurn], Awaitable[Any]]"
-    elements: int | Callable[[], int] = 0
+    elements: int = 0
+    count: Callable[[], int] | None = None
     goes_on: bool = False
     let_go: Callable[[], None] = lambda: None
 

@@ -41,6 +41,10 @@ class Waiter(Protocol):
         """Ask again: its turn has come."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """End: `memory_is_there` raised this."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryMetrics:
@@ -177,11 +181,11 @@ class RequestMemory:
     def give_back(self, address: str, size_bytes: int) -> None:
         """The bytes of a frame are used no more."""
         self.used_bytes -= size_bytes
-        left = self._held[address] - size_bytes
+        left = self._held.get(address, 0) - size_bytes
         if left:
             self._held[address] = left
         else:
-            del self._held[address]
+            self._held.pop(address, None)
         if self._lines:
             self._call()
 
@@ -223,6 +227,8 @@ class RequestMemory:
             self._turn = waiter
             try:
                 waiter.memory_is_there()
+            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+                waiter.fail(error)
             finally:
                 self._turn = None
         if self._lines:

@@ -305,7 +305,10 @@ class Server:
     def _sweep(self) -> None:
         now_ms = self.clock.monotonic_ms()
         for connection in list(self._connections):
-            connection.check_deadlines(now_ms)
+            try:
+                connection.check_deadlines(now_ms)
+            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+                connection.fail(error)
         for connection, since_ms in list(self._unauthenticated.items()):
             if now_ms - since_ms > self.limits.unauthenticated_ms_max:
                 connection.close("not authenticated in time", quiet=True)

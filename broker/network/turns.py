@@ -32,6 +32,10 @@ class Member(Protocol):
         """Serve what is ready, for `TURN_NS` or one request more; join again if more is."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """End: `take_turn` raised this."""
+        ...
+
 
 class Account:
     """What the connections of an address have used of the loop's time.
@@ -93,6 +97,14 @@ class Turns:
             self._call_soon(self._take)
 
     def _take(self) -> None:
+        try:
+            self._serve_lines()
+        finally:
+            self._call_is_due = False
+            if self._waiting:
+                self._call()
+
+    def _serve_lines(self) -> None:
         now_ns = self._clock.monotonic_ns()
         end_ns = now_ns + LINES_NS
         for account in self._resting:
@@ -102,9 +114,6 @@ class Turns:
             account = next(iter(self._waiting))
             del self._waiting[account]  # the other addresses are before it now
             now_ns = self._take_turn(account, now_ns)
-        self._call_is_due = False
-        if self._waiting:
-            self._call()
 
     def _take_turn(self, account: Account, begun_ns: int) -> int:
         """Serve connections of an address; returns the time when it was over."""
@@ -112,7 +121,10 @@ class Turns:
         while account.line and now_ns < begun_ns + TURN_NS:
             one = next(iter(account.line))
             del account.line[one]
-            one.take_turn(now_ns)
+            try:
+                one.take_turn(now_ns)
+            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+                one.fail(error)
             now_ns = self._clock.monotonic_ns()
         account.is_over = bool(account.line)
         if account.line:

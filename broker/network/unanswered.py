@@ -30,18 +30,20 @@ class Unanswered:
     Attributes:
         slots: one for each request.
         kept_bytes: of answers that wait for earlier ones.
-        is_behind: a request is served that nothing may overtake.
+        behind: makes the answer of a request that nothing may overtake; also where an earlier one
+            has failed, so that none is waited for. When it is done nothing uses its bytes any more.
         is_held: the next request waits until no change is without an answer.
         changes: requests without an answer that only others of their API may pass.
         passing: that API, as a frame begins with it.
     """
 
-    __slots__ = ("changes", "is_behind", "is_held", "kept_bytes", "passing", "slots")
+    __slots__ = ("behind", "changes", "is_held", "kept_bytes", "passing", "slots")
 
     def __init__(self) -> None:
         self.slots: deque[Slot] = deque()
         self.kept_bytes = self.changes = 0
-        self.is_behind = self.is_held = False
+        self.behind: Future[Any] | None = None
+        self.is_held = False
         self.passing = b""
 
     def keep(self, answer: Answer) -> None:
@@ -55,7 +57,7 @@ class Unanswered:
         self.slots.append(slot)
         if type(answer) is InTurnFuture:
             if answer.passing is None:
-                self.is_behind = True
+                self.behind = answer.work
             else:
                 self.changes += 1
                 self.passing = answer.passing
@@ -65,19 +67,22 @@ class Unanswered:
         """Note the answer that a slot waited for; where there will be none, say why.
 
         Nothing behind a request without an answer can be answered in order: its slot and those
-        behind it are gone then.
+        behind it are gone then, and nobody waits for what comes of them.
         """
+        cause = future.exception()
+        if slot.done:
+            return None  # it was gone before
         slot.done = True
         if type(future) is InTurnFuture:
             if future.passing is None:
-                self.is_behind = False
+                self.behind = None
             else:
                 self.changes -= 1
                 self.is_held = self.is_held and self.changes > 0
-        cause = future.exception()
         if cause is not None:
-            while self.slots.pop() is not slot:
-                pass
+            while self.slots[-1] is not slot:
+                self._drop(self.slots.pop())
+            self.slots.pop()
             return cause.reason if isinstance(cause, CloseConnection) else repr(cause)
         answer = slot.answer = future.result()
         self.kept_bytes += 0 if answer is None else answer[1]
@@ -92,16 +97,14 @@ class Unanswered:
                 self.kept_bytes -= answer[1]
                 sender.add(answer)
 
-    @property
-    def work(self) -> Future[Any]:
-        """What `is_behind` waits for: it may go on although nobody waits for its answer."""
-        last = self.slots[-1].future
-        assert type(last) is InTurnFuture
-        return last.work
-
     def cancel(self) -> None:
         """Nobody waits for the answers any more."""
-        slots, self.slots = self.slots, deque()
-        for slot in slots:
-            if slot.future is not None:
-                slot.future.cancel()
+        while self.slots:
+            self._drop(self.slots.pop())
+
+    def _drop(self, slot: Slot) -> None:
+        slot.done = True
+        if slot.answer is not None:
+            self.kept_bytes -= slot.answer[1]
+        if slot.future is not None:
+            slot.future.cancel()

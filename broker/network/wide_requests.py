@@ -1,8 +1,11 @@
 """Requests that decode to much: few are decoded at a time, of an address and in all.
 
 A request for 100,000 partitions is a megabyte as it is received, and fifty as objects. So each
-counts with what it decodes to before that is done, and where nothing is left of the memory for it
-(`RequestMemory`: addresses in turn, half for one of them) it waits as bytes.
+counts with what it may decode to before that is done, and where nothing is left of the memory for
+it (`RequestMemory`: addresses in turn, half for one of them) it waits as bytes.
+
+Nothing of a request is done by the thread that decodes before its turn has come: neither is it
+counted there. So what waits for that thread is of few requests, whatever number an address sends.
 """
 
 import asyncio
@@ -34,10 +37,10 @@ class WideRequests:
         place = _Place(self.memory, address)
         in_turn.let_go = place.let_go
         try:
-            elements = in_turn.elements
-            if elements:
-                count = elements if isinstance(elements, int) else await self._pool.run(elements)
-                await place.take(count * ELEMENT_BYTES)
+            if in_turn.elements:
+                await place.take(in_turn.elements * ELEMENT_BYTES)
+                if in_turn.count is not None:
+                    place.keep(await self._pool.run(in_turn.count) * ELEMENT_BYTES)
             return await in_turn.serve(in_turn)
         finally:
             place.let_go()
@@ -77,14 +80,25 @@ class _Place:
             self._take()
             self._turn.set_result(None)
 
-    def refuse(self) -> None:
+    def fail(self, error: Exception) -> None:
+        """See `Waiter`."""
         assert self._turn is not None
         if not self._turn.done():
-            self._turn.set_exception(
-                CloseConnection(
-                    f"others' requests for very much were before its own for {WAIT_MS_MAX} ms"
-                )
+            self._turn.set_exception(error)
+
+    def refuse(self) -> None:
+        self.fail(
+            CloseConnection(
+                f"others' requests for very much were before its own for {WAIT_MS_MAX} ms"
             )
+        )
+
+    def keep(self, size_bytes: int) -> None:
+        """Give back what is taken beyond that."""
+        more = self._size_bytes - size_bytes
+        if more > 0:
+            self._size_bytes = size_bytes
+            self._memory.give_back(self.address, more)
 
     def let_go(self) -> None:
         """Give it back, once."""

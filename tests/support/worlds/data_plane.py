@@ -159,8 +159,8 @@ def start(
 
 async def _served(in_turn: InTurn) -> Any:
     """As the network does it: it is counted first; what goes on does so without its client."""
-    if callable(in_turn.elements):
-        in_turn.elements()
+    if in_turn.count is not None:
+        in_turn.count()
     serving = asyncio.ensure_future(in_turn.serve(in_turn))
     try:
         return await asyncio.shield(serving)

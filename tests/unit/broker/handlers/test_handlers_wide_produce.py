@@ -9,7 +9,7 @@ import pytest
 
 from broker.handlers import produce_wide
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.produce_wide import SLICE_PARTITIONS, is_wide
+from broker.handlers.produce_wide import SLICE_PARTITIONS, is_wide, slices
 from broker.network.registry import KEPT_FRAME_BYTES, CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
@@ -30,14 +30,20 @@ def world(tmp_path: Path) -> World:
 
 
 def ask(
-    world: World, version: int, topics: dict[str, int], *, value: bytes = b"x" * 60, **more: Any
+    world: World,
+    version: int,
+    topics: dict[str, int],
+    *,
+    value: bytes = b"x" * 60,
+    times: int = 1,
+    **more: Any,
 ) -> dict[str, Any]:
     data = [
         ({"topic_id": world.topics[name].id} if version >= 13 else {"name": name})
         | {"partition_data": [{"index": i, "records": batch(value)} for i in range(count)]}
         for name, count in topics.items()
     ]
-    return {"acks": 1, "timeout_ms": 1_000, "topic_data": data} | more
+    return {"acks": 1, "timeout_ms": 1_000, "topic_data": data * times} | more
 
 
 def ends(world: World) -> dict[str, list[int]]:
@@ -86,6 +92,28 @@ async def test_what_one_turn_appends_is_bounded_in_bytes(
     steps = {after - before for before, after in pairwise(seen)}
     assert steps == {2, 0}
     assert appended(world) == 14
+
+
+def test_no_turn_has_more_topics_than_a_slice_has_partitions() -> None:
+    topic = codec.request(ApiKey.PRODUCE).cls.TopicData
+    full = topic.PartitionData(index=0, records=None)
+    asked = [topic(name=str(n), partition_data=[full] * (n % 3 == 0)) for n in range(1_000)]
+    turns = list(slices(asked))
+    assert max(len(topics) for topics in turns) == SLICE_PARTITIONS
+    assert [one for topics in turns for one, _ in topics] == asked
+    assert all(members == one.partition_data for topics in turns for one, members in topics)
+
+
+async def test_topics_without_partitions_are_answered_in_turns(world: World) -> None:
+    handler = ProduceHandler(world.replicas)
+    answer = asyncio.ensure_future(start(handler, 9, ask(world, 9, {"a": 0}, times=12_000)))
+    turns = 0
+    while not answer.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 12_000 // SLICE_PARTITIONS
+    topics = finish(handler, 9, await answer).responses
+    assert [(one.name, one.partition_responses) for one in topics] == [("a", [])] * 12_000
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -154,6 +182,8 @@ async def test_what_waits_for_the_disk_is_answered_when_it_is_there(tmp_path: Pa
         ([SLICE_PARTITIONS + 1], 200, True),
         ([1] * (SLICE_PARTITIONS + 1), 200, True),
         ([0, SLICE_PARTITIONS, 0, 1], 200, True),
+        ([0] * 11_000, 0, True),
+        ([0] * (SLICE_PARTITIONS - 1) + [1], 40_000, False),
         ([SLICE_PARTITIONS + 1], 10, False),  # too short to be looked through
         ([1], 9_000_000, False),
         ([3], 1_000_000, False),

@@ -16,7 +16,7 @@ from broker.network.registry import (
     RequestContext,
     own_body,
 )
-from broker.network.server import SCRATCH_BYTES
+from broker.network.server import SCRATCH_BYTES, SWEEP_MS
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from tests.support.worlds.network import frame, serving
@@ -82,6 +82,81 @@ async def test_its_bytes_stay_while_others_use_the_buffers(size: int) -> None:
             assert (await other.answer())[1] == bytes(size)
         handler.gate.set()
         assert await client.answer() == (1, body)
+
+
+class Parked(Echo):
+    """A body that begins with "park" is answered when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parked: list[asyncio.Future[list[object]]] = []
+        self.begun = self.ended = 0
+        self.goes_on = False
+
+    def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
+        answer = super().raw(context, frame, offset)
+        if self.served[-1].startswith(b"park"):
+            self.parked.append(asyncio.get_running_loop().create_future())
+            return self.parked[-1]
+        if type(answer) is InTurn:
+            answer.goes_on = self.goes_on
+        return answer
+
+    async def _later(self, body: memoryview, in_turn: InTurn) -> list[object]:
+        self.begun += 1
+        try:
+            return await super()._later(body, in_turn)
+        finally:
+            self.ended += 1
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_an_earlier_one_that_fails_ends_what_is_served_behind_it(
+    goes_on: bool, is_alone: bool
+) -> None:
+    """Its memory is given back when nothing uses it, also where others are still answered."""
+    handler = Parked()
+    handler.goes_on = goes_on
+    async with serving(handler) as harness:
+        client, memory = await harness.connect(), harness.server.memory
+        client.send(frame(b"park", correlation_id=1) * (1 if is_alone else 2))
+        client.send(frame(b"turns".ljust(200_000), correlation_id=2))
+        await until(lambda: handler.begun == 1)
+        handler.parked[-1].set_exception(CloseConnection("as the test wants it"))
+        await until(lambda: bool(goes_on or handler.ended))
+        if goes_on:
+            assert memory.used_bytes > 200_000, "it is in use"
+            handler.gate.set()
+        await until(lambda: not memory.used_bytes)
+        if not is_alone:
+            assert len(harness.server._connections) == 1
+            handler.parked[0].set_result([b"first"])
+            assert await client.answer() == (1, b"first")
+        assert await client.is_closed()
+        harness.advance(SWEEP_MS)
+        assert not harness.server._connections
+        assert not harness.server._per_ip
+        assert handler.ended == 1
+
+
+async def test_what_comes_after_a_failure_is_not_read_in_the_turn_that_was_waited_for() -> None:
+    """Of the large request that was being received only the middle is there."""
+    handler = Parked()
+    async with serving(handler) as harness:
+        client, memory = await harness.connect(), harness.server.memory
+        client.send(frame(b"park", correlation_id=1) * 2 + frame(bytes(200_000))[:50_000])
+        await until(lambda: memory.used_bytes > 200_000)
+        (connection,) = harness.server._connections
+        handler.parked[1].set_exception(CloseConnection("as the test wants it"))
+        await until(lambda: not memory.used_bytes)
+        client.send(frame(b"never"))
+        await client.writer.drain()
+        connection.take_turn(harness.server.clock.monotonic_ns())
+        handler.parked[0].set_result([b"first"])
+        assert await client.answer() == (1, b"first")
+        assert await client.is_closed()
+        assert handler.served == [b"park"] * 2
 
 
 async def test_one_that_ends_the_connection_leaves_what_is_behind_it_unserved() -> None:

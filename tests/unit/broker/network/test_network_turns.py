@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from broker.network.limits import NetworkLimits
-from broker.network.registry import RequestContext
+from broker.network.registry import DecodedHandler, RequestContext
 from broker.network.server import SWEEP_MS
-from broker.network.turns import LINES_NS, TURN_NS
+from broker.network.turns import LINES_NS, TURN_NS, Turns
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request, response
+from kafka_protocol.wire.schema import Versions
+from runtime.sim.clock import ManualClock
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 
@@ -149,6 +153,79 @@ async def test_requests_that_cost_nothing_are_served_in_one_turn() -> None:
         for _ in range(200):
             await client.answer()
         assert list(costly.turns.values()) == [200]
+
+
+class Member:
+    """Stands in line again until it has had so many turns; fails in its first, if it is broken."""
+
+    def __init__(self, turns: Turns, address: str, count: int, *, is_broken: bool = False) -> None:
+        self.turns, self.account, self.left = turns, turns.account(address), count
+        self.is_broken, self.failed = is_broken, list[Exception]()
+        turns.join(self)
+
+    def take_turn(self, now_ns: int) -> None:
+        if self.is_broken:
+            raise ValueError("broken")
+        self.left -= 1
+        if self.left:
+            self.turns.join(self)
+
+    def fail(self, error: Exception) -> None:
+        self.failed.append(error)
+
+
+def test_a_connection_that_fails_in_its_turn_ends_and_the_others_have_theirs() -> None:
+    calls: list[Callable[[], None]] = []
+    turns = Turns(ManualClock(), calls.append)
+    broken = [Member(turns, address, 1, is_broken=True) for address in ("a", "b")]
+    others = [Member(turns, address, 3) for address in ("a", "b", "c")]
+    while calls:
+        calls.pop(0)()
+    assert [len(one.failed) for one in broken] == [1, 1]
+    assert [one.left for one in others] == [0, 0, 0]
+    late = Member(turns, "d", 1)
+    assert len(calls) == 1
+    calls.pop()()
+    assert late.left == 0
+
+
+class NotAnswerable(DecodedHandler):
+    """FindCoordinator: with the host that is asked for, which may be too long for its field."""
+
+    api_key = ApiKey.FIND_COORDINATOR
+    versions = Versions(0, 0)
+
+    def __init__(self) -> None:
+        self.advance: Callable[[int], None] = lambda _: None
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        self.advance(COST_MS)
+        host = "long" * (10_000 if request.key == "long" else 1)
+        return response(self.api_key).cls(host=host)
+
+
+def find(key: str) -> bytes:
+    message = request(ApiKey.FIND_COORDINATOR)
+    return frame(message.encode(message.cls(key=key), 0), api_key=ApiKey.FIND_COORDINATOR)
+
+
+async def test_an_answer_that_cannot_be_encoded_ends_its_connection_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    handler = NotAnswerable()
+    async with serving(handler) as harness:
+        handler.advance = harness.advance
+        client, other = await harness.connect("127.0.1.1"), await harness.connect("127.0.1.2")
+        client.send(find("short") * 3 + find("long") + find("never"))
+        for _ in range(3):
+            assert (await client.answer())[0] == 0
+        assert await client.is_closed()
+        other.send(find("short") * 5)
+        for _ in range(5):
+            assert (await other.answer())[0] == 0
+    assert [one.levelname for one in caplog.records if "failed: api=FIND" in one.message] == [
+        "ERROR"
+    ]
 
 
 async def test_what_lies_ready_after_a_pause_is_served_in_turns_as_well() -> None:

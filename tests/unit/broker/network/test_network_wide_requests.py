@@ -23,10 +23,12 @@ from runtime.executors import InlinePool
 from runtime.metrics import Registry
 from runtime.sim.clock import ManualClock
 from tests.support.worlds.network import Client, Harness, frame, serving
+from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until
 
 ELEMENTS = 1_000
-LIMITS = NetworkLimits(decoded_bytes_max=4 * ELEMENTS * ELEMENT_BYTES)
+BOUND_BYTES = 4 * ELEMENTS * ELEMENT_BYTES
+LIMITS = NetworkLimits(decoded_bytes_max=BOUND_BYTES)
 OF_AN_ADDRESS, IN_ALL = 2, 4
 
 
@@ -42,7 +44,7 @@ class Wide(RawHandler):
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         body = own_body(frame, offset)
-        return InTurn(partial(self._serve, body), lambda: ELEMENTS, goes_on=self.goes_on)
+        return InTurn(partial(self._serve, body), ELEMENTS, goes_on=self.goes_on)
 
     async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
         self.running += 1
@@ -200,6 +202,63 @@ async def test_a_served_request_and_its_place_do_not_keep_each_other() -> None:
     in_turn = InTurn(serve, 1)
     let_go = await WideRequests(memory, InlinePool("inline")).serve("a", in_turn)
     assert in_turn.let_go != let_go, "else only the collector frees them, and the frame with them"
+
+
+async def test_what_is_counted_to_less_than_may_be_leaves_the_rest_to_others() -> None:
+    gate, clock = asyncio.Event(), ManualClock()
+
+    async def serve(_: InTurn) -> None:
+        await gate.wait()
+
+    loop, pool = asyncio.get_running_loop(), HeldPool()
+    memory = RequestMemory(BOUND_BYTES, clock, loop.call_soon, of_objects(Registry()))
+    wide = WideRequests(memory, pool)
+    tasks = [
+        asyncio.ensure_future(wide.serve(address, InTurn(serve, 9 * ELEMENTS, partial(int, count))))
+        for address, count in (("a", ELEMENTS), ("b", 2 * ELEMENTS), ("c", 90 * ELEMENTS))
+    ]
+    for used in (1 + 9, 1 + 2 + 9, 1 + 2 + 9):
+        await pool.until_held()
+        assert pool.held == 1, "those behind it are not even counted"
+        pool.release()
+        await turns()
+        assert memory.used_bytes == used * ELEMENTS * ELEMENT_BYTES
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert memory.used_bytes == 0
+
+
+async def test_one_request_of_a_busy_address_is_before_that_of_another() -> None:
+    """Also where each is so long that to count what is in it takes long."""
+    served: list[str] = []
+    loop, pool = asyncio.get_running_loop(), HeldPool()
+    memory = RequestMemory(BOUND_BYTES, ManualClock(), loop.call_soon, of_objects(Registry()))
+    wide = WideRequests(memory, pool)
+
+    def ask(address: str) -> asyncio.Future[Any]:
+        async def serve(_: InTurn) -> None:
+            await pool.run(served.append, address)
+
+        return asyncio.ensure_future(
+            wide.serve(address, InTurn(serve, 9 * ELEMENTS, lambda: 8 * ELEMENTS))
+        )
+
+    asked = [ask("busy") for _ in range(60)]
+    await turns()
+    asked.append(ask("other"))
+    await turns()
+    calls = 0
+    while not asked[-1].done():
+        await pool.until_held()
+        pool.release(1)
+        calls += 1
+        await turns()
+    assert served.count("busy") <= 2
+    assert calls <= 6
+    while not all(one.done() for one in asked):
+        pool.release()
+        await turns()
+    assert served.count("busy") == 60
 
 
 def _swept(harness: Harness) -> bool:

@@ -25,6 +25,7 @@ class World:
         self.calls: list[Callable[[], None]] = []
         self.memory = RequestMemory(bound, self.clock, self._later, of_frames(self.metrics))
         self.served: list[str] = []
+        self.failed: list[Exception] = []
 
     def _later(self, call: Callable[[], None]) -> None:
         self.calls.append(call)
@@ -67,6 +68,9 @@ class Connection:
             self.has = True
 
     memory_is_there = ask
+
+    def fail(self, error: Exception) -> None:
+        self.world.failed.append(error)
 
     def end(self) -> None:
         self.world.memory.give_back(self.address, self.size_bytes)
@@ -146,6 +150,17 @@ def test_one_that_takes_nothing_in_its_turn_holds_nobody_up() -> None:
     first.end()
     world.all_turns()
     assert world.served == ["a/1", "c/1"]
+
+
+def test_one_that_fails_in_its_turn_ends_and_the_others_go_on() -> None:
+    world = World()
+    (first,) = world.asks("a/1", size_bytes=2 * BOUND)
+    broken, *_ = world.asks(*(f"b/{n}" for n in range(CALLED_AT_ONCE_MAX + 9)), size_bytes=1)
+    broken.size_bytes = None  # type: ignore[assignment]
+    first.end()
+    world.all_turns()
+    assert [type(error) for error in world.failed] == [TypeError]
+    assert len(world.served) == 1 + CALLED_AT_ONCE_MAX + 8
 
 
 def test_few_connections_go_on_in_one_turn() -> None:
