@@ -149,9 +149,12 @@ def test_bad_input_unknown_acks_and_transactions_refuse_all(world: World) -> Non
     assert appended(world) == 0
 
 
-async def test_all_is_appended_though_the_client_hangs_up(world: World) -> None:
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_all_is_appended_though_the_client_hangs_up(world: World, acks: int) -> None:
     handler = ProduceHandler(world.replicas)
-    answer = asyncio.ensure_future(start(handler, 9, ask(world, 9, TOPICS, acks=0)))
+    answer = asyncio.ensure_future(start(handler, 9, ask(world, 9, TOPICS, acks=acks)))
+    while acks and not appended(world):
+        await asyncio.sleep(0)
     await asyncio.sleep(0)
     answer.cancel()
     for _ in range(50):
