@@ -21,6 +21,7 @@ from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController, create_there
 from broker.node.broker_life import BrokerLife
+from broker.node.descriptors import BrokerDescriptors
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -66,7 +67,6 @@ from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import raise_file_limit
-from runtime.disk_errors import descriptors_left
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -225,6 +225,7 @@ class Broker(ServerProcess):
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
+        self._descriptors = BrokerDescriptors(self._node, self._registration, self._replicas)
         self._creation = self._topic_creation()
         self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
         self._on_stop(self._groups.stop)
@@ -273,6 +274,7 @@ class Broker(ServerProcess):
             offline_dirs=lambda: [
                 one.directory_id for one in self._logs.dirs if one.failure is not None
             ],
+            free_descriptors=lambda: self._descriptors.left,
             on_end=self._end,
         )
         life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
@@ -294,15 +296,11 @@ class Broker(ServerProcess):
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
         )
-        creation.free_descriptors = self._free_descriptors
+        creation.descriptors = self._descriptors
         if isinstance(creation, ForwardedCreation):
             assert active is not None
             creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
         return creation
-
-    def _free_descriptors(self) -> dict[int, int]:
-        """What this broker may still open; replicas that wait for its disks open theirs soon."""
-        return {self.config.node_id: descriptors_left() - self._replicas.backlog}
 
     def _make_server(self) -> Server:
         ports = self._ports

@@ -52,12 +52,15 @@ class LifeSettings:
         cluster_id: of `meta.properties`.
         heartbeat_interval_ms: `broker.heartbeat.interval.ms`.
         offline_dirs: ids of log directories that failed since the start.
+        free_descriptors: how many more files this broker may open before it uses its reserve, at
+            least 0; what it knows of by its newest image is subtracted.
         on_end: told once, why this life is over.
     """
 
     cluster_id: str
     heartbeat_interval_ms: int
     offline_dirs: Callable[[], Sequence[bytes]]
+    free_descriptors: Callable[[], int]
     on_end: Callable[[BaseException], None]
 
 
@@ -151,6 +154,7 @@ class RemoteLife:
             rack=me.rack,
             log_dirs=list(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
+            free_descriptors=self._settings.free_descriptors(),
         )  # fmt: skip
 
     def _noted(self, replica: ReplicaId) -> bytes | None:
@@ -207,6 +211,7 @@ class RemoteLife:
             want_fence=False,
             want_shut_down=want_shut_down,
             offline_log_dirs=list(self._settings.offline_dirs()),
+            free_descriptors=self._settings.free_descriptors(),
         )
         interval_ms = self._settings.heartbeat_interval_ms
         answer = await self._active.ask(

@@ -51,7 +51,11 @@ async def life_before(
             node,
             Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
             LifeSettings(
-                cluster_id="c", heartbeat_interval_ms=200, offline_dirs=lambda: (), on_end=on_end
+                cluster_id="c",
+                heartbeat_interval_ms=200,
+                offline_dirs=lambda: (),
+                free_descriptors=lambda: 321,
+                on_end=on_end,
             ),
             ports.scheduler,
         )
@@ -68,6 +72,7 @@ async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
         frame = await reader.readexactly(size)
         body_at = 10 + int.from_bytes(frame[8:10], "big") + 1
         asked = codec.request(ApiKey.BROKER_HEARTBEAT).decode(frame, VERSION, body_at)[0]
+        assert asked.free_descriptors == 321
         if asked.want_shut_down:
             came.append("the last one")
             cls = response(ApiKey.BROKER_HEARTBEAT)
