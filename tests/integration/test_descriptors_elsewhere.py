@@ -100,7 +100,7 @@ async def test_an_active_controller_elsewhere_leaves_a_broker_its_reserve(tmp_pa
             assert f"needs {PARTITIONS} there" in why
             assert "ulimit -n" in why
         assert await asyncio.to_thread(produced, address, made) == len(made) * PARTITIONS
-        open_files = len(os.listdir(f"/proc/{small.pid}/fd"))  # noqa: PTH208
+        open_files = len(os.listdir(f"/proc/{small.pid}/fd"))
         print(f"{len(made)} topics made, {open_files} files open")
         assert open_files < OPEN_FILES
         tools.list_topics("on-the-way", timeout=10)

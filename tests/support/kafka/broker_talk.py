@@ -1,8 +1,8 @@
 """What brokers say to an active controller, step by step, and its answers as a transcript.
 
 The same steps are asked of Apache Kafka's controller, once, for `tests/golden`, and of ours in each
-run. Broker epochs differ; a transcript names them by the registration that gave them. The brokers also send
-the tagged fields of our own: Kafka skips them.
+run. Broker epochs differ; a transcript names them by the registration that gave them. The brokers
+also send the tagged fields of our own: Kafka skips them.
 
     python -m tests.support.kafka.broker_talk HOST:PORT CLUSTER_ID > transcript.json
 
