@@ -63,7 +63,7 @@ def growth_of(before: Stored | None, value: bytes) -> int:
     size = _PLACE.size + len(value)
     if before is None:
         return _OFFSET_BYTES + size
-    return 0 if size <= max(len(before), _OFFSET_BYTES) else size - len(before)
+    return 0 if size <= len(before) or size <= _OFFSET_BYTES else size - len(before)
 
 
 class OffsetStore:
