@@ -470,35 +470,3 @@ def test_only_a_broker_that_stops_costs_a_look_at_all_others(cluster: Cluster) -
     session.shutdown_offset = 5
     assert heartbeat(image, beat, session, lowest).response.should_shut_down
     assert asked == [1]
-
-
-# -- descriptors ----------------------------------------------------------------------------------
-
-
-def test_what_a_broker_reports_ends_with_its_session_and_with_the_term(cluster: Cluster) -> None:
-    control = cluster.control
-    cluster.start(1, 2)
-    cluster.beat(1, free_descriptors=5)
-    control.replicas_placed({1: 2, 2: 9}, cluster.quorum.log_end() + 2)
-    assert control.free_descriptors() == {1: 3}, "broker 2 reports none"
-    cluster.quorum.run(SESSION_MS)
-    assert control.free_descriptors() == {}
-    cluster.beat(1, free_descriptors=5)
-    cluster.beat(2, free_descriptors=0)
-    assert control.free_descriptors() == {1: 5, 2: 0}
-    cluster.quorum.depose()
-    assert control.free_descriptors() == {}
-    cluster.quorum.elect()
-    assert control.free_descriptors() == {}
-
-
-def test_the_broker_of_this_process_reports_for_its_own_life_alone() -> None:
-    cluster = clustered(PLAIN, own_broker_id=1)
-    control, epoch = cluster.control, cluster.register(1).response
-    control.report_descriptors(1, epoch - 1, 4, 0)
-    control.report_descriptors(2, epoch, 4, 0)
-    assert control.free_descriptors() == {}
-    control.report_descriptors(1, epoch, 4, 0)
-    assert control.free_descriptors() == {1: 4}
-    cluster.quorum.run(2 * SESSION_MS)
-    assert control.free_descriptors() == {1: 4}, "its session never ends"
