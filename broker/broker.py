@@ -225,7 +225,8 @@ class Broker(ServerProcess):
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
-        self._descriptors = BrokerDescriptors(self._node, self._registration, self._replicas)
+        pool = ports.executors.pool(POOL, 1)
+        self._descriptors = BrokerDescriptors(self._node, self._registration, self._replicas, pool)
         self._creation = self._topic_creation()
         self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
         self._on_stop(self._groups.stop)
@@ -274,7 +275,7 @@ class Broker(ServerProcess):
             offline_dirs=lambda: [
                 one.directory_id for one in self._logs.dirs if one.failure is not None
             ],
-            free_descriptors=lambda: self._descriptors.left,
+            free_descriptors=self._free_descriptors,
             on_end=self._end,
         )
         life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
@@ -285,6 +286,9 @@ class Broker(ServerProcess):
             else ()
         )
         return life
+
+    async def _free_descriptors(self) -> int:
+        return await self._descriptors.left()
 
     def _topic_creation(self) -> TopicCreation:
         active = self._active

@@ -6,6 +6,7 @@ from broker.node.broker_life import BrokerLife
 from broker.replica.manager import ReplicaManager
 from metadata_topic.quorum.node import MetadataNode
 from runtime.disk_errors import descriptors_left
+from runtime.executors import Pool
 
 
 class BrokerDescriptors:
@@ -15,23 +16,27 @@ class BrokerDescriptors:
     active one.
     """
 
-    def __init__(self, node: MetadataNode, life: BrokerLife, replicas: ReplicaManager) -> None:
-        """Take the parts; nothing is asked yet."""
-        self._node, self._life, self._replicas = node, life, replicas
+    def __init__(
+        self, node: MetadataNode, life: BrokerLife, replicas: ReplicaManager, pool: Pool
+    ) -> None:
+        """Take the parts; `pool` counts for the heartbeats."""
+        self._node, self._life, self._replicas, self._pool = node, life, replicas, pool
 
-    @property
-    def left(self) -> int:
+    async def left(self) -> int:
         """How many files this broker may open before it uses its reserve, at least 0.
 
-        Replicas of its image that wait for a disk open theirs soon, and are subtracted.
+        Replicas of the image at the call that wait for a disk open theirs soon, and are subtracted.
+        Before Linux 6.2 the open ones are counted one by one, so not on the event loop.
         """
-        return max(0, descriptors_left() - self._replicas.backlog)
+        backlog = self._replicas.backlog
+        return max(0, await self._pool.run(descriptors_left) - backlog)
 
     def free_descriptors(self) -> Mapping[int, int]:
         """How many more replicas brokers take, by id; one that is not in it has no bound."""
         node, brokers = self._node, self._node.brokers
+        left = max(0, descriptors_left() - self._replicas.backlog)
         offset = node.image.provenance.offset
-        brokers.report_descriptors(node.node_id, self._life.epoch, self.left, offset)
+        brokers.report_descriptors(node.node_id, self._life.epoch, left, offset)
         return brokers.free_descriptors()
 
     def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:

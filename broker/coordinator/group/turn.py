@@ -78,6 +78,7 @@ class Turn:
     then: Then | None = None
     _left: int | None = None
     _is_new: bool = False
+    _is_refused: bool = False
 
     def answer(self, ticket: Ticket | None, response: Any) -> None:
         """Answer a request, if there is one that waits."""
@@ -115,7 +116,9 @@ class Turn:
         if self._left is None:
             self._left = self.room.left(is_new=False)
         if more_bytes > self._left:
-            self.room.on_refused(self._is_new)
+            if not self._is_refused:
+                self._is_refused = True
+                self.room.on_refused(self._is_new)
             return False
         self._left -= more_bytes
         return True

@@ -5,11 +5,12 @@ from typing import Any
 
 from broker.node.descriptors import BrokerDescriptors
 from runtime.disk_errors import descriptors_left
+from runtime.executors import InlinePool
 from tests.support.worlds.controlled_brokers import clustered
 from tests.support.worlds.naive_quorum import PLAIN
 
 
-def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker() -> None:
+async def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker() -> None:
     """Between its decision and its image a replica is known to the controller alone."""
     cluster = clustered(PLAIN, own_broker_id=1)
     epoch = cluster.register(1).response
@@ -18,7 +19,7 @@ def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker() -> 
     )
     replicas: Any = SimpleNamespace(backlog=0)
     life: Any = SimpleNamespace(epoch=epoch)
-    own = BrokerDescriptors(node, life, replicas)
+    own = BrokerDescriptors(node, life, replicas, InlinePool())
     free = descriptors_left()
     assert own.free_descriptors() == {1: free}
     end_offset = node.image.provenance.end_offset + 1
@@ -31,4 +32,4 @@ def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker() -> 
     replicas.backlog = 0  # their files are open, and counted by the process
     assert own.free_descriptors() == {1: free}
     replicas.backlog = 10**9
-    assert own.left == 0, "-1 would say that nothing is reported"
+    assert await own.left() == 0, "-1 would say that nothing is reported"

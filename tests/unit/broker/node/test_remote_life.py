@@ -37,6 +37,10 @@ class Replica:
         """Nothing changes."""
 
 
+async def free_descriptors() -> int:
+    return 321
+
+
 @contextlib.asynccontextmanager
 async def life_before(
     serve: Serve, on_end: Callable[[BaseException], None] = lambda _error: None
@@ -54,7 +58,7 @@ async def life_before(
                 cluster_id="c",
                 heartbeat_interval_ms=200,
                 offline_dirs=lambda: (),
-                free_descriptors=lambda: 321,
+                free_descriptors=free_descriptors,
                 on_end=on_end,
             ),
             ports.scheduler,
