@@ -225,8 +225,6 @@ class Broker(ServerProcess):
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
-        pool = ports.executors.pool(POOL, 1)
-        self._descriptors = BrokerDescriptors(self._node, self._registration, self._replicas, pool)
         self._creation = self._topic_creation()
         self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
         self._on_stop(self._groups.stop)
@@ -234,6 +232,13 @@ class Broker(ServerProcess):
             self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
+        self._descriptors = self._creation.descriptors = BrokerDescriptors(
+            self._node,
+            self._registration,
+            self._replicas,
+            self._server.descriptors_for_partitions,
+            ports.executors.pool(POOL, 1),
+        )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
         if self._tier is not None:
             tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
@@ -300,7 +305,6 @@ class Broker(ServerProcess):
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
         )
-        creation.descriptors = self._descriptors
         if isinstance(creation, ForwardedCreation):
             assert active is not None
             creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
