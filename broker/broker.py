@@ -21,6 +21,7 @@ from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController, create_there
 from broker.node.broker_life import BrokerLife
+from broker.node.descriptors import BrokerDescriptors
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -66,7 +67,6 @@ from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import raise_file_limit
-from runtime.disk_errors import descriptors_left
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -232,6 +232,13 @@ class Broker(ServerProcess):
             self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
+        self._descriptors = self._creation.descriptors = BrokerDescriptors(
+            self._node,
+            self._registration,
+            self._replicas,
+            self._server.descriptors_for_partitions,
+            ports.executors.pool(POOL, 1),
+        )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
         if self._tier is not None:
             tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
@@ -273,6 +280,7 @@ class Broker(ServerProcess):
             offline_dirs=lambda: [
                 one.directory_id for one in self._logs.dirs if one.failure is not None
             ],
+            free_descriptors=self._free_descriptors,
             on_end=self._end,
         )
         life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
@@ -284,6 +292,9 @@ class Broker(ServerProcess):
         )
         return life
 
+    async def _free_descriptors(self) -> int:
+        return await self._descriptors.left()
+
     def _topic_creation(self) -> TopicCreation:
         active = self._active
         creation = (TopicCreation if active is None else ForwardedCreation)(
@@ -294,15 +305,10 @@ class Broker(ServerProcess):
             settled=self._replicas.settled,
             backlog=lambda: self._replicas.backlog,
         )
-        creation.free_descriptors = self._free_descriptors
         if isinstance(creation, ForwardedCreation):
             assert active is not None
             creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
         return creation
-
-    def _free_descriptors(self) -> dict[int, int]:
-        """What this broker may still open; replicas that wait for its disks open theirs soon."""
-        return {self.config.node_id: descriptors_left() - self._replicas.backlog}
 
     def _make_server(self) -> Server:
         ports = self._ports

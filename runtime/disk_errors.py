@@ -65,11 +65,6 @@ def descriptors_for_connections() -> int:
     return limit - min(DESCRIPTORS_RESERVED, limit // 2)
 
 
-def descriptors_left() -> int:
-    """How many more descriptors may be used before the reserve is; below 0: it is in use."""
-    return descriptors_for_connections() - open_descriptors()
-
-
 def descriptors_max() -> int:
     """How many descriptors this process may have open."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

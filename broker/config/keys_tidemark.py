@@ -65,7 +65,7 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "tidemark.group.bytes.max",
         LONG,
         "536870912",
-        "Memory of groups and their offsets, about; above, new groups are refused.",
+        "Memory of groups and their offsets, about: no new ones above, no growth a quarter above.",
         low=1,
     ),
     Key(

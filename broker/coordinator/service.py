@@ -21,6 +21,7 @@ from broker.coordinator.errors import (
 )
 from broker.coordinator.group.decision import Decision, GroupRecord, TimerKey
 from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
+from broker.coordinator.group.room import Room
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
 from broker.coordinator.metrics import GroupMetrics
@@ -35,6 +36,7 @@ from local_log.errors import MessageTooLarge, RecordListTooLarge
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
+from runtime.disk_errors import Seldom
 from runtime.ports import Ports
 from runtime.timing_wheel import TimingWheel
 
@@ -58,7 +60,7 @@ class GroupCoordinator:
         self.topic = topic
         self.shards: dict[int, Shard] = {}
         self.metrics = GroupMetrics(ports.metrics, self.shards, ports.clock)
-        self._config, self._ports = config, ports
+        self._ports = ports
         self._limits = limits_of(config)
         self._wheel: TimingWheel[tuple[Shard, TimerKey]] = TimingWheel(
             ports.clock, ports.scheduler, lambda key: key[0].fire(key[1])
@@ -76,7 +78,11 @@ class GroupCoordinator:
         self._expiry = ports.scheduler.every(
             config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
         )
-        self._is_stopped = self._was_full = False
+        self._room = Room(
+            lambda: self.kept_bytes, config.tidemark_group_bytes_max, on_refused=self._refused
+        )
+        self._seldom = {is_new: Seldom(ports.clock) for is_new in (True, False)}
+        self._is_stopped = False
         ports.metrics.gauge(
             "tidemark_group_bytes",
             "About what groups and their offsets take in memory.",
@@ -145,22 +151,15 @@ class GroupCoordinator:
         """About what all groups and their offsets take in memory; O(shards)."""
         return sum(shard.state.kept_bytes for shard in self.shards.values())
 
-    def _has_room(self) -> bool:
-        """Whether a group that is not there yet may come; those that are there go on."""
-        kept, most = self.kept_bytes, self._config.tidemark_group_bytes_max
-        if kept < most:
-            self._was_full = False
-            return True
-        if not self._was_full:
-            self._was_full = True
-            log.warning(
-                "new groups are refused: those that are there, and their offsets, take "
-                "kept_bytes=%d of tidemark.group.bytes.max=%d; raise it, delete groups, or lower "
-                "offsets.retention.minutes",
-                kept,
-                most,
-            )
-        return False
+    def _refused(self, is_new: bool) -> None:
+        """Something was refused for lack of memory: said once a minute."""
+        what = "new groups" if is_new else "members, assignments and offsets of groups"
+        self._seldom[is_new].error(
+            log,
+            f"{what} are refused: the groups that are there, and their offsets, take "
+            f"kept_bytes={self.kept_bytes} of tidemark.group.bytes.max={self._room.most}; raise "
+            "it, delete groups, or lower offsets.retention.minutes",
+        )
 
     # -- leadership
 
@@ -181,7 +180,7 @@ class GroupCoordinator:
         if self._is_stopped:
             return
         self._resigned(partition.partition)
-        shard = Shard(partition, GroupState(self._limits, self._has_room), self._parts)
+        shard = Shard(partition, GroupState(self._limits, self._room), self._parts)
         self.shards[partition.partition] = shard
         self._loader.load(shard)
 

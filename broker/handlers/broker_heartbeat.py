@@ -4,6 +4,8 @@ Versions:
 
 * 0: KIP-631; flexible from the start.
 * 1: log directories that failed (KIP-858).
+
+A tagged field of our own says how many more files the broker may open.
 """
 
 from typing import Any, Final
@@ -40,6 +42,7 @@ class BrokerHeartbeatHandler(DecodedHandler):
             request.want_fence,
             request.want_shut_down,
             tuple(request.offline_log_dirs),
+            request.free_descriptors,
         )
         try:
             answer: HeartbeatAnswer = await outcome_of(

@@ -8,8 +8,8 @@ Versions:
 * 3: the epoch of its life before (KIP-966); eligible leader replicas are not served yet.
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
-A tagged field of our own says that the broker serves replicas only once their directories are in
-the metadata.
+Tagged fields of our own say that the broker serves replicas only once their directories are in the
+metadata, and how many more files it may open.
 """
 
 from typing import Any, Final
@@ -44,7 +44,12 @@ class BrokerRegistrationHandler(DecodedHandler):
         registration = _registration(request)
         try:
             epoch: int = await outcome_of(
-                lambda done: self._brokers.register(request.cluster_id, registration, done)
+                lambda done: self._brokers.register(
+                    request.cluster_id,
+                    registration,
+                    done,
+                    free_descriptors=request.free_descriptors,
+                )
             )
         except Exception as error:  # noqa: BLE001  (told as a code)
             return _Response(error_code=int(code_of(error, "register a broker")))

@@ -32,6 +32,18 @@ class Room:
         """With fewer connections nothing is to be gained from them; nor where none is reserved."""
         return (self.limit - self.shared) // 2 if self.shared < self.limit else sys.maxsize
 
+    def for_partitions(self, open_count: int, giving_way: int) -> int:
+        """How many files new partitions may open, below 0 where too many are open.
+
+        They may take the place of idle connections, and for the moment until these go three
+        quarters of the reserve: from half of it on the connections do go.
+
+        Args:
+            open_count: descriptors in use.
+            giving_way: idle connections that would go.
+        """
+        return self.shared - open_count + min(giving_way, (self.limit - self.shared) * 3 // 4)
+
     def connections_max(self, open_count: int, connections: int) -> int:
         """How many connections there may be, with what else is open now."""
         return max(self.shared - (open_count - connections), 0)

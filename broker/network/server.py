@@ -80,6 +80,7 @@ class Server:
         shared = limits.descriptors_max or descriptors_for_connections()
         self._room = Room(descriptors_max(), shared)
         self._room_for = sys.maxsize  # so many connections
+        self._giving_way = 0  # idle connections, at the last sweep
         self._turned_away = 0  # for want of descriptors, since the last sweep
         self._short, self._made_room = Seldom(ports.clock), Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
@@ -340,14 +341,15 @@ class Server:
         turned_away, self._turned_away = self._turned_away, 0
         room = self._room
         if len(self._connections) < room.noticeable:
-            self._room_for = sys.maxsize
+            self._room_for, self._giving_way = sys.maxsize, 0
             return
+        idle = [one for one in self._connections if self._gives_way(one, now_ms)]
+        self._giving_way = len(idle)
         open_count = open_descriptors()
         self._room_for = room.connections_max(open_count, len(self._connections))
         count = room.places_to_free(open_count, turned_away)
         if not count:
             return
-        idle = [one for one in self._connections if self._gives_way(one, now_ms)]
         given_up = heapq.nsmallest(count, idle, key=lambda one: one.last_active_ms)
         for connection in given_up:
             self._given_up.inc(1, connection.peer.listener_name)
@@ -357,6 +359,10 @@ class Server:
             f"idle connections are closed, their descriptors are needed: closed={len(given_up)} "
             f"in_use={open_count} limit={room.limit}: {MORE_FILES}",
         )
+
+    def descriptors_for_partitions(self) -> int:
+        """How many files new partitions may open; safe for all threads. See `Room`."""
+        return self._room.for_partitions(open_descriptors(), self._giving_way)
 
     def _gives_way(self, connection: Connection, now_ms: int) -> bool:
         return connection.is_idle and now_ms - connection.last_active_ms >= GIVES_WAY_MS

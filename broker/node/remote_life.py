@@ -9,7 +9,7 @@ id ends this one: its epoch is stale.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -52,12 +52,15 @@ class LifeSettings:
         cluster_id: of `meta.properties`.
         heartbeat_interval_ms: `broker.heartbeat.interval.ms`.
         offline_dirs: ids of log directories that failed since the start.
+        free_descriptors: how many more files this broker may open before it uses its reserve, at
+            least 0, less the replicas that it knows of by the image at the call.
         on_end: told once, why this life is over.
     """
 
     cluster_id: str
     heartbeat_interval_ms: int
     offline_dirs: Callable[[], Sequence[bytes]]
+    free_descriptors: Callable[[], Awaitable[int]]
     on_end: Callable[[BaseException], None]
 
 
@@ -121,7 +124,9 @@ class RemoteLife:
 
     async def _registered_epoch(self) -> int:
         while True:
-            answer = await self._ask(ApiKey.BROKER_REGISTRATION, _REGISTRATION, self._question())
+            answer = await self._ask(
+                ApiKey.BROKER_REGISTRATION, _REGISTRATION, await self._question()
+            )
             code = ErrorCode.of(answer.error_code)
             if code == ErrorCode.NONE:
                 return int(answer.broker_epoch)
@@ -131,7 +136,7 @@ class RemoteLife:
             else:
                 raise ApiError(code, f"the active controller refuses this broker: {code.name}")
 
-    def _question(self) -> Any:
+    async def _question(self) -> Any:
         cls, me = request(ApiKey.BROKER_REGISTRATION).cls, self._registration
         return cls(
             broker_id=me.node_id,
@@ -151,6 +156,7 @@ class RemoteLife:
             rack=me.rack,
             log_dirs=list(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
+            free_descriptors=await self._settings.free_descriptors(),
         )  # fmt: skip
 
     def _noted(self, replica: ReplicaId) -> bytes | None:
@@ -200,13 +206,15 @@ class RemoteLife:
 
     async def _one_heartbeat(self, *, want_shut_down: bool) -> ErrorCode:
         cls = request(ApiKey.BROKER_HEARTBEAT).cls
+        offset = self._node.image.provenance.offset  # before the descriptors are counted
         question = cls(
             broker_id=self._registration.node_id,
             broker_epoch=self.epoch,
-            current_metadata_offset=self._node.image.provenance.offset,
+            current_metadata_offset=offset,
             want_fence=False,
             want_shut_down=want_shut_down,
             offline_log_dirs=list(self._settings.offline_dirs()),
+            free_descriptors=await self._settings.free_descriptors(),
         )
         interval_ms = self._settings.heartbeat_interval_ms
         answer = await self._active.ask(

@@ -87,6 +87,7 @@ class ControllerSide:
             node.submit,
             live,
             self._ports.dice,
+            node.brokers,
             replicas_max=REPLICAS_MAX if config.is_broker else None,
         )
         changes = ChangeParts(

@@ -14,6 +14,7 @@ from broker.topics.cluster import GUARDED_TOPICS
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.steps import Pace, Steps
 from metadata_topic.controller.errors import InvalidReplicationFactorError
+from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.result import Decided
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
@@ -33,12 +34,29 @@ class Submit(Protocol):
     """The metadata node's way in: decide on the newest image, make it durable, then answer."""
 
     def __call__(
-        self, decide: Callable[[MetadataImage], Decided[R]], *, timeout_ms: int = ...
+        self,
+        decide: Callable[[MetadataImage], Decided[R]],
+        *,
+        timeout_ms: int = ...,
+        placed: Callable[[int], None] = ...,
     ) -> Awaitable[R]:
         """Return the decision's response once its records are committed.
 
-        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time.
+        `timeout_ms`: how long the caller waits for that; 0 or less for the usual time. `placed`:
+        called with the first offset after the decision, before anything else is decided.
         """
+        ...
+
+
+class Descriptors(Protocol):
+    """What brokers have left of their descriptors, as far as the active controller knows."""
+
+    def free_descriptors(self) -> Mapping[int, int]:
+        """How many more replicas brokers take, by id; one that is not in it has no bound."""
+        ...
+
+    def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
+        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
         ...
 
 
@@ -69,13 +87,12 @@ class TopicCreation:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
         replicas_max: topics of which a partition would have more are refused; None: no limit.
-        free_descriptors: how many more files brokers may open, by their ids, before they use
-            their reserve; those that are not named have no bound.
+        descriptors: of the brokers; where there are none they have no bound.
     """
 
     patience_s: float = 0.5
     replicas_max: int | None = None
-    free_descriptors: Callable[[], Mapping[int, int]] = dict
+    descriptors: Descriptors | None = None
 
     def __init__(
         self,
@@ -123,7 +140,12 @@ class TopicCreation:
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
+        known = self.descriptors
+        budget = DescriptorBudget({})
+
         def decide(image: MetadataImage) -> Decided[list[CreatedTopic]]:
+            nonlocal budget  # a decision may be taken twice
+            budget = DescriptorBudget({} if known is None else known.free_descriptors())
             return create_topics.steps(
                 image,
                 topics,
@@ -132,12 +154,18 @@ class TopicCreation:
                 validate_config=self._validate_config,
                 validate_only=validate_only,
                 placement_start=start,
-                free_descriptors=self.free_descriptors(),
+                descriptors=budget,
             )
+
+        def placed(end_offset: int) -> None:
+            if known is not None and not validate_only:
+                known.replicas_placed(budget.taken, end_offset)
 
         wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
         end_s = asyncio.get_running_loop().time() + wait_ms / 1_000
-        created: list[CreatedTopic] = await self._submit(decide, timeout_ms=timeout_ms)
+        created: list[CreatedTopic] = await self._submit(
+            decide, timeout_ms=timeout_ms, placed=placed
+        )
         if validate_only:
             return refused + created
         made = self._settled([topic.topic_id for topic in created if not topic.error])

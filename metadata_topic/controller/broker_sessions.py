@@ -8,9 +8,11 @@ none, and a new controller gives none to fenced brokers: the first heartbeat doe
 Pure: times are handed in, by the monotonic clock.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from metadata_topic.controller.free_descriptors import FreeDescriptors
 from metadata_topic.image.image import MetadataImage
 
 UNKNOWN_OFFSET: Final = -1
@@ -27,6 +29,7 @@ class BrokerSession:
             read so far. A life that registers again keeps its epoch, and has more to read.
         metadata_offset: how far (inclusive) it has read the metadata log; -1 unknown.
         shutdown_offset: once the others have read so far, it may stop; -1: it does not stop.
+        descriptors: how many more files it may open.
     """
 
     broker_epoch: int
@@ -34,6 +37,7 @@ class BrokerSession:
     registered_at: int
     metadata_offset: int = UNKNOWN_OFFSET
     shutdown_offset: int = UNKNOWN_OFFSET
+    descriptors: FreeDescriptors = field(default_factory=FreeDescriptors)
 
 
 class BrokerSessions:
@@ -123,3 +127,15 @@ class BrokerSessions:
                 session = self.get(broker.id, broker.epoch)
                 offsets.append(UNKNOWN_OFFSET if session is None else session.metadata_offset)
         return min(offsets) if offsets else None
+
+    def free_descriptors(self) -> dict[int, int]:
+        """How many more replicas each broker takes that reports its descriptors."""
+        left = ((broker_id, one.descriptors.left) for broker_id, one in self._sessions.items())
+        return {broker_id: count for broker_id, count in left if count is not None}
+
+    def place(self, replicas: Mapping[int, int], last_offset: int) -> None:
+        """Note how many replicas brokers get by records up to `last_offset` (inclusive)."""
+        for broker_id, count in replicas.items():
+            session = self._sessions.get(broker_id)
+            if session is not None:
+                session.descriptors.place(count, last_offset)

@@ -24,6 +24,7 @@ from metadata_topic.controller.brokers import (
     unfence_broker,
 )
 from metadata_topic.controller.errors import StaleBrokerEpochError
+from metadata_topic.controller.free_descriptors import NOT_REPORTED
 from metadata_topic.controller.offline_directories import newly_offline, offline_records
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -38,6 +39,7 @@ class Heartbeat:
     Attributes:
         metadata_offset: how far (inclusive) it has read the metadata log.
         offline_log_dirs: ids of its log directories that failed.
+        free_descriptors: files it may open before it uses its reserve; -1: it does not say.
     """
 
     broker_id: int
@@ -46,6 +48,7 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[bytes, ...] = ()
+    free_descriptors: int = NOT_REPORTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ anything is built per partition.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from kafka_protocol.errors import KafkaError
@@ -21,6 +20,7 @@ from metadata_topic.controller.errors import (
     PolicyViolationError,
     TopicExistsError,
 )
+from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.replica_assignment import replicas_of
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_names import validate_name
@@ -72,7 +72,7 @@ def create_topics(
     validate_config: ConfigValidator,
     validate_only: bool = False,
     placement_start: int = 0,
-    free_descriptors: Mapping[int, int] = MappingProxyType({}),
+    descriptors: DescriptorBudget | None = None,
 ) -> Steps[ControllerResult[list[CreatedTopic]]]:
     """Create topics, in steps.
 
@@ -84,8 +84,8 @@ def create_topics(
         validate_config: see ConfigValidator.
         validate_only: check and answer, write nothing.
         placement_start: any number, see `placement.place`.
-        free_descriptors: how many more files a broker may open without its reserve, by id; a
-            broker that is not named has no bound.
+        descriptors: what the topics take of their brokers' descriptors is taken from it; None:
+            there is no bound.
 
     Returns:
         One CreatedTopic for each distinct name, in the order of the request.
@@ -100,7 +100,7 @@ def create_topics(
     response: list[CreatedTopic] = []
     accepted: dict[str, str] = {}  # by the name that a metric shows
     seen: set[str] = set()
-    free, pace = dict(free_descriptors), Pace()
+    pace = Pace()
     for topic, topic_id in zip(topics, topic_ids, strict=False):
         if topic.name in seen:
             continue
@@ -115,7 +115,8 @@ def create_topics(
             start = placement_start + len(accepted)
             replicas = yield from replicas_of(image, topic, defaults, start)
             validate_config(topic.name, dict(configs))
-            _take_descriptors(free, replicas)
+            if descriptors is not None:
+                descriptors.take(replicas)
         except KafkaError as error:
             response.append(CreatedTopic(topic.name, error))
             continue
@@ -132,22 +133,6 @@ def create_topics(
             )
         )
     return ControllerResult(tuple(records), response)
-
-
-def _take_descriptors(free: dict[int, int], replicas: Sequence[tuple[int, ...]]) -> None:
-    """Take the descriptors of a topic's logs, one each, from what the brokers have left."""
-    if not free:
-        return
-    wanted = Counter(broker_id for each in replicas for broker_id in each if broker_id in free)
-    for broker_id, count in wanted.items():
-        if count > free[broker_id]:
-            raise PolicyViolationError(
-                f"Broker {broker_id} has {max(free[broker_id], 0)} descriptors left for files of "
-                f"new partitions, and this topic needs {count}: let it open more files (ulimit "
-                "-n), close connections, or delete topics."
-            )
-    for broker_id, count in wanted.items():
-        free[broker_id] -= count
 
 
 def _check_partition_total(topics: Sequence[NewTopic], defaults: TopicDefaults) -> None:

@@ -15,8 +15,9 @@ from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.steps import Steps
-from metadata_topic.controller.broker_sessions import BrokerSessions
+from metadata_topic.controller.broker_sessions import UNKNOWN_OFFSET, BrokerSessions
 from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
+from metadata_topic.controller.free_descriptors import NOT_REPORTED
 from metadata_topic.controller.heartbeats import (
     Heartbeat,
     HeartbeatAnswer,
@@ -102,9 +103,12 @@ class BrokerControl:
         registration: Registration,
         done: Callable[[Outcome[int]], None],
         *,
+        free_descriptors: int = NOT_REPORTED,
         timeout_ms: int = DECISION_TIMEOUT_MS,
     ) -> None:
         """Register a broker, fenced; the response is its epoch.
+
+        `free_descriptors` as in `Heartbeat`, before this life has read any metadata.
 
         `done` may get, besides what `ControllerLoop.submit` names: InconsistentClusterIdError,
         DuplicateBrokerRegistrationError, UnsupportedFeatureError, InvalidRegistrationError.
@@ -121,7 +125,9 @@ class BrokerControl:
         def placed(end_offset: int) -> None:
             broker = self._loop.decided_image.brokers[registration.node_id]
             assert sessions is not None
-            sessions.of(broker.id, broker.epoch).registered_at = end_offset - 1
+            session = sessions.of(broker.id, broker.epoch)
+            session.registered_at = end_offset - 1
+            session.descriptors.report(free_descriptors, UNKNOWN_OFFSET)
 
         self._loop.submit(decide, done, timeout_ms=timeout_ms, placed=placed)
 
@@ -146,9 +152,9 @@ class BrokerControl:
         that is not answered in time kept the session alive all the same.
         """
         sessions = self._sessions
-        known = self._loop.decided_image.brokers.get(asked.broker_id)
-        if sessions is not None and known is not None and known.epoch == asked.broker_epoch:
-            sessions.touch(known.id, known.epoch, self._now())
+        if sessions is not None and self._is_registered(asked.broker_id, asked.broker_epoch):
+            session = sessions.touch(asked.broker_id, asked.broker_epoch, self._now())
+            session.descriptors.report(asked.free_descriptors, asked.metadata_offset)
             self._arm()
 
         decided: list[HeartbeatAnswer] = []
@@ -185,6 +191,29 @@ class BrokerControl:
             done(outcome)
 
         self._loop.submit(decide, answered, timeout_ms=timeout_ms, placed=placed)
+
+    def _is_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        known = self._loop.decided_image.brokers.get(broker_id)
+        return known is not None and known.epoch == broker_epoch
+
+    # -- descriptors ----------------------------------------------------------------------------
+
+    def report_descriptors(
+        self, broker_id: int, broker_epoch: int, count: int, metadata_offset: int
+    ) -> None:
+        """Take a report of the broker in this process; see `FreeDescriptors.report`."""
+        if self._sessions is not None and self._is_registered(broker_id, broker_epoch):
+            session = self._sessions.of(broker_id, broker_epoch)
+            session.descriptors.report(count, metadata_offset)
+
+    def free_descriptors(self) -> dict[int, int]:
+        """How many more replicas each broker takes; those without a report are not in it."""
+        return {} if self._sessions is None else self._sessions.free_descriptors()
+
+    def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
+        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
+        if self._sessions is not None:
+            self._sessions.place(replicas, end_offset - 1)
 
     # -- sessions that end ----------------------------------------------------------------------
 

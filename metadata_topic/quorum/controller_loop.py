@@ -22,7 +22,7 @@ from metadata_topic.quorum.activation import is_blank
 from metadata_topic.quorum.controller_ports import ControllerWorld, Watcher
 from metadata_topic.quorum.controller_term import ControllerTerm
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.decisions import Decide, Decision, Failed, Outcome
+from metadata_topic.quorum.decisions import Decide, Decision, Failed, Outcome, ignore_place
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.roles import Role
 
@@ -32,10 +32,6 @@ R = TypeVar("R")
 
 _PASS_ON_MS: Final = 1_000
 """So long one that cannot lead lets the others catch up: an equal log makes each a successor."""
-
-
-def _nothing(_end_offset: int) -> None:
-    """Nobody wants to know."""
 
 
 class ControllerLoop:
@@ -176,7 +172,7 @@ class ControllerLoop:
         done: Callable[[Outcome[R]], None],
         *,
         timeout_ms: int = DECISION_TIMEOUT_MS,
-        placed: Callable[[int], None] = _nothing,
+        placed: Callable[[int], None] = ignore_place,
         is_own: bool = False,
     ) -> None:
         """Take a decision, and have it committed.

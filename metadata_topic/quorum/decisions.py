@@ -31,7 +31,7 @@ class Failed:
 Outcome = Done[R] | Failed
 
 
-def _nothing(_end_offset: int) -> None:
+def ignore_place(_end_offset: int) -> None:
     """Nobody wants to know."""
 
 
@@ -67,7 +67,7 @@ class Decision(Generic[R]):
         done: Callable[[Outcome[R]], None],
         *,
         asked_ms: int,
-        placed: Callable[[int], None] = _nothing,
+        placed: Callable[[int], None] = ignore_place,
     ) -> None:
         self.decide = decide
         self.placed = placed

@@ -32,7 +32,7 @@ from metadata_topic.quorum.config import NodeIdentity
 from metadata_topic.quorum.controller_ports import ControllerSettings
 from metadata_topic.quorum.controller_submit import SubmittedDecisions
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
-from metadata_topic.quorum.decisions import Decide, Outcome
+from metadata_topic.quorum.decisions import Decide, Outcome, ignore_place
 from metadata_topic.quorum.driver_answers import Respondent
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
 from metadata_topic.quorum.metadata_loader import Subscriber
@@ -337,7 +337,13 @@ class MetadataNode:
         """
         self._replica.subscribe(subscriber)
 
-    async def submit(self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS) -> R:
+    async def submit(
+        self,
+        decide: Decide[R],
+        *,
+        timeout_ms: int = DECISION_TIMEOUT_MS,
+        placed: Callable[[int], None] = ignore_place,
+    ) -> R:
         """Take a decision and make it durable.
 
         Args:
@@ -345,6 +351,7 @@ class MetadataNode:
                 means nothing to write. It may be called twice, and must not care.
             timeout_ms: how long the caller waits; 0 or less for the usual time. A decision that
                 waits for its turn until then is not taken; one that was begun is carried through.
+            placed: see `Decision`; not called if `decide` raises.
 
         Returns:
             The decision's response, after its records are committed and subscribers know. If the
@@ -356,16 +363,21 @@ class MetadataNode:
             DecisionTimedOut: it took too long; it may be carried out or not.
             MetadataUnavailable: the log cannot take records.
         """
-        return await self._submit(decide, timeout_ms=timeout_ms)
+        return await self._submit(decide, timeout_ms=timeout_ms, placed=placed)
 
     async def _submit(
-        self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS, is_own: bool = False
+        self,
+        decide: Decide[R],
+        *,
+        timeout_ms: int = DECISION_TIMEOUT_MS,
+        placed: Callable[[int], None] = ignore_place,
+        is_own: bool = False,
     ) -> R:
         self._check_open()
         replica = self._replica
 
         def ask(done: Callable[[Outcome[R]], None]) -> None:
-            replica.submit(decide, done, timeout_ms=timeout_ms, is_own=is_own)
+            replica.submit(decide, done, timeout_ms=timeout_ms, placed=placed, is_own=is_own)
 
         try:
             return await self._submitted.submit(ask)

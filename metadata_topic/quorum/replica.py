@@ -27,7 +27,7 @@ from metadata_topic.quorum.controller_loop import ControllerLoop
 from metadata_topic.quorum.controller_metrics import ControllerMetrics
 from metadata_topic.quorum.controller_ports import ControllerSettings, ControllerWorld
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.decisions import Decide, Outcome
+from metadata_topic.quorum.decisions import Decide, Outcome, ignore_place
 from metadata_topic.quorum.described import Now, audience_of, describe_quorum
 from metadata_topic.quorum.driver import RaftDriver
 from metadata_topic.quorum.driver_answers import Respondent
@@ -291,10 +291,11 @@ class MetadataReplica:
         done: Callable[[Outcome[R]], None],
         *,
         timeout_ms: int = DECISION_TIMEOUT_MS,
+        placed: Callable[[int], None] = ignore_place,
         is_own: bool = False,
     ) -> None:
         """Take a decision, if this is the active controller; see `ControllerLoop.submit`."""
-        self.controller.submit(decide, done, timeout_ms=timeout_ms, is_own=is_own)
+        self.controller.submit(decide, done, timeout_ms=timeout_ms, placed=placed, is_own=is_own)
 
     # -- what the driver tells ------------------------------------------------------------------
 

@@ -16,9 +16,13 @@ from broker.coordinator.group.protocols import (
 from kafka_protocol.errors import ErrorCode
 
 _GROUP_BYTES = 1_000
-"""About what an empty group takes."""
 _PENDING_BYTES = 300
 """Likewise an id that was given out, with its timer."""
+
+
+def group_bytes(group_id: str) -> int:
+    """About what an empty group takes; its offsets have its id once more."""
+    return _GROUP_BYTES + 2 * len(group_id)
 
 
 class KeptBytes:
@@ -95,7 +99,7 @@ class ClassicGroup:
         self.member_added = False
         self.initial_delay_left_ms = 0
         self.subscribed: frozenset[str] | None = None
-        self.kept_bytes = _GROUP_BYTES + len(group_id)
+        self.kept_bytes = group_bytes(group_id)
         self._all_kept: KeptBytes | None = None
         self._supported: dict[str, int] = {}
 

@@ -5,16 +5,19 @@ required first), 559 (protocol type and name in answers), 800 (reasons), 814 (th
 assignment).
 """
 
+from typing import Any
+
 from broker.coordinator.group import refusals
 from broker.coordinator.group.asked import Asked
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import SetTimer
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import Member, protocols_of
+from broker.coordinator.group.member import MEMBER_BYTES, Member, protocols_of, said_bytes
 from broker.coordinator.group.rebalance import (
     complete_if_all_joined,
     joined,
     prepare_or_complete,
+    remove_and_rebalance,
 )
 from broker.coordinator.group.static_rejoin import rejoin_static
 from broker.coordinator.group.turn import Turn, session_key
@@ -39,6 +42,48 @@ def join(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
         _join_pending(turn, group, asked)
     else:
         _join_again(turn, group, asked)
+
+
+def has_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> bool:
+    """Whether memory is left for what a JoinGroup would have kept.
+
+    For a member that says no more than before, or that says little, there always is: it goes on.
+    """
+    request = asked.request
+    said = said_bytes(protocols_of(request))
+    if group is not None:
+        member = _known_member(group, request)
+        if member is not None:
+            before = said_bytes(member.protocols)
+            return said <= max(before, MEMBER_BYTES) or turn.takes(said - before)
+        if request.member_id and request.member_id not in group.pending:
+            return True  # nobody knows it: nothing will be kept
+    texts = 2 * len(asked.caller.client_id) + 2 * len(request.group_instance_id or "")
+    return turn.takes(MEMBER_BYTES + texts + said)
+
+
+def refuse_for_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> None:
+    """Refuse a JoinGroup; a group goes on without the member.
+
+    DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
+    """
+    member = None if group is None else _known_member(group, asked.request)
+    if group is not None and member is None:
+        _refuse_place(turn, group, asked)
+        return
+    turn.answer(asked.ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
+    if group is not None and member is not None:
+        remove_and_rebalance(turn, group, member)
+
+
+def _known_member(group: ClassicGroup, request: Any) -> Member | None:
+    """The member that a JoinGroup speaks for; None for a new one, and where it may not."""
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")
+    if group.refusal_of(member_id, instance_id) is not None:
+        return None
+    return group.members[member_id]
 
 
 def _has_place(turn: Turn, group: ClassicGroup, member_id: str) -> bool:

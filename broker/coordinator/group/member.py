@@ -13,8 +13,13 @@ def protocols_of(request: Any) -> Protocols:
     return tuple((each.name, each.metadata) for each in request.protocols)
 
 
-_MEMBER_BYTES = 1_000
+MEMBER_BYTES = 1_000
 """About what an empty member takes, with its timer."""
+
+
+def said_bytes(protocols: Protocols) -> int:
+    """What the protocols of a member take."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class Timeouts(NamedTuple):
@@ -90,8 +95,7 @@ class Member:
     def kept_bytes(self) -> int:
         """About what it takes in memory."""
         texts = len(self.member_id) + len(self.caller.client_id) + len(self.instance_id or "")
-        said = sum(len(name) + len(metadata) for name, metadata in self.protocols)
-        return _MEMBER_BYTES + texts + said + len(self.assignment)
+        return MEMBER_BYTES + texts + said_bytes(self.protocols) + len(self.assignment)
 
     def protocol_names(self) -> set[str]:
         """Names of the protocols that it supports, each once."""

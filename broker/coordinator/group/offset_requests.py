@@ -14,7 +14,7 @@ from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import GroupRecord, Ticket
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.offsets import OffsetStore, unpack
+from broker.coordinator.group.offsets import OffsetStore, growth_of, unpack
 from broker.coordinator.group.protocols import CONSUMER_PROTOCOL
 from broker.coordinator.group.records import (
     NO_EXPIRY,
@@ -67,7 +67,9 @@ def commit_refusal(
     return None
 
 
-def commit(turn: Turn, group: ClassicGroup | None, ticket: Ticket, request: Any) -> None:
+def commit(
+    turn: Turn, group: ClassicGroup | None, offsets: OffsetStore, ticket: Ticket, request: Any
+) -> None:
     """Take a commit that `commit_refusal` lets through; it keeps the member's session alive."""
     if group is not None:
         member = group.members.get(request.member_id)
@@ -80,30 +82,33 @@ def commit(turn: Turn, group: ClassicGroup | None, ticket: Ticket, request: Any)
     cls = response(ApiKey.OFFSET_COMMIT).cls
     topics = []
     for topic in request.topics:
-        slots = _commit_topic(turn, request.group_id, topic, cls, expire_ms)
+        slots = _commit_topic(turn, request.group_id, offsets, topic, cls, expire_ms)
         topics.append(cls.Topics(name=topic.name, topic_id=topic.topic_id, partitions=slots))
     turn.answer(ticket, cls(topics=topics))
 
 
-def commit_in_transaction(turn: Turn, ticket: Ticket, request: Any) -> None:
+def commit_in_transaction(turn: Turn, offsets: OffsetStore, ticket: Ticket, request: Any) -> None:
     """Take a transactional commit; its records belong into a batch of the transaction."""
     cls = response(ApiKey.TXN_OFFSET_COMMIT).cls
     topics = [
         cls.Topics(
             name=topic.name,
-            partitions=_commit_topic(turn, request.group_id, topic, cls, NO_EXPIRY),
+            partitions=_commit_topic(turn, request.group_id, offsets, topic, cls, NO_EXPIRY),
         )
         for topic in request.topics
     ]
     turn.answer(ticket, cls(topics=topics))
 
 
-def _commit_topic(turn: Turn, group_id: str, topic: Any, cls: Any, expire_ms: int) -> list[Any]:
+def _commit_topic(
+    turn: Turn, group_id: str, offsets: OffsetStore, topic: Any, cls: Any, expire_ms: int
+) -> list[Any]:
     topic_id = getattr(topic, "topic_id", ZERO_UUID)  # TxnOffsetCommit has none
     same = CommittedOffset(0, -1, "", turn.now.wall_ms, expire_ms, topic_id)
     record = commit_records(group_id, topic.name, same)
     slot = cls.Topics.Partitions
     limit = turn.limits.offset_metadata_bytes_max
+    kept = offsets.of_group(group_id).get(topic.name, {})
     slots, records = [], turn.records
     before = len(records)
     for each in topic.partitions:
@@ -112,9 +117,16 @@ def _commit_topic(turn: Turn, group_id: str, topic: Any, cls: Any, expire_ms: in
             error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             slots.append(slot(partition_index=number, error_code=error))
             continue
+        made = record(number, each.committed_offset, each.committed_leader_epoch, metadata)
+        assert made.value is not None
+        more = growth_of(kept.get(number), made.value)
+        if more and not turn.takes(more):
+            # DIFFERS: Kafka has no such bound. Clients do not try again after this code.
+            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            slots.append(slot(partition_index=number, error_code=error))
+            continue
         slots.append(slot(partition_index=number))
-        offset, epoch = each.committed_offset, each.committed_leader_epoch
-        records.append(record(number, offset, epoch, metadata))
+        records.append(made)
     turn.totals.commits += len(records) - before
     return slots
 

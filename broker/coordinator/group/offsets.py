@@ -17,6 +17,7 @@ from broker.coordinator.group.records import CommittedOffset, read_offset_value
 _PLACE = Struct(">q")
 _PARTITION = int.from_bytes
 _PREFIXES_MAX = 10_000
+_PREFIX_BYTES_MAX = 1_000
 _OFFSET_BYTES = 100
 _FREED_AT_ONCE = 5_000
 
@@ -46,6 +47,23 @@ def value_of(stored: Stored) -> bytes:
 def size_of(stored: Stored) -> int:
     """About what an offset takes in memory."""
     return _OFFSET_BYTES + len(stored)
+
+
+def growth_of(before: Stored | None, value: bytes) -> int:
+    """How many bytes more an offset takes; 0 where it may be kept however little memory is left.
+
+    A consumer that goes on committing must not be refused because its note is a digit longer, or
+    because it names its topics by id now. So a short one always replaces another: all offsets
+    together grow by half of what they take at most.
+
+    Args:
+        before: what it replaces.
+        value: of its record.
+    """
+    size = _PLACE.size + len(value)
+    if before is None:
+        return _OFFSET_BYTES + size
+    return 0 if size <= len(before) or size <= _OFFSET_BYTES else size - len(before)
 
 
 class OffsetStore:
@@ -89,7 +107,12 @@ class OffsetStore:
         self._put(group_id, topic, partition, _PLACE.pack(record_offset) + value)
 
     def remember_prefix(self, prefix: bytes, group_id: str, topic: str) -> None:
-        """Let `put_again` know the partitions of a group and topic that are there."""
+        """Let `put_again` know the partitions of a group and topic that are there.
+
+        Not under long names: there may be many, and they count nowhere.
+        """
+        if len(prefix) > _PREFIX_BYTES_MAX:
+            return
         if len(self.by_prefix) >= _PREFIXES_MAX:
             self.by_prefix.clear()
         self.by_prefix[prefix] = self.groups[group_id][topic]

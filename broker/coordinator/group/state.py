@@ -8,13 +8,13 @@ or by `unload`.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.coordinator.group import offset_requests, refusals
 from broker.coordinator.group.asked import Asked
-from broker.coordinator.group.classic_group import ClassicGroup
+from broker.coordinator.group.classic_group import ClassicGroup, group_bytes
 from broker.coordinator.group.decision import (
     NOTHING,
     Answer,
@@ -35,13 +35,14 @@ from broker.coordinator.group.deletion import (
 )
 from broker.coordinator.group.describing import describe, describe_missing
 from broker.coordinator.group.foreign import CONVERTIBLE, PROTOCOL_TYPES
-from broker.coordinator.group.joining import join
+from broker.coordinator.group.joining import has_memory, join, refuse_for_memory
 from broker.coordinator.group.leaving import heartbeat, leave, session_timer_fired
 from broker.coordinator.group.lifecycle import GroupStatus, GroupType
 from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_time_is_up
 from broker.coordinator.group.records import new_group_record
 from broker.coordinator.group.replaying import LoggedRecord, Replay
 from broker.coordinator.group.retention import expired
+from broker.coordinator.group.room import Room
 from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
@@ -89,14 +90,14 @@ class GroupState:
         totals: what it has done since it was made.
     """
 
-    def __init__(self, limits: GroupLimits, has_room: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, limits: GroupLimits, room: Room | None = None) -> None:
         """Begin without groups.
 
         Args:
             limits: the settings.
-            has_room: whether memory is left for a group that is not there yet.
+            room: the memory that is left for this state and others; None: there is no bound.
         """
-        self.limits, self._has_room = limits, has_room
+        self.limits, self._room = limits, room or Room()
         self.totals = Totals()
         self._replay = Replay()
         self._groups = self._replay.groups
@@ -134,20 +135,18 @@ class GroupState:
         if error is not None:
             turn.answer(ticket, refusals.join(error, request.member_id))
             return turn.done()
-        group = self._groups.get(request.group_id)
+        group = self._group_or_begin(turn, request.group_id)
         asked = Asked(ticket, caller, request, version, uuid)
-        if group is not None:
-            join(turn, group, asked)
-            return turn.done()
-        if request.member_id:
+        if group is None and request.member_id:
             unknown = ErrorCode.UNKNOWN_MEMBER_ID
             turn.answer(ticket, refusals.join(unknown, request.member_id))
-            return turn.done()
-        if self._replay.foreign.type_of(request.group_id) is None and not self._has_room():
-            # DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
-            turn.answer(ticket, refusals.join(ErrorCode.GROUP_MAX_SIZE_REACHED))
-            return turn.done()
-        return self._first_join(turn, asked)
+        elif not has_memory(turn, group, asked):
+            refuse_for_memory(turn, group, asked)
+        elif group is None:
+            self._first_join(turn, asked)
+        else:
+            join(turn, group, asked)
+        return turn.done()
 
     def sync(self, ticket: Ticket, request: Any, *, version: int, now: Now) -> Decision:
         """Decide on a SyncGroup; its answer may wait for the leader's."""
@@ -196,12 +195,12 @@ class GroupState:
             now: the times.
         """
         turn = self._turn(now)
-        group = self._groups.get(request.group_id)
+        group = self._group_or_begin(turn, request.group_id)
         error = self._commit_refusal(request, version, in_transaction=False)
         if error is not None:
             turn.answer(ticket, refusals.commit(request, error))
         else:
-            offset_requests.commit(turn, group, ticket, request)
+            offset_requests.commit(turn, group, self._offsets, ticket, request)
         return turn.done()
 
     def commit_transaction_offsets(self, ticket: Ticket, request: Any, *, now: Now) -> Decision:
@@ -213,7 +212,8 @@ class GroupState:
         if error is not None:
             turn.answer(ticket, refusals.commit_in_transaction(request, error))
         else:
-            offset_requests.commit_in_transaction(turn, ticket, request)
+            self._group_or_begin(turn, request.group_id)
+            offset_requests.commit_in_transaction(turn, self._offsets, ticket, request)
         return turn.done()
 
     def fetch_offsets(self, group_request: Any, *, require_stable: bool) -> Any:
@@ -392,7 +392,14 @@ class GroupState:
         )
 
     def _turn(self, now: Now) -> Turn:
-        return Turn(self.limits, now, self.totals)
+        return Turn(self.limits, now, self.totals, self._room)
+
+    def _group_or_begin(self, turn: Turn, group_id: str) -> ClassicGroup | None:
+        """The group; None where what the turn takes makes one, or is of another protocol's."""
+        group = self._groups.get(group_id)
+        if group is None and self._replay.foreign.type_of(group_id) is None:
+            turn.begin_group(group_bytes(group_id))
+        return group
 
     def _join_refusal(self, request: Any) -> ErrorCode | None:
         """Why a JoinGroup is refused whatever the group's members are."""
@@ -406,7 +413,7 @@ class GroupState:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
-    def _first_join(self, turn: Turn, asked: Asked) -> Decision:
+    def _first_join(self, turn: Turn, asked: Asked) -> None:
         """The first member of a group that is not there yet."""
         group_id = asked.request.group_id
         group = ClassicGroup(group_id, since_ms=turn.now.wall_ms)
@@ -422,7 +429,6 @@ class GroupState:
 
         assert turn.then is None
         turn.write(new_group_record(group), then=written)
-        return turn.done()
 
     def _drop(self, group: ClassicGroup, error: ErrorCode, now: Now) -> Decision:
         """A new group could not be written: whoever waits for it is told, and it is forgotten."""
@@ -440,13 +446,9 @@ class GroupState:
         self, request: Any, version: int, *, in_transaction: bool
     ) -> ErrorCode | None:
         group = self._group_for_offsets(request.group_id)
-        error = offset_requests.commit_refusal(
+        return offset_requests.commit_refusal(
             group, request, version, in_transaction=in_transaction
         )
-        if error is None and group is None and not self._has_room():
-            # DIFFERS: as above. Clients do not try again after this code.
-            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        return error
 
     def _group_for_offsets(self, group_id: str) -> ClassicGroup | None:
         """The group; one of another protocol stands in as an empty one."""

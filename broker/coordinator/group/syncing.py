@@ -4,6 +4,7 @@ The assignment counts from the moment its record is committed. Until then the gr
 CompletingRebalance: a SyncGroup is parked, and a member that joins begins the next rebalance.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,12 @@ from broker.coordinator.group import refusals
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now, Ticket, TimerKind
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.rebalance import prepare_or_complete, reset_assignments
+from broker.coordinator.group.member import MEMBER_BYTES, Member
+from broker.coordinator.group.rebalance import (
+    prepare_or_complete,
+    remove_and_rebalance,
+    reset_assignments,
+)
 from broker.coordinator.group.records import group_record
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
@@ -47,10 +52,23 @@ def sync(turn: Turn, group: ClassicGroup, ticket: Ticket, request: Any) -> None:
         # DIFFERS: the first assignment of a generation counts. In Kafka a second one follows it
         # into the log, and is what a restart knows. Who is not a member is given nothing; who is
         # given nothing has an empty part.
-        group.assigning = group.generation
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        if not _has_memory(turn, group, given):
+            # DIFFERS: Kafka has no such bound. The next leader may assign less.
+            member.sync_ticket = None
+            turn.answer(ticket, refusals.sync(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            remove_and_rebalance(turn, group, member)
+            return
+        group.assigning = group.generation
         assigned = _Assigned(group, group.generation, given, turn.limits, turn.totals)
         turn.write(group_record(group, given), then=assigned.written)
+
+
+def _has_memory(turn: Turn, group: ClassicGroup, given: Mapping[str, bytes]) -> bool:
+    """Whether memory is left for an assignment; short ones, or no longer ones, always pass."""
+    before = sum(len(member.assignment) for member in group.members.values())
+    size = sum(len(given.get(member_id, b"")) for member_id in group.members)
+    return size <= max(before, len(group.members) * MEMBER_BYTES) or turn.takes(size - before)
 
 
 def _refusal(group: ClassicGroup, request: Any) -> ErrorCode | None:

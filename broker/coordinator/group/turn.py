@@ -19,6 +19,7 @@ from broker.coordinator.group.decision import (
 )
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.refusals import refused
+from broker.coordinator.group.room import Room
 from kafka_protocol.errors import ErrorCode
 
 Then = Callable[[ErrorCode | None, Now], Decision]
@@ -70,10 +71,14 @@ class Turn:
     limits: GroupLimits
     now: Now
     totals: Totals
+    room: Room = field(default_factory=Room)
     records: list[GroupRecord] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     then: Then | None = None
+    _left: int | None = None
+    _is_new: bool = False
+    _is_refused: bool = False
 
     def answer(self, ticket: Ticket | None, response: Any) -> None:
         """Answer a request, if there is one that waits."""
@@ -96,6 +101,27 @@ class Turn:
         if then is not None and answers:
             then = _refusing_first(answers, then)
         return Decision(tuple(self.records), answers, tuple(self.timers), then)
+
+    # Memory.
+
+    def begin_group(self, size_bytes: int) -> None:
+        """What this turn takes from now on is of a group that is not there yet."""
+        self._is_new, self._left = True, self.room.left(is_new=True) - size_bytes
+
+    def takes(self, more_bytes: int) -> bool:
+        """Whether memory is left for what is to be kept on top of what this turn took before.
+
+        If so, it is taken.
+        """
+        if self._left is None:
+            self._left = self.room.left(is_new=False)
+        if more_bytes > self._left:
+            if not self._is_refused:
+                self._is_refused = True
+                self.room.on_refused(self._is_new)
+            return False
+        self._left -= more_bytes
+        return True
 
     # Timers.
 

@@ -17,7 +17,7 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.network.registry import DecodedHandler, HandlerTable
 from broker.topics.cluster import ClusterView
-from broker.topics.creation import Settled, Submit, TopicCreation
+from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.broker_control import BrokerControl
 from runtime.clock import Clock
@@ -51,7 +51,12 @@ class ChangeParts:
 
 
 def creation_without_broker(
-    submit: Submit, live: LiveConfig, dice: Dice, *, replicas_max: int | None = None
+    submit: Submit,
+    live: LiveConfig,
+    dice: Dice,
+    descriptors: Descriptors,
+    *,
+    replicas_max: int | None = None,
 ) -> TopicCreation:
     """Creation of topics that does not wait for partitions of this node's own."""
     creation = TopicCreation(
@@ -60,7 +65,7 @@ def creation_without_broker(
         validate_config=live.validate_new_topic,
         dice=dice,
     )
-    creation.replicas_max = replicas_max
+    creation.descriptors, creation.replicas_max = descriptors, replicas_max
     return creation
 
 

@@ -22,6 +22,7 @@ from broker.coordinator.group.decision import (
     append_error,
 )
 from broker.coordinator.group.refusals import refused
+from broker.coordinator.group.room import Room
 from broker.coordinator.group.state import GroupLimits, GroupState
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
@@ -37,7 +38,7 @@ class World:
     """One state, its log, its timers and its clock.
 
     Attributes:
-        has_room: whether a group that is not there yet may come.
+        room: bounds what all groups take.
         holds_commits: whether appended batches wait for `commit` or `fail_commits`.
         fails_appends: the error that appends raise, None while they work.
         log: (offset, record) of all that was appended.
@@ -47,12 +48,13 @@ class World:
     """
 
     limits: GroupLimits = field(default_factory=lambda: GroupLimits(initial_rebalance_delay_ms=0))
-    has_room: bool = True
+    room: Room = field(init=False)
     holds_commits: bool = False
     fails_appends: ErrorCode | None = None
 
     def __post_init__(self) -> None:
-        self.state = GroupState(self.limits, lambda: self.has_room)
+        self.room = Room(lambda: self.state.kept_bytes)
+        self.state = GroupState(self.limits, self.room)
         self.log: list[tuple[int, GroupRecord]] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[Ticket, Any] = {}
@@ -356,7 +358,8 @@ class World:
     def restarted(self) -> "World":
         """Another world that loaded this one's log."""
         other = World(self.limits)
-        other.state = GroupState(self.limits)
+        other.state = GroupState(self.limits, other.room)
+        other.room.most = self.room.most
         other.wall_ms, other.monotonic_ms = self.wall_ms, self.monotonic_ms
         other.log = list(self.log)
         other._uuids = self._uuids

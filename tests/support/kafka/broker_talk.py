@@ -1,7 +1,8 @@
 """What brokers say to an active controller, step by step, and its answers as a transcript.
 
 The same steps are asked of Apache Kafka's controller, once, for `tests/golden`, and of ours in each
-run. Broker epochs differ; a transcript names them by the registration that gave them.
+run. Broker epochs differ; a transcript names them by the registration that gave them. The brokers
+also send the tagged fields of our own: Kafka skips them.
 
     python -m tests.support.kafka.broker_talk HOST:PORT CLUSTER_ID > transcript.json
 
@@ -20,6 +21,7 @@ from kafka_protocol.wire.codec import message, request, response
 Ask = Callable[[ApiKey, int, Any], Awaitable[Any]]
 """Sends a request of a version and returns the decoded answer."""
 
+OUR_OWN: Final = {"free_descriptors": 1_000}
 NEVER: Final = 10**9
 FEATURES: Final = {
     "metadata.version": (7, 30),
@@ -61,6 +63,8 @@ class BrokerTalk:
             "log_dirs": [
                 bytes(15) + bytes([one]) if one < 100 else bytes([one]) * 16 for one in log_dirs
             ],
+            **OUR_OWN,
+            "keeps_directories": 1,
         }
         answer = await self._ask(ApiKey.BROKER_REGISTRATION, version, cls(**(fields | changes)))
         epoch = self._epochs.get(answer.broker_epoch, "")
@@ -86,7 +90,7 @@ class BrokerTalk:
         cls = message("BrokerHeartbeatRequest").cls
         epoch = self._newest.get(broker_id, NEVER)
         offset = epoch - 1 if behind else NEVER
-        fields = {"broker_id": broker_id, "broker_epoch": epoch - stale}
+        fields = {"broker_id": broker_id, "broker_epoch": epoch - stale, **OUR_OWN}
         answer = await self._ask(
             ApiKey.BROKER_HEARTBEAT, 1, cls(current_metadata_offset=offset, **(fields | said))
         )

@@ -1,7 +1,7 @@
 """Topics and their settings through the handlers, on an image in memory."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import BrokerImage, Endpoint, Provenance
+from metadata_topic.quorum.decisions import ignore_place
 from runtime.sim.dice import SeededDice
 
 R = TypeVar("R")
@@ -47,7 +48,11 @@ class MemoryNode:
         self.record_count = 0
 
     async def submit(
-        self, decide: Callable[[MetadataImage], Decided[R]], *, timeout_ms: int = 0
+        self,
+        decide: Callable[[MetadataImage], Decided[R]],
+        *,
+        timeout_ms: int = 0,
+        placed: Callable[[int], None] = ignore_place,
     ) -> R:
         if self.broken is not None:
             raise self.broken
@@ -58,7 +63,25 @@ class MemoryNode:
         self.record_count += len(result.records)
         loader.end_of_batch(Provenance(self.record_count, 1, 0))
         self.image, _ = loader.take()
+        placed(self.record_count + 1)
         return result.response
+
+
+class Left:
+    """Descriptors that brokers have left; none reports anew.
+
+    Attributes:
+        by_broker: those that are not in it have no bound.
+    """
+
+    def __init__(self) -> None:
+        self.by_broker: dict[int, int] = {}
+
+    def free_descriptors(self) -> dict[int, int]:
+        return self.by_broker
+
+    def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
+        self.by_broker = {one: left - replicas.get(one, 0) for one, left in self.by_broker.items()}
 
 
 class Admin:
@@ -67,7 +90,7 @@ class Admin:
     def __init__(self, settings: dict[str, str], log_dir: Path) -> None:
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)} | settings)
         self.node, self.backlog = MemoryNode(), 0
-        self.free_descriptors: dict[int, int] = {}
+        self.descriptors = Left()
         self.live = LiveConfig(config, lambda: self.node.image)
         self.cluster = ClusterView(1, "cluster", lambda: self.node.image)
         self.creation = TopicCreation(
@@ -77,7 +100,7 @@ class Admin:
             dice=SeededDice(7),
             backlog=lambda: self.backlog,
         )
-        self.creation.free_descriptors = lambda: self.free_descriptors
+        self.creation.descriptors = self.descriptors
 
     def ask(self, handler: Handler, request: Any, version: int | None = None) -> Any:
         """Answer a request, encoded and decoded once so that it fits its schema."""

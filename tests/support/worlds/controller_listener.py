@@ -1,6 +1,7 @@
 """A controllers' listener without sockets: its handlers over a naive quorum."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.changes import creation_without_broker
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -16,13 +18,12 @@ from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
-from broker.topics.creation import TopicCreation
 from kafka_protocol.wire.codec import message, request, response
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.quorum.broker_control import BrokerControl
 from metadata_topic.quorum.controller_submit import outcome_of
 from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.decisions import Decide
+from metadata_topic.quorum.decisions import Decide, ignore_place
 from tests.support.worlds.admin import SETTINGS
 from tests.support.worlds.naive_quorum import PLAIN, NaiveQuorum
 
@@ -36,19 +37,14 @@ class Listener:
     def __init__(self, log_dir: Path) -> None:
         self.quorum = NaiveQuorum(replace(PLAIN, append_linger_ms=3))
         loop = self.quorum.loop
-        control = BrokerControl(
+        self.control = control = BrokerControl(
             loop, self.quorum.world, cluster_id="cluster", session_timeout_ms=SESSION_MS
         )
         self.registration = BrokerRegistrationHandler(control)
         self.heartbeat = BrokerHeartbeatHandler(control, heartbeat_interval_ms=BEAT_MS)
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)})
         live = LiveConfig(config, lambda: loop.image)
-        creation = TopicCreation(
-            self.submit,
-            defaults=live.topic_defaults,
-            validate_config=live.validate_new_topic,
-            dice=self.quorum.ports.dice,
-        )
+        creation = creation_without_broker(self.submit, live, self.quorum.ports.dice, control)
         cluster = ClusterView(1, "cluster", lambda: loop.image)
         self.create = CreateTopicsHandler(creation, live)
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
@@ -57,9 +53,17 @@ class Listener:
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
         self.quorum.elect()
 
-    async def submit(self, decide: Decide[R], *, timeout_ms: int = DECISION_TIMEOUT_MS) -> R:
+    async def submit(
+        self,
+        decide: Decide[R],
+        *,
+        timeout_ms: int = DECISION_TIMEOUT_MS,
+        placed: Callable[[int], None] = ignore_place,
+    ) -> R:
         loop = self.quorum.loop
-        return await outcome_of(lambda done: loop.submit(decide, done, timeout_ms=timeout_ms))
+        return await outcome_of(
+            lambda done: loop.submit(decide, done, timeout_ms=timeout_ms, placed=placed)
+        )
 
     async def ask(
         self, handler: DecodedHandler, asked: Any, version: int | None = None, *, ms: int = 1

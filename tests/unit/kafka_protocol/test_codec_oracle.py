@@ -19,6 +19,8 @@ def without_ours(value: Any) -> Any:
             topic.remote_data = 0
     if hasattr(value, "keeps_directories"):
         value.keeps_directories = 0
+    if hasattr(value, "free_descriptors"):
+        value.free_descriptors = -1
     return value
 
 

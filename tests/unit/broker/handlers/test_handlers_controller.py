@@ -188,6 +188,44 @@ async def test_a_broker_of_ours_says_that_it_keeps_the_order_of_directories(
         assert (broker.directories_assigned_from == registered.broker_epoch) is bool(keeps)
 
 
+async def test_no_topic_is_placed_beyond_the_descriptors_that_a_broker_reports(
+    listener: Listener,
+) -> None:
+    """What was placed since the last report counts, also where the report left before it."""
+    epoch = (await listener.register(free_descriptors=3)).broker_epoch
+    read = listener.quorum.log_end() - 1
+    await listener.beat(epoch, offset=read, free_descriptors=3)
+    assert await _create(listener, "a", 2) == (0, None)
+    code, said = await _create(listener, "b", 2)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert "Broker 1 has 1 descriptors left" in said
+    assert "needs 2 there" in said
+    assert "ulimit -n" in said
+    await listener.beat(epoch, offset=read, free_descriptors=3)
+    assert (await _create(listener, "b", 2))[0] == ErrorCode.POLICY_VIOLATION
+    assert (await _create(listener, "c", 1, validate_only=True))[0] == 0
+    assert (await _create(listener, "c", 1))[0] == 0
+    assert (await _create(listener, "d", 1))[0] == ErrorCode.POLICY_VIOLATION
+    covered = listener.quorum.log_end() - 1
+    await listener.beat(epoch, offset=covered, free_descriptors=2)
+    assert (await _create(listener, "d", 2))[0] == 0
+    assert set(listener.quorum.image.topics_by_name) == {"a", "c", "d"}
+
+
+async def test_a_broker_says_at_once_how_many_files_it_may_open(listener: Listener) -> None:
+    await listener.register(free_descriptors=7)
+    assert listener.control.free_descriptors() == {1: 7}
+    await listener.register(life=2)
+    assert listener.control.free_descriptors() == {}
+
+
+async def _create(listener: Listener, name: str, partitions: int, **fields: Any) -> tuple[int, Any]:
+    cls = message("CreateTopicsRequest").cls
+    topic = cls.Topics(name=name, num_partitions=partitions, replication_factor=1)
+    (made,) = (await listener.ask(listener.create, cls(topics=[topic], **fields))).topics
+    return made.error_code, made.error_message
+
+
 async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Listener) -> None:
     epoch = (await listener.register()).broker_epoch
     listener.quorum.depose()

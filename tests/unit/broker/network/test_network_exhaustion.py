@@ -277,6 +277,17 @@ def test_places_are_freed_for_files_by_half_of_the_reserve_and_for_newcomers_one
     assert [room.connections_max(count, 500) for count in (600, 810, 2_000)] == [700, 490, 0]
 
 
+def test_partitions_take_the_place_of_idle_connections_and_not_the_whole_reserve() -> None:
+    """Else whoever holds connections open would keep topics from being made."""
+    room = Room(limit=1_000, shared=800)
+    assert [room.for_partitions(count, 0) for count in (600, 800, 900)] == [200, 0, -100]
+    assert [room.for_partitions(800, idle) for idle in (20, 150, 700)] == [20, 150, 150]
+    taken = 800 + room.for_partitions(800, 700)
+    assert room.places_to_free(taken, 0) == 150, "what they took is free again after a sweep"
+    for taken in range(800, 901):  # nothing goes yet
+        assert room.for_partitions(taken, 700) >= 50
+
+
 def test_the_reserve_is_never_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit, expected in ((20_000, 20_000 - DESCRIPTORS_RESERVED), (260, 130), (1_024, 524)):
         monkeypatch.setattr("resource.getrlimit", lambda _, limit=limit: (limit, limit))

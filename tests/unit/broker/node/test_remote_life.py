@@ -37,6 +37,10 @@ class Replica:
         """Nothing changes."""
 
 
+async def free_descriptors() -> int:
+    return 321
+
+
 @contextlib.asynccontextmanager
 async def life_before(
     serve: Serve, on_end: Callable[[BaseException], None] = lambda _error: None
@@ -51,7 +55,11 @@ async def life_before(
             node,
             Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
             LifeSettings(
-                cluster_id="c", heartbeat_interval_ms=200, offline_dirs=lambda: (), on_end=on_end
+                cluster_id="c",
+                heartbeat_interval_ms=200,
+                offline_dirs=lambda: (),
+                free_descriptors=free_descriptors,
+                on_end=on_end,
             ),
             ports.scheduler,
         )
@@ -68,6 +76,7 @@ async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
         frame = await reader.readexactly(size)
         body_at = 10 + int.from_bytes(frame[8:10], "big") + 1
         asked = codec.request(ApiKey.BROKER_HEARTBEAT).decode(frame, VERSION, body_at)[0]
+        assert asked.free_descriptors == 321
         if asked.want_shut_down:
             came.append("the last one")
             cls = response(ApiKey.BROKER_HEARTBEAT)

@@ -129,18 +129,21 @@ def test_no_topic_is_made_while_the_disks_are_far_behind(admin: Admin) -> None:
 def test_no_topic_is_made_that_would_use_the_reserve_of_descriptors(admin: Admin) -> None:
     """Partitions that cannot open their files are offline from their first moment on."""
     [broker_id] = admin.node.image.brokers
-    admin.free_descriptors = {broker_id: 5}
+    admin.descriptors.by_broker = {broker_id: 5}
     first, second, third = admin.create("a", "b", "c", num_partitions=2)
     assert (first.error_code, second.error_code) == (0, 0)
     assert third.error_code == ErrorCode.POLICY_VIOLATION
     assert "ulimit -n" in third.error_message
     assert "1 descriptors left" in third.error_message
     assert list(admin.node.image.topics_by_name) == ["a", "b"]
-    admin.free_descriptors = {broker_id: 5 * admin.live.current.num_partitions}
+    assert admin.create("c", num_partitions=1, validate_only=True)[0].error_code == 0
+    said = [admin.create(name)[0].error_code for name in ("c", "d")]
+    assert said == [0, ErrorCode.POLICY_VIOLATION], "what the last request took is gone"
+    admin.descriptors.by_broker = {broker_id: 5 * admin.live.current.num_partitions}
     asyncio.run(admin.creation.auto_create([f"auto{n}" for n in range(7)]))
     made = [name for name in admin.node.image.topics_by_name if name.startswith("auto")]
     assert len(made) == 5
-    admin.free_descriptors = {broker_id + 1: 0}  # this one reports none: it has no bound
+    admin.descriptors.by_broker = {broker_id + 1: 0}  # this one reports none: it has no bound
     assert admin.create("d", num_partitions=9)[0].error_code == 0
 
 
@@ -199,9 +202,9 @@ async def test_both_waits_of_a_creation_share_its_time(
     never: asyncio.Future[None] = loop.create_future()
     submit = admin.creation._submit
 
-    async def slow(decide: Any, *, timeout_ms: int) -> Any:
+    async def slow(decide: Any, **given: Any) -> Any:
         monkeypatch.setattr(loop, "time", lambda: now_s + 7)
-        return await submit(decide, timeout_ms=timeout_ms)
+        return await submit(decide, **given)
 
     async def wait(_futures: Any, **given: float) -> None:
         asked.append(round(given["timeout"]))

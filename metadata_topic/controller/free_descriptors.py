@@ -1,0 +1,80 @@
+"""How many more files brokers may open, by what they report, and what new partitions take of it.
+
+A report covers the replicas that its broker knew of: those up to the metadata offset it names.
+Replicas that were placed later are subtracted here until a later report covers them, so that many
+creations between two heartbeats do not take the same descriptors. A broker that reports nothing (of
+Apache Kafka, say) has no bound.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from metadata_topic.controller.errors import PolicyViolationError
+
+NOT_REPORTED: Final = -1
+
+
+class FreeDescriptors:
+    """What one life of a broker may still open."""
+
+    __slots__ = ("_metadata_offset", "_placed", "_reported")
+
+    def __init__(self) -> None:
+        """Nothing is reported yet."""
+        self._reported = self._metadata_offset = NOT_REPORTED
+        self._placed: list[tuple[int, int]] = []
+
+    def report(self, count: int, metadata_offset: int) -> None:
+        """Take a report; one that is older than the last is ignored.
+
+        Args:
+            count: files the broker may open before it uses its reserve; NOT_REPORTED: no bound.
+            metadata_offset: replicas placed up to here (inclusive) are covered.
+        """
+        if metadata_offset < self._metadata_offset:
+            return
+        self._reported, self._metadata_offset = count, metadata_offset
+        self._placed = [one for one in self._placed if one[0] > metadata_offset]
+
+    def place(self, count: int, last_offset: int) -> None:
+        """Note replicas that this broker gets by records up to `last_offset` (inclusive)."""
+        if last_offset > self._metadata_offset:
+            self._placed.append((last_offset, count))
+
+    @property
+    def left(self) -> int | None:
+        """How many more replicas it takes, at least 0; None: no bound."""
+        if self._reported == NOT_REPORTED:
+            return None
+        return max(0, self._reported - sum(count for _, count in self._placed))
+
+
+class DescriptorBudget:
+    """What one decision may take of the descriptors that brokers have left.
+
+    Attributes:
+        taken: so far, by broker id; brokers without a bound are in it, too.
+    """
+
+    def __init__(self, left: Mapping[int, int]) -> None:
+        """Begin with `left` by broker id; a broker that is not in it has no bound."""
+        self._left = left
+        self.taken: Counter[int] = Counter()
+
+    def take(self, replicas: Sequence[tuple[int, ...]]) -> None:
+        """Take one descriptor for each replica of a topic's new partitions.
+
+        Raises:
+            PolicyViolationError: a broker has too few; nothing was taken.
+        """
+        wanted = Counter(broker_id for each in replicas for broker_id in each)
+        for broker_id, count in wanted.items():
+            left = self._left.get(broker_id)
+            if left is not None and self.taken[broker_id] + count > left:
+                raise PolicyViolationError(
+                    f"Broker {broker_id} has {max(left - self.taken[broker_id], 0)} descriptors "
+                    f"left for files of new partitions, and this topic needs {count} there: let "
+                    "it open more files (ulimit -n), close connections, or delete topics."
+                )
+        self.taken += wanted
