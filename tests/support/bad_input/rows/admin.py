@@ -198,3 +198,19 @@ def records_that_are_not_deleted(stage: Stage, asked: tuple[str, int, int, int])
     answer = stage.client.ask(ApiKey.DELETE_RECORDS, 2, {"topics": topics, "timeout_ms": 1000})
     found = answer.topics[0].partitions[0]
     assert (found.error_code, found.low_watermark) == (code, -1)
+
+
+@cases({"N093 of today": 2, "N093 unknown": 0, "N093 none": 99})
+def acls_without_an_authorizer(stage: Stage, kind: int) -> None:
+    """Nothing in them is looked at."""
+    acl = {
+        "resource_type": kind,
+        "resource_name": "a",
+        "resource_pattern_type": 3,
+        "principal": "User:a",
+        "host": "*",
+        "operation": kind,
+        "permission_type": 3,
+    }
+    answer = stage.client.ask(ApiKey.CREATE_ACLS, 2, {"creations": [acl, acl]})
+    assert [one.error_code for one in answer.results] == [54, 54]

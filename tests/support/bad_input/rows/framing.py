@@ -121,7 +121,6 @@ def surplus_is_ignored(stage: Stage, surplus: bytes) -> None:
         "N017 write txn markers": (ApiKey.WRITE_TXN_MARKERS, 1),
         "N076 end txn": (ApiKey.END_TXN, 0),
         "N079 add partitions to txn": (ApiKey.ADD_PARTITIONS_TO_TXN, 0),
-        "N093 create acls": (ApiKey.CREATE_ACLS, 2),
         "N095 sasl authenticate": (ApiKey.SASL_AUTHENTICATE, 0),
         "N096 sasl handshake": (ApiKey.SASL_HANDSHAKE, 1),
         "N099 scram users": (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0),
