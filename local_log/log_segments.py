@@ -211,6 +211,8 @@ class LogSegments:
         while self.bases[-1] >= end and len(self.bases) > 1:
             self.bases.pop()
             self._discard(self.all.pop(), delete)
+            # A power cut must not bring one back behind another that has gone.
+            self._disk.fsync_path(self._directory)
         self.active = self.all[-1]
         self.active.activate(
             index_bytes=self._config.segment_index_bytes,

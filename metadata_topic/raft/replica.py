@@ -84,7 +84,8 @@ class Replica:
         is_able_to_lead: see `AbleToLead`.
         closing_deadline_ms: when a closing process ends at the latest; None: it is not closing.
         leader_answered_ms: when a leader last answered a Fetch as such; -1 never.
-        told_leader: the newest address that others named for the leader of this epoch.
+        told_leader: the newest address that others named for the leader of this epoch, and where it
+            was not sought anyway.
         proven_leader: where the leader of this epoch has answered a Fetch.
         proven_epoch: the newest in which a leader worked, or that of the start.
         doubted: voters to be asked for their epoch, after a request in their name was refused.
@@ -361,7 +362,7 @@ class Replica:
         if epoch == self.epoch and self.election.leader_id is not None:
             if self.election.leader_id != leader_id:
                 return
-            self.told_leader = leader or self.told_leader
+            self._is_told(leader_id, leader)
             known = self.proven_leader or known
             if by_leader and isinstance(self.state, Prospective) and self.state.leader is not None:
                 known = self.state.leader  # it lives: where it was silent is not asked next
@@ -372,7 +373,19 @@ class Replica:
                 self._meet_leader_without_address(epoch, leader_id)
             return
         self.become_follower(epoch, known)
-        self.told_leader = leader
+        self._is_told(leader_id, leader)
+
+    def _is_told(self, leader_id: int, leader: Node | None) -> None:
+        """Remember where others say that the leader listens: it is sought elsewhere without them.
+
+        Those who know no better would be heard as often as the one who does.
+        """
+        if leader not in {None, self._home_of(leader_id)}:
+            self.told_leader = leader
+
+    def _home_of(self, leader_id: int) -> Node | None:
+        """Where the leader of this epoch answered; before that, where settings or voter set say."""
+        return self.proven_leader or self.node_of(leader_id)
 
     def _lacks_leader(self) -> bool:
         """Whether a leader that is known by id would be followed if others named it.
@@ -390,14 +403,12 @@ class Replica:
     def next_address(self, state: Follower) -> Node:
         """Where to look for the leader once it was silent for a fetch timeout.
 
-        It cannot move within an epoch: where it has answered, it is. Else the address that the
-        settings or the voter set name takes turns with the one that others name.
+        Where it has answered, else where the settings or the voter set say, takes turns with the
+        address that others name: it may have moved since.
         """
-        known = self.node_of(state.leader.id)
-        if self.proven_leader is not None:
-            return self.proven_leader
-        if known is not None and known != state.leader:
-            return known
+        home = self._home_of(state.leader.id)
+        if home is not None and home != state.leader:
+            return home
         return self.told_leader or state.leader
 
     def _meet_leader_without_address(self, epoch: int, leader_id: int) -> None:

@@ -23,12 +23,12 @@ from tests.support.raft.seeds import replay_line, run_plan
 from tests.support.raft.small import SmallQuorum
 
 EVENTS = 2500
-PATCHES = (Path(__file__).parents[1] / "planted").glob("RC*.patch")
+PATCHES = (Path(__file__).parents[1] / "planted").glob("*.patch")
 RECORDED = sorted(
     {
         int(seed)
         for path in PATCHES
-        for seed in re.findall(r"^Seed: (\d+)$", path.read_text(), re.MULTILINE)
+        for seed in re.findall(r"^Simulate: core\nSeed: (\d+)$", path.read_text(), re.MULTILINE)
     }
 )
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""

@@ -17,7 +17,7 @@ from tests.support.quorum_world.history import Said
 from tests.support.quorum_world.kind import RAFT
 from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.world import QuorumWorld, simulated
-from tests.support.raft.seeds import replay_line, run_plan
+from tests.support.raft.seeds import Outcome, replay_line, run_plan
 
 EVENTS = 2500
 PATCHES = (Path(__file__).parents[1] / "planted").glob("*.patch")
@@ -33,15 +33,14 @@ LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""
 
 
-def hold(seed: int, events: int) -> int:
-    """Run a seed; how long it took to a leader once it was calm."""
+def hold(seed: int, events: int) -> Outcome:
+    """Run a seed to its end."""
     plan = RAFT.plan_of(seed)
     outcome = run_plan(RAFT, plan, events)
     replay = f"pytest tests/simulation/test_raft_quorum.py --seed={seed} --events={events}"
     again = replay_line(RAFT, outcome, events, plan)
     assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}\n   or: {again}"
-    assert outcome.calm is not None
-    return outcome.calm.leader_ms
+    return outcome
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -61,9 +60,13 @@ def test_a_recorded_seed_holds(seed: int) -> None:
 @pytest.mark.long(seconds=180)
 @pytest.mark.parametrize("block", range(4))
 def test_every_rule_holds_in_many_seeds(block: int) -> None:
-    waits = sorted(hold(seed, 5000) for seed in range(1000 + block * 25, 1025 + block * 25))
+    seeds = range(1000 + block * 25, 1025 + block * 25)
+    outcomes = [hold(seed, 5000) for seed in seeds]
+    waits = sorted(one.calm.leader_ms for one in outcomes if one.calm is not None)
+    assert len(waits) == len(seeds)
     assert waits[-1] <= 60_000
     assert waits[len(waits) * 9 // 10] <= LEADER_MS_P99_MAX
+    assert sum(one.voter_faults > 0 for one in outcomes) > len(seeds) // 2
 
 
 @pytest.mark.parametrize("voters", [1, 2, 3])
@@ -92,6 +95,27 @@ def test_an_undisturbed_quorum_elects_once_and_does_what_it_is_asked(
     assert told.count(Said.DONE) > 20
     assert Said.UNKNOWN not in told
     assert world.oracle.reference.brokers
+
+
+@pytest.mark.parametrize("heir", [False, True])
+def test_a_follower_finds_a_leader_that_moves_while_it_leads(heir: bool) -> None:
+    """A third one knows the new address; where the leader was nobody is met, or that follower."""
+    with simulated():
+        world = QuorumWorld(QuorumPlan(dynamic=False))
+        world.start()
+        assert world.run_until(lambda: world.leader is not None)
+        world.run_for(1_000)
+        leader = world.leader
+        assert leader is not None
+        epoch = leader.core.epoch
+        told, follower = (node for node in world.nodes.values() if node is not leader)
+        world.addresses.move(leader, follower.id if heir else None)
+        world.crash_for(told, 20)
+        world.run_for(world.liveness.limits.seek)
+        silent_ms = follower.local_ms() - follower.core.replica.leader_answered_ms
+    assert (leader.leads, leader.core.epoch) == (True, epoch)
+    assert world.addresses.is_met_at(leader, follower.core.replica.state.leader)
+    assert silent_ms < follower.config.fetch_timeout_ms
 
 
 def test_a_broken_rule_is_found_made_small_and_replayed(

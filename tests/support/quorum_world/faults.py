@@ -2,17 +2,45 @@
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 from metadata_topic.raft.roles import Role
-from tests.support.quorum_world.plan import key_of
+from tests.support.quorum_world.plan import VOTER_FAULTS, key_of
 from tests.support.raft.faults import Fault, Faults
+
+VOTERS_REST_US = 10_000_000
+COPY_IS_OLD_US = 2_000_000
+LATE_US = 60_000_000
+"""So much later than the first nodes the others read where a voter has moved."""
 
 
 class QuorumFaults(Faults):
     """Lets them happen in a world."""
 
     _world: Any
+    _voters_rest_until = 0
+
+    def happens(self, coming: Fault) -> None:
+        """Faults of voters leave time in which a quorum comes together again."""
+        if coming.kind in VOTER_FAULTS and self._world.now_us < self._voters_rest_until:
+            others = [one for one in self._world.plan.kinds if one not in VOTER_FAULTS]
+            others = others or ["wall_jump"]
+            coming = replace(coming, kind=others[coming.number % len(others)])
+        super().happens(coming)
+
+    def counts(self, kind: str) -> None:
+        """A voter has met one."""
+        super().counts(kind)
+        self._voters_rest_until = self._world.now_us + VOTERS_REST_US
+
+    def _target(self, coming: Fault) -> Any:
+        """Faults of voters are seldom for others."""
+        voters = self._world.plan.voters
+        if coming.kind in VOTER_FAULTS and not coming.of_leader:
+            return self._world.nodes[voters[int(coming.place * len(voters))]]
+        return super()._target(coming)
 
     def _power_cut(self, node: Any, coming: Fault) -> None:
         self._world.crash_for(node, coming.for_ms, power=True)
@@ -68,6 +96,7 @@ class QuorumFaults(Faults):
         world = self._world
 
         def lose() -> None:
+            self.counts("lose_disk")
             world.crash_for(node, coming.for_ms)
             world.lose_disk(node)
 
@@ -78,32 +107,35 @@ class QuorumFaults(Faults):
 
     def _old_copy(self, node: Any, coming: Fault) -> None:
         """Its directory is copied while it is down, or such a copy is put back."""
-        world = self._world
+        world, had_one = self._world, node.copy is not None
+        is_voter = node.id in world.plan.voters
 
         def put_back() -> None:
             world.crash_for(node, coming.for_ms)
             if node.copy is not None:
                 node.put_copy_back()
+                if is_voter:
+                    self.counts("old_copy")
 
-        if node.copy is None or coming.part < 0.3:
+        if not had_one or coming.part < 0.3:
             world.crash_for(node, coming.for_ms)
             if not node.has_lost_vote:
                 node.copy = node.machine.copy_files()
-        elif node.id in world.plan.voters:
-            self._once_safe(node, put_back)
-        else:
+        if is_voter:
+            world.at(world.now_us + COPY_IS_OLD_US, self._once_safe, node, put_back)
+        elif had_one:
             put_back()
 
-    def _once_safe(self, node: Any, fn: Callable[[], None], looks: int = 100) -> None:
+    def _once_safe(self, node: Any, fn: Callable[[], None], looks: int = 200) -> None:
         """Wait until all others have what was committed, as a person does, but not for ever."""
         world = self._world
         if not world.is_disturbed or not looks:
             return
-        if self._can_do_without(node):
+        if world.now_us >= self._voters_rest_until and self._can_do_without(node):
             world.tell(f"{node} can be done without")
             fn()
         else:
-            world.at(world.now_us + 50_000, self._once_safe, node, fn, looks - 1)
+            world.at(world.now_us + 100_000, self._once_safe, node, fn, looks - 1)
 
     def _can_do_without(self, node: Any) -> bool:
         """Whether all the other voters have all that was committed, and follow one of them.
@@ -133,7 +165,52 @@ class QuorumFaults(Faults):
         if node.id in world.plan.voters and not node.disk_number:
             world.crash_for(node, coming.for_ms)
             if _can_tell(node, is_alone=len(world.plan.voters) == 1):
+                self.counts("lose_vote")
                 node.lose_vote()
+
+    def _move(self, node: Any, coming: Fault) -> None:
+        """A static voter listens elsewhere; all are restarted, as docs/controllers.md has it.
+
+        So many soon that with it they are a majority; the others after a while, in which they have
+        to be told.
+        """
+        world = self._world
+        if world.plan.dynamic or node.id not in world.plan.voters:
+            self._take_address(node, coming)
+            return
+        if any(one.has_old_settings for one in world.nodes.values() if one.up):
+            return  # they are still at it
+        self.counts("move")
+        dice = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
+        if coming.part < 0.5:
+            world.crash_for(node, coming.for_ms)
+        world.addresses.move(node, self._heir(node, dice))
+        others = [one for one in world.plan.voters if one != node.id]
+        soon = dice.sample(others, len(world.plan.voters) // 2)
+        rest = [one for one in world.nodes if one not in soon]
+        late = dice.sample(rest, len(rest))
+        late_us = LATE_US if len(world.plan.voters) > 2 else 0
+        at_us, gap_us = world.now_us, 200_000 + int(dice.random() * 1_500_000)
+        for other in (*soon, *late):
+            at_us += gap_us + (late_us if other == late[0] else 0)
+            world.at(at_us, self._learn, world.nodes[other])
+
+    def _learn(self, node: Any) -> None:
+        world = self._world
+        if world.is_disturbed and node.up and node.has_old_settings:
+            world.crash_for(node, 50)
+
+    def _take_address(self, node: Any, coming: Fault) -> None:
+        """Where a node listens another is met for a while, or nobody."""
+        world = self._world
+        dice = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
+        world.addresses.take(node, self._heir(node, dice))
+        until_us = world.now_us + coming.for_ms * 2000
+        world.at(until_us, world.addresses.give_back, node)
+
+    def _heir(self, node: Any, dice: Random) -> int | None:
+        others = [one for one in self._world.nodes if one != node.id]
+        return dice.choice(others) if others and dice.random() < 0.5 else None
 
     def _snapshot(self, node: Any, coming: Fault) -> None:
         if node.up and node.replica is not None:

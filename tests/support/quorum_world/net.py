@@ -61,9 +61,11 @@ class QuorumNet(SimNet):
     def send(self, source: "QuorumNode", to: Node, request: Request, number: int) -> None:
         """Bring a request to where it is addressed."""
         world: Any = self.world
-        target = world.by_address.get((to.host, to.port))
-        assert target is not None, f"{source} sends to an unknown address: {to}"
+        target = world.addresses.who_answers(to)
         route: Any = (source, source.life, number)
+        if target is None:
+            self._is_refused(route)
+            return
         if self._is_lost(source, target, request):  # type: ignore[arg-type]
             return
         if world.plan.wire:

@@ -62,6 +62,7 @@ class QuorumNode:
         start_ends_after: its next life ends within so many changes of the disk.
         crash_after: it ends before the effect of this number in its next step with so many.
         copy: of its directory, made at some time.
+        settings: where its newest life was told that voters listen.
         disk_failures: what its disk told it in this life by a fault that was planned.
     """
 
@@ -97,6 +98,7 @@ class QuorumNode:
         self.process: NodeProcess | None = None
         self.replica: MetadataReplica | None = None
         self.opened: OpenReplica | None = None
+        self.settings: dict[int, Node] = {}
         self.new_machine()
         self._forget()
 
@@ -163,6 +165,16 @@ class QuorumNode:
             seen = seen.__cause__ or seen.__context__
         return False
 
+    @property
+    def has_old_settings(self) -> bool:
+        """Whether a voter has moved since it read where voters are."""
+        return self.settings != self.world.addresses.settings
+
+    def where(self, voter_id: int) -> Node | None:
+        """Where this node would look for a voter without being told by others."""
+        assert self.replica is not None
+        return self.core.replica.node_of(voter_id) or self.settings.get(voter_id)
+
     # -- its machine ----------------------------------------------------------------------------
 
     def new_machine(self) -> None:
@@ -215,6 +227,7 @@ class QuorumNode:
         world, plan = self.world, self.world.plan
         self.up = True
         self._forget()
+        self.settings = dict(world.addresses.settings)
         process = NodeProcess(world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us)
         process.node, self.process = self, process
         process.paused_until = self._paused_until

@@ -97,8 +97,19 @@ class QuorumOracle(Oracle):
     def replaces_log(self, node: Any, snapshot_id: SnapshotId) -> None:
         """A fetched snapshot is of committed state, and takes nothing committed."""
         if snapshot_id.end_offset > self.high_watermark:
+            self._sole_commits()
+        if snapshot_id.end_offset > self.high_watermark:
             raise Violation("snapshots are of committed state", f"{node}: {snapshot_id}")
         self._drops(node, snapshot_id.end_offset)
+
+    def _sole_commits(self) -> None:
+        """What a sole voter has on its disk is committed: its start makes a snapshot of it."""
+        if len(self._voters) == 1:
+            node = self.world.nodes[self._voters[0].id]
+            self.looks_at_disk(node)
+            end = node.disk.flushed_end
+            if node.up and node.replica is not None and end > self.high_watermark:  # type: ignore[attr-defined]
+                self._commit(node, end)
 
     def _holds(self, disk: Any, end_offset: int) -> bool:
         if super()._holds(disk, end_offset):

@@ -37,12 +37,15 @@ KINDS = (
     *("lose_disk",) * 2,
     *("lose_vote",) * 2,
     *("old_copy",) * 3,
+    *("move",) * 2,
     "bad_network",
     "stray",
     *("forged",) * 2,
     *("snapshot",) * 2,
 )
 """Faults, as often as they happen among others; see `faults`."""
+VOTER_FAULTS = ("lose_disk", "lose_vote", "old_copy", "move")
+"""Those of whom the quorum counts on: most seeds have one of them often."""
 BLOODLESS = frozenset(
     ("one_way", "isolate", "split", "pause", "slow_disk", "wall_jump", "resign", "bad_network")
 )
@@ -114,6 +117,16 @@ def key_of(node_id: int, disk_number: int = 0) -> ReplicaKey:
     return ReplicaKey(node_id, core_plan.directory_id(node_id, disk_number))
 
 
+def _possible(voters: int, *, dynamic: bool) -> list[str]:
+    """Faults of voters that can happen among so many."""
+    kinds = ["lose_vote"]
+    if voters > 2:
+        kinds += ["lose_disk", "old_copy"]
+    if not dynamic:
+        kinds += ["move"] * 3
+    return kinds
+
+
 def plan_of(seed: int) -> QuorumPlan:
     """The world of a seed."""
     dice = Random(f"quorum-plan-{seed}")
@@ -122,8 +135,15 @@ def plan_of(seed: int) -> QuorumPlan:
     dynamic = dice.random() < 0.6
     outsiders = dice.choice((0, 0, 1)) if dynamic and observers < 5 else 0
     calm = dice.random() < 0.3
-    kinds = KINDS if dice.random() < 0.75 else tuple(one for one in KINDS if one in BLOODLESS)
+    kinds = KINDS if dice.random() < 0.8 else tuple(one for one in KINDS if one in BLOODLESS)
     liked = [kind for kind in dict.fromkeys(kinds) if dice.random() < 0.6]
+    often = dice.choice(_possible(voters, dynamic=dynamic))
+    chosen = tuple(kind for kind in kinds if kind in liked) or kinds
+    fault_every_ms = dice.choice((300, 800, 1500, 3000, 6000))
+    if often == "move":
+        fault_every_ms = max(fault_every_ms, 3000)  # who has moved must have time to be told of
+    if often in kinds:
+        chosen += (often,) * (1 + len(chosen) // 2)
     return QuorumPlan(
         seed=seed,
         voters=tuple(range(1, voters + 1)),
@@ -131,8 +151,8 @@ def plan_of(seed: int) -> QuorumPlan:
         outsiders=tuple(range(11, 11 + outsiders)),
         dynamic=dynamic,
         disturbed=True,
-        kinds=tuple(kind for kind in kinds if kind in liked) or kinds,
-        fault_every_ms=dice.choice((300, 800, 1500, 3000)),
+        kinds=chosen,
+        fault_every_ms=fault_every_ms,
         loss=0.0 if calm else dice.choice((0.0, 0.01, 0.05, 0.2)),
         duplication=0.0 if calm else dice.choice((0.0, 0.02, 0.1)),
         delay_us=(200, dice.choice((100, 2_000, 20_000, 100_000))),

@@ -16,7 +16,6 @@ from runtime.ports import Ports
 from runtime.sim.dice import SeededDice
 from runtime.sim.memory_disk import MemoryDisk
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME
-from tests.support.raft.plan import address_of
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -33,7 +32,7 @@ def format_node(node: "QuorumNode", voters: VoterSet | None) -> None:
 def opened_node(node: "QuorumNode", ports: Ports) -> OpenReplica:
     """Read its disk and open its log; raises as `open_replica`."""
     plan = node.world.plan
-    static = tuple(map(address_of, plan.voters))
+    static = tuple(node.settings.values())
     others = tuple(Node(NOBODY, one.host, one.port) for one in static)
     return open_replica(
         HOME,

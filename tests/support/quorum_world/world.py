@@ -5,7 +5,7 @@ world.start(); world.run(5000); world.calm_down()
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from random import Random
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 from metadata_topic.raft.effects import RoleChanged
 from runtime.sim.memory_disk import ProcessEnded
 from runtime.sim.pool_work import in_pieces
+from tests.support.quorum_world.addresses import Addresses
 from tests.support.quorum_world.faults import QuorumFaults
+from tests.support.quorum_world.liveness import Liveness
 from tests.support.quorum_world.net import QuorumNet
 from tests.support.quorum_world.node import NodeProcess, QuorumNode
 from tests.support.quorum_world.oracle import QuorumOracle
@@ -21,7 +23,6 @@ from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.workload import Workload
 from tests.support.raft.base_world import BaseWorld
 from tests.support.raft.errors import Violation
-from tests.support.raft.plan import address_of
 
 CLOSED_WITHIN_MS = 60_000
 TOUCH_US = 2
@@ -57,13 +58,11 @@ class QuorumWorld(BaseWorld[QuorumNode]):
         self.oracle = QuorumOracle(self)
         for node_id in plan.nodes:
             self.nodes[node_id] = QuorumNode(self, node_id)
-        self.by_address = {
-            (address.host, address.port): self.nodes[address.id]
-            for address in map(address_of, self.nodes)
-        }
+        self.addresses = Addresses(self)
         self.net = QuorumNet(self)  # type: ignore[arg-type]
         self.workload = Workload(self)
         self.faults = QuorumFaults(self)  # type: ignore[arg-type]
+        self.liveness = Liveness(self)
 
     # Turns
 
@@ -88,6 +87,8 @@ class QuorumWorld(BaseWorld[QuorumNode]):
                 self.oracle.after_turn(one)
         if node is not None:
             self.workload.judge(node)
+        if self.is_disturbed:
+            self.liveness.look()
         if self.broken is not None:
             raise self.broken
 
@@ -111,6 +112,11 @@ class QuorumWorld(BaseWorld[QuorumNode]):
             self.tell(f"{node} ends within what it did, power={node.power_goes}")
             node.crash(power=node.power_goes)
             self.start_later(node, node.down_ms)
+
+    @property
+    def longest_ms(self) -> Mapping[str, int]:
+        """Without a leader, and without following it."""
+        return self.liveness.longest_ms
 
     def touch_us(self) -> int:
         """How long an operation of a disk takes that is no fsync: now and then as long as one."""
@@ -146,6 +152,9 @@ class QuorumWorld(BaseWorld[QuorumNode]):
         node.disk_fault = node.start_ends_after = None
         if node.process is not None:
             node.process.disk.end_after(None)
+        if node.up and node.has_old_settings:
+            node.crash()
+        self.addresses.give_back(node)
         if not node.up:
             self.start_later(node, 0)
 

@@ -7,7 +7,7 @@ Time is that of a heap of what is to happen; nothing waits. The same plan gives 
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
@@ -112,6 +112,11 @@ class BaseWorld(ABC, Generic[N]):
     def at_any_life(self, at_us: int, node: Any, fn: Callable[..., object], *args: Any) -> None:
         """The same in whatever life the node then is, down or up."""
         self.timeline.at_any_life(at_us, node, fn, *args)
+
+    @property
+    def longest_ms(self) -> Mapping[str, int]:
+        """What took longest while nothing disturbed it, where that is judged."""
+        return {}
 
     @abstractmethod
     def turn(self) -> None:

@@ -1,5 +1,6 @@
 """What goes wrong in a disturbed world: one fault after the other, each from dice of its own."""
 
+from collections import Counter
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
@@ -64,33 +65,46 @@ def fault(plan: Plan, number: int) -> Fault:
 
 
 class Faults:
-    """Lets them happen in a world."""
+    """Lets them happen in a world.
+
+    Attributes:
+        voter_faults: how many there were, beyond ends of processes, of whom the quorum counts on.
+    """
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._number = 0
         self._without = frozenset(world.plan.without)
         self._lost_voters: list[int] = []
+        self.voter_faults: Counter[str] = Counter()
 
     def next(self) -> None:
         """Wait for the next fault, let it happen, and so on."""
         coming = fault(self._world.plan, self._number)
         self._number += 1
-        self._world.at(self._world.now_us + coming.after_ms * 1000, self._happens, coming)
+        self._world.at(self._world.now_us + coming.after_ms * 1000, self._comes, coming)
+
+    def counts(self, kind: str) -> None:
+        """A voter has met a fault of that kind."""
+        self.voter_faults[kind] += 1
 
     @property
     def count(self) -> int:
         """How many there were."""
         return self._number
 
-    def _happens(self, coming: Fault) -> None:
+    def _comes(self, coming: Fault) -> None:
         if not self._world.is_disturbed:
             return
         if coming.number not in self._without:
-            node = self._target(coming)
-            self._world.tell(f"{coming} at {node}")
-            getattr(self, f"_{coming.kind}")(node, coming)
+            self.happens(coming)
         self.next()
+
+    def happens(self, coming: Fault) -> None:
+        """Let one happen."""
+        node = self._target(coming)
+        self._world.tell(f"{coming} at {node}")
+        getattr(self, f"_{coming.kind}")(node, coming)
 
     def _target(self, coming: Fault) -> "SimNode":
         nodes = list(self._world.nodes.values())
@@ -166,6 +180,7 @@ class Faults:
             if len(self._lost_voters) >= (len(voters) - 1) // 2:
                 return
             self._lost_voters.append(node.id)
+            self.counts("lose_disk")
         self._world.crash_for(node, coming.for_ms)
         self._world.lose_disk(node)
 

@@ -2,10 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice
 from multiprocessing import get_context
 from typing import Any
@@ -24,6 +24,8 @@ class Outcome:
     Attributes:
         events: steps of all cores, those after the last fault among them.
         faults: how many there were.
+        voter_faults: those of voters, beyond ends of processes.
+        longest_ms: what took longest while nothing disturbed it, by what was waited for.
         calm: what came after them; None if it did not come to that.
         violation: what was broken; None if all held.
     """
@@ -36,6 +38,8 @@ class Outcome:
     trace_hash: int
     calm: Calm | None
     violation: Violation | None
+    voter_faults: int = 0
+    longest_ms: Mapping[str, int] = field(default_factory=dict)
     trace: tuple[str, ...] = ()
 
 
@@ -59,6 +63,8 @@ def run_plan(kind: Kind, plan: Any, events: int, *, trace_lines: int = 0) -> Out
         world.trace_hash,
         calm,
         violation,
+        world.faults.voter_faults.total(),
+        world.longest_ms,
         tuple(world.trace or ()),
     )
 
@@ -72,7 +78,9 @@ class Summary:
     elections: int = 0
     committed: int = 0
     violations: int = 0
+    with_voter_faults: int = 0
     seconds: float = 0.0
+    longest_ms: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._leader_ms: list[int] = []
@@ -84,6 +92,9 @@ class Summary:
         self.elections += outcome.elections
         self.committed += outcome.committed
         self.violations += outcome.violation is not None
+        self.with_voter_faults += outcome.voter_faults > 0
+        for what, ms in outcome.longest_ms.items():
+            self.longest_ms[what] = max(ms, self.longest_ms.get(what, 0))
         if outcome.calm is not None:
             self._leader_ms.append(outcome.calm.leader_ms)
 
@@ -95,10 +106,12 @@ class Summary:
     def __str__(self) -> str:
         rate = self.events / self.seconds if self.seconds else 0.0
         waits = "/".join(str(self.leader_ms(part)) for part in (0.5, 0.9, 0.99, 1.0))
+        longest = "".join(f" {what}_ms_max={ms}" for what, ms in self.longest_ms.items())
         return (
             f"seeds={self.seeds} events={self.events} elections={self.elections} "
             f"committed={self.committed} steps_per_second={rate:.0f} "
-            f"violations={self.violations} leader_after_ms_p50/p90/p99/max={waits}"
+            f"violations={self.violations} with_voter_faults={self.with_voter_faults} "
+            f"leader_after_ms_p50/p90/p99/max={waits}{longest}"
         )
 
 
@@ -202,13 +215,13 @@ def replay_line(kind: Kind, outcome: Outcome, events: int, original: Any) -> str
     """The command that runs it again."""
     seed = outcome.plan.seed
     words = [f"python -m tests.simulation.run {kind.name} --seeds {seed} --events {events}"]
-    for field in fields(original):
-        value = getattr(outcome.plan, field.name)
-        if field.name == "without":
+    for one in fields(original):
+        value = getattr(outcome.plan, one.name)
+        if one.name == "without":
             if value:
                 words.append(f"--without {ranges(value)}")
-        elif value != getattr(original, field.name):
-            words.append(f"--set {field.name}={value!r}".replace(" ", ""))
+        elif value != getattr(original, one.name):
+            words.append(f"--set {one.name}={value!r}".replace(" ", ""))
     return " ".join(words).replace("--set", "--set ").replace("  ", " ")
 
 

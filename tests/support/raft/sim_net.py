@@ -48,13 +48,16 @@ class SimNet:
             world.at_any_life(arrival, target, self._arrives, target, route, send.request)
 
     def _arrives(self, target: SimNode, route: Route, request: Request) -> None:
-        world = self.world
         if target.up:
             target.deliver(route, request)
         elif not self.is_cut(target.id, route[0].id):
-            source, life, number = route  # the connection is refused
-            if source.life == life:
-                world.at_node(self._arrival(), source, source.hear, number, None)
+            self._is_refused(route)
+
+    def _is_refused(self, route: Route) -> None:
+        """The connection is."""
+        source, life, number = route
+        if source.life == life:
+            self.world.at_node(self._arrival(), source, source.hear, number, None)
 
     def response(self, source: SimNode, route: Route, response: Response) -> None:
         """Bring an answer back, if its asker still lives."""

@@ -151,12 +151,14 @@ class SimNode:
     def step(self, event: Event) -> None:
         """Give the core an event and carry out its effects."""
         world = self.world
+        named = world.oracle.named_leader(self, event)
         try:
             effects = self.core.step(event, self.local_ms())
         except Exception as error:
             raise Violation("the core fails", f"{self}: {type(error).__name__}: {error}") from error
         world.note(self, event, effects)
         world.oracle.effects_of(self, event, effects)
+        world.oracle.follows(self, named, effects)
         life = self.life
         for place, effect in enumerate(effects):
             if self.crash_after is not None and place >= self.crash_after:

@@ -89,7 +89,7 @@ def test_the_address_of_a_leader_is_not_that_of_the_next() -> None:
     node.answer(fetch_at(node, MOVED), node.records())
     node.follow(3, EPOCH + 1)
     replica = node.core.replica
-    assert (replica.proven_leader, replica.told_leader) == (None, node_of(3))
+    assert (replica.proven_leader, replica.told_leader) == (None, None)
 
 
 def test_an_address_that_the_leader_named_once_is_tried_without_being_named_again() -> None:
@@ -107,6 +107,26 @@ def test_a_follower_keeps_an_address_where_the_leader_answered() -> None:
     node.answer(fetch_at(node, MOVED), node.records())
     assert node.core.replica.proven_leader == MOVED
     assert run(node, 12_000) == [MOVED], "it cannot move within an epoch"
+
+
+def test_a_follower_seeks_a_leader_that_was_heard_and_moved_where_others_name_it() -> None:
+    node = unattached()
+    node.answer(node.follow(1, EPOCH), node.records())
+    assert node.core.replica.proven_leader == node_of(1)
+    assert run(node, 12_000)[:4] == [node_of(1), MOVED, node_of(1), MOVED]
+    assert node.core.epoch == EPOCH
+
+
+def test_where_a_leader_is_sought_anyway_is_no_news() -> None:
+    """One that has read the new settings is heard among others that have not."""
+    node = unattached()
+    fetch = node.follow(1, EPOCH)
+    for told in (MOVED, node_of(1)):
+        answer = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, Standing(EPOCH, 1, told))
+        node.answer(fetch, answer)
+        node.tick(node.now_ms + 100)
+        *_, fetch = node.take(FetchRequest)
+    assert node.core.replica.told_leader == MOVED
 
 
 def test_another_process_at_a_told_address_is_no_proof() -> None:

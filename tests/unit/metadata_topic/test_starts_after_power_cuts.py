@@ -168,6 +168,29 @@ def test_the_newest_segment_is_there_whatever_is_left_of_a_deletion(seed: int) -
     assert start(MemoryDisk(machine)).end_offset >= 2
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_truncation_of_many_segments_may_be_cut_short_anywhere(seed: int) -> None:
+    """No segment goes for good before those behind it have gone: that would be a hole."""
+    operation, is_whole = 0, False
+    while not is_whole:
+        operation += 1
+        machine = MemoryMachine()
+        disk = MemoryDisk(machine)
+        log = start(disk, segment_bytes=100)
+        for offset in range(7):
+            log.append_fetched(batch(offset, offset), timestamp_ms=1)
+            log.flush()
+        log.note_flushed()
+        disk.end_after(operation)
+        try:
+            log.truncate_to(1)
+            is_whole = True
+        except ProcessEnded:
+            pass
+        machine.cut(SeededDice(seed))
+        assert 1 <= start(MemoryDisk(machine)).end_offset <= 7
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_what_a_full_disk_took_back_before_a_kill_is_not_in_a_closed_segment(seed: int) -> None:
     machine = MemoryMachine()
