@@ -16,6 +16,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.worlds.data_plane import World, batch, build, call, finish, start
 from tests.support.worlds.pools import HeldPool
+from tests.support.worlds.waiting import PATIENCE_S
 
 TOPICS = {"a": 700, "b": 3, "c": 700}
 VERSIONS = [3, 8, 9, 13]
@@ -153,8 +154,9 @@ def test_bad_input_unknown_acks_and_transactions_refuse_all(world: World) -> Non
 async def test_all_is_appended_though_the_client_hangs_up(world: World, acks: int) -> None:
     handler = ProduceHandler(world.replicas)
     answer = asyncio.ensure_future(start(handler, 9, ask(world, 9, TOPICS, acks=acks)))
-    while acks and not appended(world):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while acks and not appended(world):  # noqa: ASYNC110 - the first of many slices
+            await asyncio.sleep(0)
     await asyncio.sleep(0)
     answer.cancel()
     for _ in range(50):
