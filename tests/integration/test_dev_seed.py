@@ -144,7 +144,7 @@ def test_a_topic_whose_seeding_is_ended_is_seeded_as_a_whole_by_the_next_start(
     """With a producer that has more to do than is done when the signal comes."""
     text = SEED.replace("orders.csv", "other.csv")
     seed, (port,) = write_seed(tmp_path, topics__yaml=text, other__csv="value\n"), free_ports(1)
-    count = 60_000
+    count = 300_000
     (tmp_path / "orders.jsonl").write_text(json.dumps({"value": "x" * 50}) + "\n")
     (tmp_path / "other.csv").write_text("value\n" + f"{'x' * 50}\n" * count)
     with dev(tmp_path, seed, port) as child:

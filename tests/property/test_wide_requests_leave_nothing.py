@@ -154,6 +154,7 @@ def _left(harness: Harness) -> dict[str, object]:
     return {name: values for name, values in counted.items() if any(values)}
 
 
+@pytest.mark.rounds(seconds=1)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_whatever_happens_wide_requests_leave_nothing_behind(seed: int) -> None:
     dice, failed = Random(seed), list[dict[str, Any]]()

@@ -212,6 +212,7 @@ def test_versions_that_share_a_part_encode_it_alike(listener: str) -> None:
     assert {len(one) for one in encoded.values()} == {1}
 
 
+@pytest.mark.rounds(seconds=10)
 def test_after_any_changes_answers_are_those_of_a_handler_that_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
