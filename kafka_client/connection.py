@@ -106,14 +106,19 @@ class Connection:
 
     async def _until_done(self, make: Callable[[Callable[[Any], None]], Call]) -> Any:
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        call = make(ended.set_result)
-        self.send(call)
+
+        def done(result: Any) -> None:
+            if not ended.cancelled():
+                ended.set_result(result)
+            elif isinstance(result, Answer):
+                result.release()
+
+        self.send(make(done))
         try:
             result = await ended
         except asyncio.CancelledError:
-            call.is_done = True  # the answer is read, and dropped
-            if ended.done() and not ended.cancelled() and isinstance(ended.result(), Answer):
-                ended.result().release()
+            if not ended.cancelled() and isinstance(ended.result(), Answer):
+                ended.result().release()  # it came, and nobody will have it
             raise
         if isinstance(result, ClientError):
             raise result
@@ -130,7 +135,7 @@ class Connection:
             self._open = None
 
     def _answered(self, call: Call, answer: Answer) -> None:
-        if call.is_done or call.is_raw:
+        if call.is_raw:
             call.finish(answer)
         elif len(answer.frame) <= AT_ONCE_BYTES:
             result = call.result_of(answer)

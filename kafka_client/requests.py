@@ -92,7 +92,7 @@ class Call:
     Attributes:
         version: as sent; -1 before.
         ends_ms: when its time is over; set by the exchange, on its clock.
-        is_done: its end has been handed over, or nobody wants it any more.
+        is_done: its end has been handed over.
     """
 
     __slots__ = (
@@ -152,8 +152,6 @@ class Call:
         if not self.is_done:
             self.is_done = True
             self._done(result)
-        elif isinstance(result, Answer):
-            result.release()
 
     def fail(self, kind: type[ClientError], reason: OSError) -> None:
         """End it without an answer."""

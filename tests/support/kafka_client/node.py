@@ -9,6 +9,7 @@ from ssl import SSLContext
 
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from tests.support.worlds.waiting import until
 
 Apis = Mapping[ApiKey, tuple[int, int]]
 Serve = Callable[[int, int, int], bytes | None]
@@ -93,4 +94,5 @@ async def serving(
         server.close()
         for writer in writers:
             writer.transport.abort()
+        await until(lambda: node.ended == node.connections)
         await asyncio.sleep(0)

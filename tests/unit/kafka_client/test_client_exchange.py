@@ -274,14 +274,6 @@ def test_a_long_answer_is_received_in_place_a_piece_at_a_time() -> None:
     assert len(found[1].frame) == len(content)
 
 
-def test_an_answer_that_is_no_longer_wanted_is_dropped() -> None:
-    side = ready()
-    call = side.ask(read=None)
-    call.is_done = True
-    side.receive(cluster(1))
-    assert (side.ends, side.exchange.held_bytes) == ([], 0)
-
-
 # -- authentication
 
 
