@@ -113,6 +113,7 @@ def broker_at(directory: Path, *, kraft_version: int, directories: int = 1) -> D
         "log.index.size.max.bytes": "4096",
         "tidemark.remote.copy.max.ms": "1000",
         "offsets.topic.num.partitions": "1",
+        "log.retention.ms": "-1",  # the records of an archive are older than any default
     }
     if kraft_version == 1:
         broker.settings |= {
