@@ -28,11 +28,11 @@ def _is_expected(error: Exception) -> bool:
     from broker.node.directories import DirectoryError
     from kafka_client.blocking import ClusterError
     from metadata_topic.quorum.errors import UnusableMetadataError
-    from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
+    from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.errors import PipelineError
-    from tidemark.formatting import FormatError
-    from tidemark.log_directories import LogDirectoryError
-    from tidemark.offline_topics import OfflineLogError
+    from tidemark.node_files.formatting import FormatError
+    from tidemark.node_files.log_directories import LogDirectoryError
+    from tidemark.node_files.offline_topics import OfflineLogError
     from tidemark.quorum.description import QuorumError
     from tidemark.rsm.plugin import PluginError
     from tidemark.seed.errors import SeedError

@@ -16,7 +16,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from runtime.ports import Ports
 

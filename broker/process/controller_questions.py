@@ -15,7 +15,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import ClientError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.rpc import PARTITION, TOPIC, only_partition
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports

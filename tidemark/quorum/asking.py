@@ -16,7 +16,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.quorum.rpc import PARTITION, TOPIC
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC
 from runtime.clock import Clock
 from tidemark.quorum.description import QuorumDescription, QuorumError, described
 

@@ -19,8 +19,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
 from kafka_protocol.wire.schema import Versions
-from runtime.sim.clock import ManualClock
 from tests.support.kafka_client.node import framed, greeted
+from tests.support.sim.clock import ManualClock
 
 APIS = {ApiKey.DESCRIBE_CLUSTER: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)}
 

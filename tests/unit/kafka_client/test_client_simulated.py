@@ -11,9 +11,9 @@ from kafka_client.requests import Answer, Call, NoAnswerError, NotSentError, enc
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
-from runtime.sim.ports import simulated
 from tests.support.kafka_client.node import framed, greeted
 from tests.support.kafka_client.sim_network import SimNetwork
+from tests.support.sim.ports import simulated
 
 NODE = ("node", 9092)
 

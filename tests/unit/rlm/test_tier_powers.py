@@ -9,7 +9,6 @@ from rlm.config import TierConfig
 from rlm.link.messages import Image
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
-from rlm.testing import SimulatedBroker
 from rlm.tier_process import configure_plugins
 from rlmm.api import Checkable, DeletedTopics, KnowsAborts, TopicBacked
 from rlmm.memory import InMemoryRemoteLogMetadataManager
@@ -22,7 +21,8 @@ from rlmm.topic_based.remover import Remover
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from rsm_plugins.testing import segment
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.log_in_memory import SimulatedBroker
 
 
 class WithoutDeletedTopics(InMemoryRemoteLogMetadataManager):

@@ -7,7 +7,7 @@ import pytest
 from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_client.transport import Address
 from kafka_protocol.wire.schema import Versions
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.description import QuorumError
 
