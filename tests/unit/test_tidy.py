@@ -28,7 +28,7 @@ PACKAGES = [
     "pyspark_tidemark",
     "tidemark",
 ]
-LINES_MAX = 500
+LINES_MAX = 800
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoint\(\)")
 # Absolute paths of somebody's machine; Kafka's own defaults are the exceptions.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+")
