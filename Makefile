@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker pipeline pyspark_tidemark tidemark
+PACKAGES := kafka_protocol runtime kafka_client local_log rsm_plugins rlmm metadata_topic rlm broker pipeline pyspark_tidemark tidemark
 PYTEST_ARGS ?=
 RUN_S3_ARGS ?=
 RUN_SPARK_ARGS ?=
