@@ -208,6 +208,8 @@ def test_the_first_deadline_is_that_of_the_connection() -> None:
     assert left(side) == (50, "no answer within 200 ms")
     side.receive(cluster(1) + cluster(2))
     assert left(side) == (5_000, "idle")
+    side.ask(timeout_ms=60_000)
+    assert left(side) == (60_000, "no answer within 60000 ms"), "it is not idle"
 
 
 def test_an_attempt_to_connect_has_a_limit_of_its_own() -> None:
