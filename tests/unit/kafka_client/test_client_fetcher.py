@@ -44,10 +44,13 @@ async def test_a_fetcher_that_is_behind_stops_the_reading_and_never_the_loop(
     settings = ConnectionSettings(client_id="f", held_bytes_max=25 << 20)
     async with asyncio.timeout(PATIENCE_S), serving(fetched, {ApiKey.FETCH: (12, 12)}) as node:
         connection = Connection(node.address, settings, ports)
-        ask: Any = lambda: connection.request_raw(  # noqa: E731
-            ApiKey.FETCH, request(ApiKey.FETCH).cls(), timeout_ms=60_000
-        )
-        waiting = [asyncio.create_task(ask()) for _ in range(FETCHES)]
+        question = request(ApiKey.FETCH).cls()
+        waiting = [
+            asyncio.create_task(
+                connection.request(ApiKey.FETCH, question, read=None, timeout_ms=60_000)
+            )
+            for _ in range(FETCHES)
+        ]
         held: list[Answer] = []
         most_held = 0
         for number, answer in enumerate(waiting, 1):
