@@ -162,10 +162,12 @@ class _Open:
         self._timer_ms = 0
         self._is_over = False
         self._give_up = owner._network.connect(owner.address, settings.tls, self)
+        self._wake_in(settings.connect_timeout_ms)
 
     def send(self, call: Call) -> None:
         self.exchange.add(call)
         self._go_on()
+        self._wake_in(call.timeout_ms)
 
     def end(self, reason: OSError) -> None:
         if self._is_over:
@@ -203,6 +205,8 @@ class _Open:
             return
         if found is not None:
             self._owner._answered(*found)
+            if self.exchange.is_idle:
+                self._look_at_time()
         self._go_on()
 
     def lost(self, reason: OSError) -> None:
@@ -211,41 +215,41 @@ class _Open:
     # -- inside
 
     def _go_on(self) -> None:
-        if self._is_over:
-            return
-        if self._transport is not None:
+        if self._transport is not None and not self._is_over:
             data = self.exchange.take_outgoing()
             if data:
                 self._transport.write(data)
             if not self.exchange.is_reading:
                 self._transport.pause_reading()
-        self._watch_time()
 
     def _resume(self) -> None:
         if self._transport is not None and not self._is_over:
             self._transport.resume_reading()
-            self._watch_time()
+            self._look_at_time()
 
-    def _watch_time(self) -> None:
-        """Have a timer that comes no later than the next end; one that comes early looks again."""
-        left = self.exchange.time_left()
-        if left is None:
-            return
-        due_ms = self._ports.clock.monotonic_ms() + left[0]
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._ports.scheduler.call_later(max(left[0], 0), self._time_passed)
+    def _look_at_time(self) -> None:
+        """End the connection if its time is over, or come again when it may be.
 
-    def _time_passed(self) -> None:
-        self._timer = None
+        Looks at every request: so not at each of them, but when the timer for the first has come.
+        """
         left = self.exchange.time_left()
         if left is not None and left[0] <= 0:
             self.end(TimeoutError(left[1]))
-        else:
-            self._watch_time()
+        elif left is not None:
+            self._wake_in(left[0])
+
+    def _wake_in(self, delay_ms: int) -> None:
+        due_ms = self._ports.clock.monotonic_ms() + delay_ms
+        if self._is_over or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._ports.scheduler.call_later(max(delay_ms, 0), self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        self._look_at_time()
 
 
 class Connections:
