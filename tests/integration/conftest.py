@@ -10,6 +10,12 @@ from tests.support.brokers.process import BrokerProcess, running
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All but one or a few of a subject are the second stage: `make integration`."""
+    if item.get_closest_marker("smoke") is None:
+        item.add_marker("integration")
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A plain broker, shared by the tests of a module: use topics of your own."""

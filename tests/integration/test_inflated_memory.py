@@ -20,6 +20,8 @@ from tests.support.brokers.bad_input import with_records
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient, create_topic, log_end, produce
 
+pytestmark = pytest.mark.smoke
+
 MIB = 1 << 20
 MESSAGE_BYTES_MAX = 2 * MIB
 BATCHES = 100

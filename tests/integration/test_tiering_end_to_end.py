@@ -45,6 +45,7 @@ def wait_until_only_the_active_segment_is_local(broker: BrokerProcess, topic: st
     )
 
 
+@pytest.mark.smoke
 def test_old_records_come_back_from_the_remote_tier(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     create(broker, "tides", TIERED)
@@ -59,6 +60,7 @@ def test_old_records_come_back_from_the_remote_tier(tiered_broker: BrokerProcess
     assert found.offset == 0
 
 
+@pytest.mark.smoke
 def test_records_stay_readable_after_kill_and_restart(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     create(broker, "tides", TIERED)
@@ -79,6 +81,7 @@ def test_switching_it_on_later_copies_what_is_there(tiered_broker: BrokerProcess
     assert read_all(broker, "later") == AS_READ
 
 
+@pytest.mark.smoke
 def test_a_deleted_topic_leaves_nothing_in_the_store_and_its_name_is_free(
     tiered_broker: BrokerProcess,
 ) -> None:
@@ -161,6 +164,7 @@ def test_the_store_away_stops_neither_producing_nor_local_reading(
     assert read_all(broker, "tides") == AS_READ
 
 
+@pytest.mark.smoke
 def test_a_killed_tier_comes_back_by_itself(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     create(broker, "tides", TIERED)

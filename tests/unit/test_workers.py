@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import pytest
 
-from tests.support.workers import UNTIL, group_of, shuffle_groups
+from tests.support.workers import THIRDS, UNTIL, by_turn, group_of, shuffle_groups, third_of
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -59,7 +59,7 @@ def few_tests(tmp_path: Path) -> Path:
     return tmp_path
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider")
+PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--basetemp=tmp")
 INHERITED = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != UNTIL}
 ENVIRONMENT = INHERITED | {"PYTHONPATH": str(ROOT)}
 
@@ -128,10 +128,24 @@ def test_each_group_comes_first_in_some_order(tmp_path: Path) -> None:
     assert len(firsts) == 5
 
 
+def test_each_file_is_in_the_first_third_of_one_turn_in_three() -> None:
+    paths = [Path(f"test_{number}.py") for number in range(60)]
+    firsts: list[Path] = []
+    for turn in range(1573, 1573 + THIRDS):
+        items = [Item(path) for path in paths]
+        by_turn(cast("list[pytest.Item]", items), turn)
+        assert sorted(item.path for item in items) == sorted(paths)
+        third = [third_of(item.path) for item in items]
+        firsts += [item.path for item in items if third_of(item.path) == third[0]]
+        assert len([pair for pair in itertools.pairwise(third) if pair[0] != pair[1]]) == 2
+    assert sorted(firsts) == sorted(paths)
+
+
 def test_what_would_end_too_late_is_not_begun(few_tests: Path) -> None:
     said = run(few_tests, "-n", "2", "-rs", **{UNTIL: str(time.time() + 100)})
     assert "4 passed, 1 skipped" in said
     assert re.search(r"SKIPPED \[1\] test_few.py:\d+: no time left for it", said)
+    assert "no time left for 1 tests of 1 files: test_few.py" in said
     assert "5 skipped" in run(few_tests, **{UNTIL: str(time.time() - 1)})
 
 
