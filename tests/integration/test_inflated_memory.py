@@ -20,8 +20,6 @@ from tests.support.brokers.bad_input import with_records
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.raw_client import RawClient, create_topic, log_end, produce
 
-pytestmark = pytest.mark.smoke
-
 MIB = 1 << 20
 MESSAGE_BYTES_MAX = 2 * MIB
 BATCHES = 100
@@ -94,6 +92,7 @@ def rise_of(
     return rise
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_hundred_batches_that_inflate_to_256_mib_cost_little_memory(
     broker: BrokerProcess, peak_of_good: int, codec: Codec

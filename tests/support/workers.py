@@ -31,19 +31,21 @@ from typing import Any
 
 import pytest
 
+from tests.support.rounds import IS_PROVING
+
 UNTIL = "TIDEMARK_TESTS_UNTIL"
 """Seconds of the epoch after which no test begins, nor one that by its mark would end later."""
 
 TURN = "TIDEMARK_TURN"
 """A number that differs from run to run: which third of the files comes first."""
 
-THIRDS, SALT = 3, 0
+THIRDS, SALT = 3, 1886
 """The salt makes the thirds about as long."""
 
 LEFT_OUT = "no time left for it"
 
 SECONDS = {"long": 30.0, "rounds": 5.0}
-"""About how long a test takes that has this mark and does not say it."""
+"""About how long a test takes that has this mark and does not say it; `rounds`: where we prove."""
 
 SECONDS_IN = {"integration": 4.0, "upgrade": 5.0, "contract": 0.7}
 """About how long a test without a mark takes in these folders of `tests`; others: nothing."""
@@ -67,7 +69,7 @@ One JVM at a time: Spark gives its Python workers ten seconds to start, whatever
 
 def seconds_of(item: pytest.Item) -> float:
     """About how long a test takes, as its marks say; 0 without one."""
-    marks = [(name, item.get_closest_marker(name)) for name in SECONDS]
+    marks = [(n, item.get_closest_marker(n)) for n in SECONDS if n != "rounds" or IS_PROVING]
     return max((m.kwargs.get("seconds", SECONDS[name]) for name, m in marks if m), default=0.0)
 
 
@@ -96,7 +98,7 @@ def longest_first(items: list[pytest.Item]) -> None:
         folder = next((part for part in item.path.parts if part in SECONDS_IN), "")
         if lasts := item.get_closest_marker("lasts"):
             said[item.path] = lasts.kwargs["seconds"]
-        else:
+        if not lasts or IS_PROVING:
             seconds[group_of(item.path)] += seconds_of(item) or SECONDS_IN.get(folder, 0.01)
     for path, of_file in said.items():
         seconds[group_of(path)] += of_file

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.lasts(seconds=40)
+
 CI = Path(__file__).parents[2] / ".ci"
 PROGRAMS = (
     "bash",

@@ -23,6 +23,8 @@ from tests.support.planted_bugs import (
     read_tables,
 )
 
+pytestmark = pytest.mark.lasts(seconds=12)
+
 
 @cache
 def names_in(file: str) -> set[str] | None:

@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.workers import THIRDS, UNTIL, by_turn, group_of, shuffle_groups, third_of
 
+pytestmark = pytest.mark.lasts(seconds=40)
+
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
 from tests.support.workers import register
@@ -86,7 +88,7 @@ def test_the_longest_come_first_and_the_order_can_be_replayed(few_tests: Path) -
     of_file = "import pytest\n\npytestmark = pytest.mark.lasts(seconds=17)\n\n"
     two = "def test_one(): pass\n\n@pytest.mark.long\ndef test_two(): pass\n"
     (few_tests / "test_file.py").write_text(of_file + two)
-    said = run(few_tests)
+    said = run(few_tests, TIDEMARK_PROVE="1")
     files = re.findall(r"^test_(\w+)\.py::", said, re.MULTILINE)
     assert files == ["few"] * 5 + ["minute"] + files[6:9] + ["go_round", "any"]
     assert sorted(files[6:9]) == ["file", "file", "half"], "16 to 32 seconds"
@@ -215,12 +217,15 @@ name, alone, leaves_a_child = sys.argv[1], sys.argv[2] == "alone", sys.argv[3] =
 try:
     with Turns(Path()).taken(name, 0.5 if name == "hasty" else 60, alone=alone):
         print("runs", flush=True)
+        reading, writing = os.pipe()
         if leaves_a_child and os.fork() == 0:
-            sys.stdin.read()
+            os.close(writing)
+            os.read(reading, 1)  # until its parent has ended
             os._exit(0)
         sys.stdin.readline()
         with open("steps", "a") as steps:
             steps.write(name + "\\n")
+    sys.stdin.read()
 except TimeoutError as e:
     print(e, flush=True)
 """
@@ -265,7 +270,7 @@ def test_a_forked_child_that_is_left_behind_holds_nothing(tmp_path: Path) -> Non
     with holder(tmp_path, "parent", "alone", "forks") as (_, standard_input, parent):
         assert parent.readline() == "runs\n"
         standard_input.write("\n")
-        standard_input.flush()  # the child goes on until it is closed
+        standard_input.flush()
         with holder(tmp_path, "next", "alone") as (_, end_next, other):
             assert other.readline() == "runs\n"
             end_next.close()
