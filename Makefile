@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := kafka_protocol runtime local_log rsm_plugins rlmm metadata_topic rlm broker pipeline pyspark_tidemark tidemark
+PACKAGES := kafka_protocol runtime kafka_client local_log rsm_plugins rlmm metadata_topic rlm broker pipeline pyspark_tidemark tidemark
 PYTEST_ARGS ?=
 RUN_S3_ARGS ?=
 RUN_SPARK_ARGS ?=
@@ -27,7 +27,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted simulate simulate-bugs fuzz pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -38,6 +38,8 @@ help:
 	@echo "            what comes first, and so is not left out when the time is up, is another third each turn"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
+	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
+	@echo "            or tests/mutation/survivors.toml says why none can"
 	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
 	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
 	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
@@ -109,6 +111,9 @@ model: $(VENV)/.installed-dev
 planted: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.planted.run $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
 
+mutate: $(VENV)/.installed-mutation
+	$(BIN)/python -m tests.mutation.run $(MODULES)
+
 # SECONDS_MAX ends it after that time, but not before SEEDS_MIN seeds.
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.run $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
@@ -127,7 +132,7 @@ fuzz: $(VENV)/.installed-dev
 pythons: $(VENV)/.installed-dev
 	$(UNTIL) WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(if $(filter command line,$(origin TURN)),--turn $(TURN)) $(PYTEST_ARGS)
 
-prove: lint localstack pythons planted
+prove: lint localstack pythons planted mutate
 	TIDEMARK_PROVE=1 $(PYTEST) --ignore tests/model $(PYTEST_ARGS)
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
@@ -150,6 +155,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[s3,spark]'
 	@touch $(VENV)/.installed $(VENV)/.installed-s3 $@
+
+$(VENV)/.installed-mutation: $(VENV)/.installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[mutation]'
+	@touch $@
 
 $(VENV)/.installed-s3: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[s3]'

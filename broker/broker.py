@@ -46,7 +46,6 @@ from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
-from broker.process.identity_watch import POOL
 from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener
 from broker.remote.process import start_tier_process
@@ -61,6 +60,7 @@ from broker.replica.wanted import (
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from broker.topics.forwarded_creation import ForwardedCreation
+from kafka_client.connection import POOL, THREADS
 from local_log.cleaner.cleaner import LogCleaner
 from local_log.errors import KafkaStorageError
 from local_log.manager.log_dir import LogDir
@@ -187,9 +187,8 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         await self._recovery_pool.run(self._settle_directories, self._image())
-        self._active = ActiveController(
-            self._node, side.own_handlers, self._ports.executors.pool(POOL, 1)
-        )
+        self._active = ActiveController(self._node, side.own_handlers, self._ports)
+        self._on_stop(self._active.close)
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
@@ -254,7 +253,7 @@ class Broker(ServerProcess):
             self._registration,
             self._replicas,
             self._server.descriptors_for_partitions,
-            ports.executors.pool(POOL, 1),
+            ports.executors.pool(POOL, THREADS),
         )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
         if self._tier is not None:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = [
     "kafka_protocol",
     "runtime",
+    "kafka_client",
     "local_log",
     "rsm_plugins",
     "rlmm",

@@ -6,10 +6,9 @@ from threading import Thread
 
 import pytest
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.greeting import answering
-from pipeline.cluster.wire_client import UnreachableError, WireClient
 from tests.support.brokers.process import free_ports
 from tests.support.described.scripted_controller import (
     BROKER_APIS,
@@ -38,7 +37,7 @@ def _place(text: str) -> tuple[str, int]:
 
 
 def test_a_hung_address_that_is_named_first_costs_nothing(hung: tuple[str, int]) -> None:
-    with serving(_broker()) as good, WireClient(f"{hung[0]}:{hung[1]},{good}") as client:
+    with serving(_broker()) as good, BlockingClient(f"{hung[0]}:{hung[1]},{good}") as client:
         client.timeout_s = NEVER_S
         request = codec.request(ApiKey.METADATA).cls
         for _ in range(2):  # the second time with connections that are open
@@ -51,7 +50,7 @@ def test_the_question_goes_to_one_address_alone() -> None:
     with (
         serving(first) as one,
         serving(second) as two,
-        WireClient(f"{one},{two}") as client,
+        BlockingClient(f"{one},{two}") as client,
     ):
         client.ask_any(ApiKey.METADATA, 12, codec.request(ApiKey.METADATA).cls(topics=[]))
     assert (first.asked + second.asked).count(ApiKey.METADATA) == 1
@@ -59,7 +58,7 @@ def test_the_question_goes_to_one_address_alone() -> None:
 
 def test_addresses_where_nobody_is_are_named_with_the_reason(hung: tuple[str, int]) -> None:
     (closed,) = free_ports(1)
-    with WireClient(f"127.0.0.1:{closed},{hung[0]}:{hung[1]}") as client:
+    with BlockingClient(f"127.0.0.1:{closed},{hung[0]}:{hung[1]}") as client:
         client.timeout_s = 0.2
         with pytest.raises(UnreachableError) as refused:
             client.ask_any(ApiKey.METADATA, 12, codec.request(ApiKey.METADATA).cls(topics=[]))
@@ -71,9 +70,8 @@ def test_addresses_where_nobody_is_are_named_with_the_reason(hung: tuple[str, in
 def test_all_of_a_names_addresses_are_tried() -> None:
     with serving(_broker()) as good:
         place = ("localhost", _place(good)[1])
-        (found,) = answering({place: None}, b"test", 10)
-        assert isinstance(found.connection, socket.socket)
-        found.connection.close()
+        with BlockingClient(f"localhost:{place[1]}") as client:
+            assert client.versions(place)[ApiKey.METADATA].last == 12
 
 
 @pytest.mark.parametrize("babble", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\6other!", b""])
@@ -88,8 +86,35 @@ def test_what_is_no_answer_is_said(babble: bytes) -> None:
 
         thread = Thread(target=speak)
         thread.start()
-        (found,) = answering({server.getsockname(): None}, b"test", 10)
+        address = server.getsockname()
+        with (
+            BlockingClient(f"{address[0]}:{address[1]}") as client,
+            pytest.raises(UnreachableError, match=r"Kafka listener|another question"),
+        ):
+            client.versions(address)
         thread.join(10)
-    assert isinstance(found.connection, OSError)
-    said = str(found.connection)
-    assert "Kafka listener" in said or "another question" in said
+
+
+def test_a_broker_that_came_back_is_found_on_a_new_connection() -> None:
+    first, second = _broker(), _broker()
+    request = codec.request(ApiKey.METADATA).cls
+    with serving(second) as two, serving(first) as one:
+        client = BlockingClient(f"{one},{two}")
+        for address in client.present(client.bootstrap, 10, []):
+            client.ask(address, ApiKey.METADATA, 12, request(topics=[]))
+        opened = client._lines[_place(one)]._socket
+        assert opened is not None
+        opened.shutdown(socket.SHUT_RDWR)
+        problems: list[ClusterError] = []
+        assert set(client.present(client.bootstrap, 10, problems)) == set(client.bootstrap)
+        client.close()
+    assert problems == []
+
+
+def test_what_a_broker_does_not_serve_is_said() -> None:
+    with serving(_broker()) as good, BlockingClient(good) as client:
+        with pytest.raises(
+            ClusterError, match="MetadataRequest 13 to 13 is asked; served is 0 to 12"
+        ):
+            client.ask(_place(good), ApiKey.METADATA, 13, codec.request(ApiKey.METADATA).cls())
+        assert client.versions(_place(good))[ApiKey.METADATA].last == 12, "it is not asked again"
