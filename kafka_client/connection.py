@@ -74,37 +74,23 @@ class Connection:
         self._open.send(call)
 
     async def request(
-        self, api_key: ApiKey, body: Any, *, versions: Versions | int | None = None, timeout_ms: int
+        self,
+        api_key: ApiKey,
+        body: Any,
+        *,
+        versions: Versions | int | None = None,
+        read: Callable[[Answer], Any] | None = Answer.decode,
+        timeout_ms: int,
     ) -> Any:
         """Send a request and return its decoded answer; see `Call` for the arguments.
+
+        With `read=None` it is the `Answer` as it came, whose memory is the caller's until
+        `release`: the next answers are not read while so much is held (`held_bytes_max`).
 
         Raises:
             NotSentError: it was not sent.
             NoAnswerError: it was sent, and there is no answer.
         """
-        return await self._until_done(
-            lambda done: Call(
-                api_key, encoder(api_key, body), done, versions=versions, timeout_ms=timeout_ms
-            )
-        )
-
-    async def request_raw(
-        self, api_key: ApiKey, body: Any, *, versions: Versions | int | None = None, timeout_ms: int
-    ) -> Answer:
-        """As `request`; the answer is not decoded, and its memory is the caller's until `release`.
-
-        The next answers are not read while so much is held (`held_bytes_max`).
-        """
-        answer = await self._until_done(
-            lambda done: Call(
-                api_key, encoder(api_key, body), done, versions=versions, read=None,
-                timeout_ms=timeout_ms,
-            )
-        )  # fmt: skip
-        assert isinstance(answer, Answer)
-        return answer
-
-    async def _until_done(self, make: Callable[[Callable[[Any], None]], Call]) -> Any:
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any) -> None:
@@ -113,7 +99,8 @@ class Connection:
             elif isinstance(result, Answer):
                 result.release()
 
-        self.send(make(done))
+        encode = encoder(api_key, body)
+        self.send(Call(api_key, encode, done, versions=versions, read=read, timeout_ms=timeout_ms))
         try:
             result = await ended
         except asyncio.CancelledError:
