@@ -3,7 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from rlmm.api import MetadataError, PartitionDeleteState, PartitionDeletion
+from rlmm.api import (
+    MetadataError,
+    PartitionDeleteState,
+    PartitionDeletion,
+    RemovesDeletedTopics,
+)
 from rlmm.red import RedText
 from rlmm.topic_based.removal_policy import (
     ClusterImage,
@@ -12,7 +17,7 @@ from rlmm.topic_based.removal_policy import (
     reasons_of,
     standing_of,
 )
-from rlmm.topic_based.removal_ports import NotTakenError, RemovableMetadata, RemovedTopics
+from rlmm.topic_based.removal_ports import NotTakenError, RemovedTopics
 from runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -30,7 +35,7 @@ class RemovalNotes:
     """
 
     def __init__(
-        self, manager: RemovableMetadata, cluster: RemovedTopics, grace_ms: int, clock: Clock
+        self, manager: RemovesDeletedTopics, cluster: RemovedTopics, grace_ms: int, clock: Clock
     ) -> None:
         self._manager, self._cluster, self._clock = manager, cluster, clock
         self._grace_ms = grace_ms

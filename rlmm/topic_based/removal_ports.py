@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
-from rlmm.api import DeletedTopics, RemoteLogMetadataManager
 from rlmm.topic_based.removal_policy import ClusterImage
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
@@ -52,10 +51,6 @@ class DeletesSegments(Protocol):
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """See RemoteStorageManager."""
         ...
-
-
-class RemovableMetadata(RemoteLogMetadataManager, DeletedTopics, Protocol):
-    """The two sides of a metadata manager that the remover needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
