@@ -174,13 +174,7 @@ class Tier:
         self.calls = calls
         self.telemetry = Telemetry(ports.metrics, store=config.storage_class.rpartition(":")[2])
         self._metrics_pages = MetricsPages(self.telemetry.registry)
-        incarnations = Incarnations(
-            ports.disk,
-            Path(config.state_dir),
-            ports.clock,
-            ports.dice,
-            [Path(path) for path in config.old_state_dirs],
-        )
+        incarnations = Incarnations(ports.disk, Path(config.state_dir), ports.clock, ports.dice)
         store = Store(
             metadata=plugins.metadata,
             storage=plugins.storage,
