@@ -36,14 +36,6 @@ class RemovedTopics(Protocol):
         """
         ...
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list alone from here on, with these ids on it; returns once committed.
-
-        Raises:
-            NotTakenError: it is not.
-        """
-        ...
-
 
 class DeletesSegments(Protocol):
     """The side of a storage plugin that the remover needs."""
