@@ -83,7 +83,7 @@ class SegmentHistory:
 class PartitionHistory:
     """What the accepted records of a partition say beyond the state of its segments.
 
-    A pair without an entry proves nothing: records of Kafka and of earlier versions carry no log
+    A pair without an entry proves nothing: records of Kafka carry no log
     start and no unclean election.
 
     The two mappings are by leader epoch of the record's pair and leave out what concludes nothing
