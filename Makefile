@@ -37,7 +37,7 @@ help:
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
 	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
-	@echo "            RECORDED=1 by the seed that its patch records, RECORD=1 records another where it is not"
+	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
 	@echo "make fuzz [ROUNDS=300] bad bytes at a running broker and at every decoder: an hour"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
 	@echo "make soak [MINUTES=60] a broker under 200 clients of all kinds: nothing may grow"
@@ -107,7 +107,7 @@ model: $(VENV)/.installed-dev
 	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)
 
 planted: $(VENV)/.installed-dev
-	$(BIN)/python tests/planted/run.py $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
+	$(BIN)/python -m tests.planted.run $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
 
 # SECONDS_MAX ends it after that time, but not before SEEDS_MIN seeds.
 simulate: $(VENV)/.installed-dev

@@ -63,7 +63,7 @@ class RemovalNotes:
             self._not_taken = ()
             try:
                 self._note_emptied(known, image)
-            except NotTakenError as error:  # deleting needs no answer of the metadata log
+            except NotTakenError as error:  # deleting waits for no answer
                 self._not_taken = (RemovalRed.NOT_TAKEN.text(error=error),)
             self._tell(found)
 

@@ -1,16 +1,19 @@
 """Plants known bugs, one at a time, and says whether the tests named for each notice.
 
-    python tests/planted/run.py            # all of them
-    python tests/planted/run.py S06 B04    # these
-    python tests/planted/run.py --seconds 300    # as many as that, other ones each day
+    python -m tests.planted.run            # all of them
+    python -m tests.planted.run S06 B04    # these
+    python -m tests.planted.run --seconds 300    # as many as that, other ones each day
+    python -m tests.planted.run --add S07 --why "It does." --tests "tests/unit/test_a.py::test_b"
 
-A bug is a patch `tests/planted/<ID>.patch` for `git apply`. Its lines before the first `diff --git`
-say `Bug: <sentence>` and `Tests: <paths or pytest ids>`; a line that begins with a blank continues
-the one before. Everything happens in copies of the tree: the tree itself is never changed.
+The bugs are in the tables beside this file (tests/support/planted_bugs.py). Each is planted in a
+copy of the tree.
 
-The exit status is 0 only if the unpatched tests pass and every bug is caught, at the second try
+The exit status is 0 only if the tests pass without bugs and every bug is caught, at the second try
 at the latest: random walks do not go each way each time. Tests that cannot be collected have
 caught nothing. The tests go their full rounds (`TIDEMARK_PROVE=1`).
+
+`--add` makes a bug of what `git diff` says of all but tests and docs, and takes that out of the
+tree: stage or commit the rest before you change the code to what it must not be.
 """
 
 import argparse
@@ -23,13 +26,26 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import SimpleQueue
 
-ROOT = Path(__file__).parents[2]
-PATCHES = Path("tests/planted")
+from tests.support.planted_bugs import (
+    ROOT,
+    TABLES,
+    BadTable,
+    Planted,
+    edited,
+    edits_between,
+    entries,
+    entry,
+    planted_texts,
+    read_tables,
+    write_entries,
+)
+
 RUN_SECONDS_MAX = 900
 COPIES = 2
 A_DAYS_BUGS = 40
@@ -42,21 +58,6 @@ TESTS_FAILED = 1  # pytest's exit status; 2 and above: nothing was tested
 
 
 @dataclass(frozen=True)
-class Planted:
-    """One bug.
-
-    Attributes:
-        bug: what the changed program does wrong.
-        tests: paths or pytest ids, relative to the root; each must fail on its own or with others.
-    """
-
-    id: str
-    path: Path
-    bug: str
-    tests: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Verdict:
     """How one bug fared; `good` only if a test failed."""
 
@@ -64,34 +65,6 @@ class Verdict:
     good: bool
     text: str
     seconds: float
-
-
-class BadPatch(Exception):
-    """A patch file that does not say what it has to say."""
-
-
-def read_patch(path: Path) -> Planted:
-    """Read a patch file's preamble.
-
-    Raises:
-        BadPatch: a field is missing.
-    """
-    preamble = path.read_text().partition("diff --git")[0]
-    unfolded = re.sub(r"\n[ \t]+", " ", preamble)
-    fields = dict(re.findall(r"^(\w+):[ \t]*(.+)$", unfolded, flags=re.MULTILINE))
-    for name in ("Bug", "Tests"):
-        if name not in fields:
-            raise BadPatch(f"{path}: no line `{name}: ...` before the first `diff --git`")
-    return Planted(path.stem, path, fields["Bug"].strip(), tuple(fields["Tests"].split()))
-
-
-def read_patches(root: Path, ids: Sequence[str] = ()) -> list[Planted]:
-    """Read the patches of these ids, all if there are none, by id."""
-    found = {path.stem: path for path in sorted((root / PATCHES).glob("*.patch"))}
-    unknown = [one for one in ids if one not in found]
-    if unknown:
-        raise BadPatch(f"no such planted bug: {' '.join(unknown)} (there are: {' '.join(found)})")
-    return [read_patch(found[one]) for one in (ids or found)]
 
 
 def copy_tree(root: Path, target: Path) -> None:
@@ -114,18 +87,22 @@ def compile_tree(tree: Path) -> None:
     subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=False)
 
 
-def git_apply(tree: Path, patch: Path, *options: str) -> str:
-    """Apply a patch to a tree; empty, or git's reason why not."""
-    done = subprocess.run(
-        ["git", "apply", *options, str(patch.resolve())],
-        cwd=tree,
-        # A copy inside of somebody's repository would be skipped silently.
-        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stderr.strip() if done.returncode else ""
+@contextmanager
+def planted_in(tree: Path, bug: Planted) -> Iterator[None]:
+    """A bug in a tree, taken out at the end.
+
+    Raises:
+        BadTable: it does not fit the tree.
+    """
+    texts = planted_texts(tree, bug)
+    before = {path: path.read_bytes() for path in texts}
+    try:
+        for path, text in texts.items():
+            path.write_text(text)
+        yield
+    finally:
+        for path, content in before.items():
+            path.write_bytes(content)
 
 
 def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
@@ -134,7 +111,7 @@ def run_tests(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),
-        # A byte code file of the patched source, no older than the next one, would be taken for it.
+        # A byte code file of the changed source, no older than the next one, would be taken for it.
         "PYTHONDONTWRITEBYTECODE": "1",
         "TIDEMARK_PROVE": "1",
     }
@@ -161,13 +138,11 @@ def judge(tree: Path, planted: Planted) -> Verdict:
     def verdict(good: bool, text: str) -> Verdict:
         return Verdict(planted, good, text, time.monotonic() - began)
 
-    reason = git_apply(tree, planted.path)
-    if reason:
-        return verdict(False, f"does not apply: {reason.splitlines()[0]}")
-    status, output = run_tests(tree, planted.tests)
-    reason = git_apply(tree, planted.path, "--reverse")
-    if reason:
-        raise BadPatch(f"{planted.path}: cannot be taken out again: {reason}")
+    try:
+        with planted_in(tree, planted):
+            status, output = run_tests(tree, planted.tests)
+    except BadTable as error:
+        return verdict(False, f"cannot be planted: {error}")
     if status == 0:
         return verdict(False, SURVIVED)
     if status != TESTS_FAILED:
@@ -195,7 +170,7 @@ def judge_all(trees: Sequence[Path], bugs: Sequence[Planted]) -> list[Verdict]:
             verdicts.append(verdict)
             print(f"{verdict.planted.id:<5} {verdict.text} ({verdict.seconds:.0f} s)", flush=True)
             if not verdict.good:
-                print(f"      {verdict.planted.bug}", flush=True)
+                print(f"      {verdict.planted.why}", flush=True)
     return verdicts
 
 
@@ -251,16 +226,58 @@ def plant(root: Path, bugs: Sequence[Planted], ends_s: float | None) -> bool:
     return not missed
 
 
+def git(root: Path, *arguments: str) -> str:
+    """Run git; what it says."""
+    command = ["git", *arguments]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def add(root: Path, name: str, why: str, tests: Sequence[str]) -> None:
+    """Make a bug of what was changed in the tree, and take it out there.
+
+    Raises:
+        BadTable: nothing was changed, or the tables have a bug of this name.
+    """
+    if not re.fullmatch(r"[A-Z]+\d+[a-z]?", name) or name in {one.id for one in read_tables(root)}:
+        raise BadTable(f"{name} is taken, or no name for a planted bug: it is to be like RC10")
+    if not why or not tests:
+        raise BadTable("say --why the program is wrong then, and which --tests must notice")
+    files = git(root, "diff", "--name-only", "--relative", "--", ":!tests", ":!docs").splitlines()
+    if not files:
+        raise BadTable(
+            "`git diff` names no file but of tests and docs: make the bug, do not stage it"
+        )
+    staged = {file: git(root, "show", f":./{file}") for file in files}
+    edits = []
+    for file, before in staged.items():
+        after = (root / file).read_text()
+        found = list(edits_between(file, before, after))
+        assert edited(before, file, found) == after, found
+        edits += found
+    table = root / TABLES / f"{files[0].partition('/')[0].removesuffix('.py')}.toml"
+    bug = Planted(name, table, why, tuple(tests), tuple(edits))
+    write_entries(table, entries(table) | {name: entry(bug)})
+    for file, before in staged.items():
+        (root / file).write_text(before)
+    print(f"{table.relative_to(root)} has it now, and the tree has no longer:\n{entry(bug)}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run from the command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("ids", nargs="*", help="bugs to plant; none: all")
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree to work on")
     parser.add_argument("--seconds", type=float, help="plant no more after so long")
+    parser.add_argument("--add", metavar="ID", help="make a planted bug of what `git diff` says")
+    parser.add_argument("--why", default="", help="with --add: what the changed program does wrong")
+    parser.add_argument("--tests", default="", help="with --add: the tests that must notice")
     options = parser.parse_args(arguments)
     try:
-        bugs = read_patches(options.root, options.ids)
-    except BadPatch as error:
+        if options.add:
+            add(options.root, options.add, options.why, options.tests.split())
+            return 0
+        bugs = read_tables(options.root, options.ids)
+    except BadTable as error:
         print(error, file=sys.stderr)
         return 1
     if not bugs:

@@ -4,8 +4,6 @@ pytest tests/simulation/test_raft_core.py --seed=8812 --events=5000    # one see
 make simulate WORLD=core SEEDS=1000-1299 EVENTS=5000                   # many
 """
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,20 +15,14 @@ from metadata_topic.raft.events import Event
 from metadata_topic.raft.messages import VoteResponse
 from metadata_topic.raft.voters import ReplicaKey
 from tests.simulation.run import main
+from tests.support.planted_bugs import recorded_seeds
 from tests.support.raft.kinds import CORE, core_kind
 from tests.support.raft.plan import plan_of
 from tests.support.raft.seeds import replay_line, run_plan
 from tests.support.raft.small import SmallQuorum
 
 EVENTS = 2500
-PATCHES = (Path(__file__).parents[1] / "planted").glob("*.patch")
-RECORDED = sorted(
-    {
-        int(seed)
-        for path in PATCHES
-        for seed in re.findall(r"^Simulate: core\nSeed: (\d+)$", path.read_text(), re.MULTILINE)
-    }
-)
+RECORDED = recorded_seeds("core")
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""

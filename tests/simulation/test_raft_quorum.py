@@ -4,15 +4,13 @@ pytest tests/simulation/test_raft_quorum.py --seed=8812 --events=5000    # one s
 make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                     # many
 """
 
-import re
-from pathlib import Path
-
 import pytest
 
 from metadata_topic.quorum.quorum_state_file import QuorumStateFile, dump_quorum_state
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import VoterSet
 from tests.simulation.run import main
+from tests.support.planted_bugs import recorded_seeds
 from tests.support.quorum_world.history import Said
 from tests.support.quorum_world.kind import RAFT
 from tests.support.quorum_world.plan import QuorumPlan
@@ -20,14 +18,7 @@ from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.raft.seeds import Outcome, replay_line, run_plan
 
 EVENTS = 2500
-PATCHES = (Path(__file__).parents[1] / "planted").glob("*.patch")
-RECORDED = sorted(
-    {
-        int(seed)
-        for path in PATCHES
-        for seed in re.findall(r"^Simulate: raft\nSeed: (\d+)$", path.read_text(), re.MULTILINE)
-    }
-)
+RECORDED = recorded_seeds("raft")
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""

@@ -1,56 +1,107 @@
 """Every planted bug fits the tree, and the tests named for it exist; see tests/planted/run.py."""
 
-import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-RUNNER = ROOT / "tests" / "planted" / "run.py"
-PATCHES = sorted((ROOT / "tests" / "planted").glob("*.patch"))
+from tests.planted.run import A_DAYS_BUGS, rotated
+from tests.support.planted_bugs import (
+    ROOT,
+    TABLES,
+    BadTable,
+    Edit,
+    Planted,
+    edited,
+    entries,
+    entry,
+    planted_texts,
+    read_table,
+    read_tables,
+)
 
-_spec = importlib.util.spec_from_file_location("planted_runner", RUNNER)
-assert _spec is not None
-assert _spec.loader is not None
-runner = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(runner)
+
+@cache
+def names_in(file: str) -> set[str] | None:
+    """The functions and classes of a file of tests; None: there is no such file."""
+    path = ROOT / file
+    if path.suffix != ".py":
+        return set() if path.exists() else None
+    text = path.read_text() if path.exists() else ""
+    return set(re.findall(r"^ *(?:async )?(?:def|class) (\w+)", text, re.MULTILINE)) or None
 
 
-@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
-def test_a_planted_bug_applies_and_names_tests_that_exist(path: Path) -> None:
-    planted = runner.read_patch(path)
-    assert runner.git_apply(ROOT, path, "--check") == ""
-    assert planted.bug.endswith("."), "a sentence"
-    for test in planted.tests:
+def faults(bug: Planted) -> list[str]:
+    """What is wrong with an entry."""
+    found = [] if bug.why.endswith(".") else [f"{bug.id}: `why` is a sentence, with its full stop"]
+    for test in bug.tests:
         file, *names = re.sub(r"\[.*", "", test).split("::")
-        assert (ROOT / file).exists(), test
-        text = (ROOT / file).read_text() if names else ""
-        for name in names:
-            assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b", text, re.MULTILINE), test
+        there = names_in(file)
+        if there is None or not there.issuperset(names):
+            found.append(f"{bug.id}: there is no test {test}: name the one that notices now")
+    try:
+        planted_texts(ROOT, bug)
+    except BadTable as error:
+        found.append(str(error))
+    return found
 
 
-SIMULATED = re.compile(r"^Simulate: (core|raft)\nSeed: (\d+)$", re.MULTILINE)
+@pytest.mark.parametrize("table", sorted((ROOT / TABLES).glob("*.toml")), ids=lambda one: one.stem)
+def test_each_planted_bug_fits_the_tree_and_names_tests_that_exist(table: Path) -> None:
+    bugs = read_table(table)
+    found = [fault for bug in bugs for fault in faults(bug)]
+    assert not found, f"{table.name}:\n" + "\n".join(found)
+    assert {bug.edits[0].file.split("/")[0] for bug in bugs} == {table.stem}
+    assert list(entries(table)) == sorted(bug.id for bug in bugs)
+
+
 FILES = {"core": "test_raft_core.py", "raft": "test_raft_quorum.py"}
 
 
-def test_what_a_simulation_finds_names_its_seed_in_the_patch_and_on_the_page() -> None:
+def test_what_a_simulation_finds_names_its_seed_in_the_table_and_on_the_page() -> None:
     page = (ROOT / "docs" / "testing.md").read_text()
     rows = re.findall(r"\| (\w+) \| (core|raft) \| (\d+) \|$", page, re.MULTILINE)
-    simulated = {}
-    for path in PATCHES:
-        preamble = path.read_text().partition("diff --git")[0]
-        if "Simulate:" not in preamble:
-            continue
-        found = SIMULATED.search(preamble)
-        assert found is not None, path
-        world, seed = simulated[path.stem] = found.groups()
-        test = f"tests/simulation/{FILES[world]}::test_a_recorded_seed_holds[{seed}]"
-        assert test in runner.read_patch(path).tests, path
+    simulated = {bug.id: bug for bug in read_tables(ROOT) if bug.simulate is not None}
+    for bug in simulated.values():
+        seed_holds = f"{FILES[bug.simulate]}::test_a_recorded_seed_holds[{bug.seed}]"
+        assert f"tests/simulation/{seed_holds}" in bug.tests, bug.id
     assert len(rows) >= 30
-    assert [row for row in rows if simulated.get(row[0]) != row[1:]] == []
+    listed = [(name, simulated[name].simulate, str(simulated[name].seed)) for name, *_ in rows]
+    assert listed == rows
+
+
+TWO = """class A:
+    def f(self):
+        return 1
+
+    @property
+    def g(self):
+        return 1
+
+
+def f():
+    return 1
+"""
+
+
+def test_an_edit_is_of_the_one_place_in_its_function() -> None:
+    edit = Edit("a.py", "A.f", ("        return 1",), ())
+    assert edited(TWO, "a.py", [edit]) == TWO.replace("        return 1\n", "", 1)
+    with pytest.raises(
+        BadTable, match=r"`old` is 2 times in A of a\.py: make it .*\n        return"
+    ):
+        edited(TWO, "a.py", [Edit("a.py", "A", ("        return 1",), ())])
+    with pytest.raises(BadTable, match=r"`old` is 0 times in a\.py"):
+        edited(TWO, "a.py", [Edit("a.py", None, ("return 1",), ())])
+    with pytest.raises(BadTable, match=r"there is no A\.h of a\.py: change"):
+        edited(TWO, "a.py", [Edit("a.py", "A.h", ("return 1",), ())])
+    with pytest.raises(BadTable, match=r"two edits of a\.py overlap"):
+        edited(
+            TWO, "a.py", [edit, Edit("a.py", None, ("    def f(self):", "        return 1"), ())]
+        )
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -71,16 +122,16 @@ def small_tree(tmp_path: Path) -> Path:
 
 
 def plant(tree: Path, name: str, line: str, *, replaced: str = "return a + b") -> None:
-    (tree / "tests" / "planted" / f"{name}.patch").write_text(
-        f"Bug: it does\n  {name}.\nTests: tests/test_sums.py\n\n"
-        "diff --git a/sums.py b/sums.py\n--- a/sums.py\n+++ b/sums.py\n@@ -1,2 +1,2 @@\n"
-        f" def add(a, b):\n-    {replaced}\n+    {line}\n"
-    )
+    edit = Edit("sums.py", "add", (f"    {replaced}",), (f"    {line}",))
+    table = tree / TABLES / "sums.toml"
+    bug = Planted(name, table, f"It does {name}.", ("tests/test_sums.py",), (edit,))
+    with table.open("a") as file:
+        file.write(f"{entry(bug)}\n")
 
 
 def run(tree: Path, *ids: str) -> tuple[int, str]:
-    command = [sys.executable, str(RUNNER), "--root", str(tree), *ids]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.planted.run", "--root", str(tree), *ids]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -94,7 +145,7 @@ def test_the_runner_tells_caught_survived_and_what_does_not_apply(small_tree: Pa
     assert status == 1
     assert "A1    caught by tests/test_sums.py::test_add" in said
     assert "A2    SURVIVED" in said
-    assert "A3    does not apply" in said
+    assert "A3    cannot be planted: A3: `old` is 0 times in add of sums.py" in said
     assert "A4    NOT TESTED" in said
     assert "1 of 4 planted bugs are caught" in said
     assert run(small_tree, "A1")[0] == 0
@@ -137,8 +188,23 @@ def test_the_runner_names_the_bugs_there_are(small_tree: Path) -> None:
     assert "A1" in said
 
 
+def test_a_change_of_the_tree_becomes_a_planted_bug(small_tree: Path) -> None:
+    plant(small_tree, "A1", "return b - a")
+    git("add", ".", cwd=small_tree)
+    (small_tree / "sums.py").write_text("def add(a, b):\n    return a - b\n")
+    how = ("--why", "It does A2.", "--tests", "tests/test_sums.py")
+    assert run(small_tree, "--add", "A1", *how)[0] == 1
+    status, said = run(small_tree, "--add", "A2", *how)
+    assert status == 0, said
+    assert git("diff", "--name-only", cwd=small_tree) == "tests/planted/sums.toml\n"
+    first, second = read_tables(small_tree)
+    assert first.edits[0].new == ("    return b - a",)
+    assert second.edits == (Edit("sums.py", "add", ("    return a + b",), ("    return a - b",)),)
+    assert "`git diff` names no file" in run(small_tree, "--add", "A3", *how)[1]
+
+
 def test_on_each_day_other_bugs_come_first_and_none_is_left_out() -> None:
-    bugs = [runner.Planted(str(n), Path(), "", ()) for n in range(3 * runner.A_DAYS_BUGS + 1)]
-    days = [runner.rotated(bugs, day) for day in range(len(bugs))]
+    bugs = [Planted(str(n), Path(), "", (), ()) for n in range(3 * A_DAYS_BUGS + 1)]
+    days = [rotated(bugs, day) for day in range(len(bugs))]
     assert {one[0] for one in days} == set(bugs)
     assert all(set(one) == set(bugs) for one in days)

@@ -1,13 +1,13 @@
 """Looks how soon simulated quorums find each planted bug of the metadata quorum.
 
-    make simulate-bugs                       # all whose patch says `Simulate: core` or `raft`
+    make simulate-bugs                       # all that say `simulate = "core"` or "raft"
     make simulate-bugs IDS="RC10 RC14"
-    make simulate-bugs RECORDED=1            # CI: each with the one seed that its patch records
+    make simulate-bugs RECORDED=1            # CI: each with the one seed that its table records
     make simulate-bugs RECORD=1              # after a change: records another where it must
     python -m tests.support.raft.planted RC10 --seeds 0-499 --events 2500
 
 Seeds are tried from the first on, as if nobody knew which of them finds the bug. Another core takes
-other turns with the same seed: `RECORD=1` (`--record`) tries the recorded one (`Seed: 19`) before
+other turns with the same seed: `RECORD=1` (`--record`) tries the recorded one (`seed = 19`) before
 the others, and writes down which it was. The exit status is 1 if a bug is not found.
 """
 
@@ -21,31 +21,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.planted.run import ROOT, Planted, compile_tree, copy_tree, git_apply, read_patches
+from tests.planted.run import compile_tree, copy_tree, planted_in
+from tests.support.planted_bugs import ROOT, BadTable, Planted, entries, read_tables, write_entries
 
-SIMULATED = re.compile(r"^Simulate: (\w+)$", re.MULTILINE)
-RECORDED = re.compile(r"^Seed: (\d+)$", re.MULTILINE)
 PAGE = ROOT / "docs" / "testing.md"
 
 
-def world_of(planted: Planted) -> str | None:
-    """The simulation that must find a patch's bug, None if none has to."""
-    found = SIMULATED.search(planted.path.read_text().partition("diff --git")[0])
-    return None if found is None else found[1]
-
-
-def recorded_seed(planted: Planted) -> str:
-    """The seed that a patch says finds its bug."""
-    found = RECORDED.search(planted.path.read_text().partition("diff --git")[0])
-    assert found is not None, f"{planted.path}: no line `Seed: ...`"
-    return found[1]
-
-
-def record(patch: Path, seed: int) -> None:
-    """Write the seed that finds a bug into its patch, and into the page that lists some."""
-    text = re.sub(r"^Seed: .*$", f"Seed: {seed}", patch.read_text(), count=1, flags=re.MULTILINE)
-    patch.write_text(re.sub(r"seed_holds\[\d+\]", f"seed_holds[{seed}]", text, count=1))
-    row = re.compile(rf"(\| {patch.stem} \| \w+ \| )\d+ \|")
+def record(bug: Planted, seed: int) -> None:
+    """Write the seed that finds a bug into its table, and into the page that lists some."""
+    texts = entries(bug.table)
+    text = re.sub(r"^seed = .*$", f"seed = {seed}", texts[bug.id], count=1, flags=re.MULTILINE)
+    texts[bug.id] = re.sub(r"seed_holds\[\d+\]", f"seed_holds[{seed}]", text, count=1)
+    write_entries(bug.table, texts)
+    row = re.compile(rf"(\| {bug.id} \| \w+ \| )\d+ \|")
     PAGE.write_text(row.sub(rf"\g<1>{seed} |", PAGE.read_text()))
 
 
@@ -68,24 +56,27 @@ def run_seeds(tree: Path, world: str, seeds: str, events: int) -> tuple[bool, st
 def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     """Plant a bug and run seeds until one finds it; whether one did."""
     began = time.monotonic()
-    reason = git_apply(tree, planted.path)
-    if reason:
-        print(f"{planted.id} does not apply: {reason.splitlines()[0]}", flush=True)
-        return False
-    world = world_of(planted)
-    assert world is not None
+
+    def run(seeds: str) -> tuple[bool, str]:
+        assert planted.simulate is not None
+        return run_seeds(tree, planted.simulate, seeds, options.events)
+
     is_found, said = False, ""
-    if options.recorded or options.record:
-        is_found, said = run_seeds(tree, world, recorded_seed(planted), options.events)
-    if not is_found and not options.recorded:
-        is_found, said = run_seeds(tree, world, options.seeds, options.events)
-    git_apply(tree, planted.path, "--reverse")
+    try:
+        with planted_in(tree, planted):
+            if options.recorded or options.record:
+                is_found, said = run(str(planted.seed))
+            if not is_found and not options.recorded:
+                is_found, said = run(options.seeds)
+    except BadTable as error:
+        print(f"{planted.id} cannot be planted: {error}", flush=True)
+        return False
     seed = said.split()[1].rstrip(":") if is_found else ""
-    if is_found and not options.recorded and run_seeds(tree, world, seed, options.events)[0]:
+    if is_found and not options.recorded and run(seed)[0]:
         is_found, said = False, f"without the bug too: {said}"
     if is_found and options.record:
-        record(planted.path, int(seed))
-    words = said[:140] if is_found else f"NOT FOUND ({said[:140]}): {planted.bug}"
+        record(planted, int(seed))
+    words = said[:140] if is_found else f"NOT FOUND ({said[:140]}): {planted.why}"
     print(f"{planted.id} {words} ({time.monotonic() - began:.0f} s)", flush=True)
     return is_found
 
@@ -96,10 +87,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("ids", nargs="*", help="bugs to plant; none: all of the simulation")
     parser.add_argument("--seeds", default="0-499")
     parser.add_argument("--events", type=int, default=2500)
-    parser.add_argument("--record", action="store_true", help="write the seed into the patch")
-    parser.add_argument("--recorded", action="store_true", help="only the seeds of the patches")
+    parser.add_argument("--record", action="store_true", help="write the seed into the table")
+    parser.add_argument("--recorded", action="store_true", help="only the seeds of the tables")
     options = parser.parse_args(arguments)
-    bugs = [one for one in read_patches(ROOT, options.ids) if world_of(one) is not None]
+    bugs = [one for one in read_tables(ROOT, options.ids) if one.simulate is not None]
     with tempfile.TemporaryDirectory(prefix="simulated-") as name:
         tree = Path(name).resolve()
         copy_tree(ROOT, tree)
