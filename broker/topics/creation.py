@@ -207,8 +207,13 @@ class TopicCreation:
 
         What cannot be created is logged; the client is told that the topic is unknown.
         """
+        # This broker's defaults, as in Kafka: those of a controller elsewhere may be others.
+        own = self._defaults()
+        plain = partial(
+            TopicSpec, num_partitions=own.num_partitions, replication_factor=own.replication_factor
+        )
         wanted = [
-            self.internal.get(name, partial(TopicSpec, name))()
+            self.internal.get(name, partial(plain, name))()
             for name in names
             if name not in GUARDED_TOPICS
         ]

@@ -4,14 +4,21 @@ A worker of pytest-xdist takes a file of tests at a time, with the brokers that 
 that use one kind of server go to one worker, which starts it. All else takes free ports and folders
 of its own, so that tests run side by side, but for those marked `alone`: they measure a time, and
 no other worker runs a test meanwhile.
+
+Nothing here waits without an end. A test that does not end with its time limit ends its process,
+which prints all stacks; the test counts as failed, and another worker takes the rest of its file.
+SIGTERM ends the run, and the summary names the tests that it did not finish.
 """
 
+import faulthandler
 import fcntl
 import gc
 import math
 import os
 import random
 import re
+import signal
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -32,6 +39,12 @@ SECONDS = {"long": 30.0, "rounds": 5.0}
 SECONDS_IN = {"integration": 4.0, "upgrade": 5.0, "contract": 0.7}
 """About how long a test without a mark takes in these folders of `tests`; others: nothing."""
 
+GRACE_SECONDS = 120.0
+"""After its time limit, or a failure, a test has so long to clean up before its process ends."""
+
+NO_TURN = pytest.StashKey[str]()
+"""Why a test did not get its turn."""
+
 SERVERS = {
     "spark": re.compile(r"\bsupport\.spark\b|\brun_spark\b"),
     "hdfs": re.compile(r"\bHdfs\b|fixturevalue\(.hdfs"),
@@ -47,6 +60,13 @@ def seconds_of(item: pytest.Item) -> float:
     """About how long a test takes, as its marks say; 0 without one."""
     marks = [(name, item.get_closest_marker(name)) for name in SECONDS]
     return max((m.kwargs.get("seconds", SECONDS[name]) for name, m in marks if m), default=0.0)
+
+
+def seconds_max_of(item: pytest.Item) -> float:
+    """After how long pytest-timeout raises in a test."""
+    if mark := item.get_closest_marker("timeout"):
+        return float(mark.args[0])
+    return float(item.config.getoption("timeout") or item.config.getini("timeout") or 300)
 
 
 @cache
@@ -127,28 +147,63 @@ class Turns:
     """Lets tests marked `alone` run while no other worker runs one.
 
     Two locks on files: a test holds `running`, shared or alone; `turn` is held while it waits for
-    that, so that a test that wants to be alone is not passed by for ever.
+    that, so that a test that wants to be alone is not passed by for ever. Both are locks of the
+    process: a forked child that outlives its test holds none.
     """
 
     def __init__(self, directory: Path) -> None:
         self._turn, self._running = directory / "turn", directory / "running"
+        self._holders = directory / "holders"
+        self._holders.mkdir(exist_ok=True)
 
     @contextmanager
-    def taken(self, *, alone: bool) -> Iterator[None]:
-        """Hold the right to run."""
-        with self._running.open("w") as running, ExitStack() as until_running:
-            turn = until_running.enter_context(self._turn.open("w"))
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            fcntl.flock(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-            until_running.close()
+    def taken(self, test: str, seconds_max: float, *, alone: bool) -> Iterator[None]:
+        """Hold the right to run.
+
+        In the main thread of a process only: SIGALRM ends the wait.
+
+        Raises:
+            TimeoutError: it was not free for so long; names the tests that run.
+        """
+        holder = self._holders / str(os.getpid())
+        with self._running.open("a+") as running:
+            with self._turn.open("a+") as turn, self._limited(seconds_max):
+                fcntl.lockf(turn, fcntl.LOCK_EX)
+                fcntl.lockf(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+            holder.write_text(test)
+            try:
+                yield
+            finally:
+                holder.write_text("")
+
+    @contextmanager
+    def _limited(self, seconds: float) -> Iterator[None]:
+        def give_up(*_: object) -> None:
+            said = {path.name: path.read_text() for path in self._holders.iterdir()}
+            tests = [f"{said[pid]} (process {pid})" for pid in said if said[pid] and _is_alive(pid)]
+            raise TimeoutError(f"no turn within {seconds:g} s, these run: {', '.join(tests)}")
+
+        before = signal.signal(signal.SIGALRM, give_up)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
             yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _is_alive(pid: str) -> bool:
+    return Path("/proc", pid).exists()
 
 
 class OfTheRun:
     """Plugin of the process that hands tests to workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, stderr: int) -> None:
+        self._stderr = stderr
         self._locks = tempfile.TemporaryDirectory(prefix="tidemark-tests-")
+        self._groups: Any = None
+        self._unfinished: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may be missing
     def pytest_configure_node(self, node: Any) -> None:
@@ -162,8 +217,47 @@ class OfTheRun:
             def _split_scope(self, nodeid: str) -> str:
                 return group_of(config.rootpath / nodeid.partition("::")[0])
 
+            def remove_node(self, node: Any) -> str | None:
+                """Hand the rest of a dead worker's tests to others, but not the one that it ran.
+
+                The library's own way runs that one again and again, as it kills each worker.
+                """
+                units = self.assigned_work.pop(node)
+                left = [(unit, test) for unit in units.values() for test in unit if not unit[test]]
+                if not left:
+                    return None
+                unit, crashed = left[0]
+                unit[crashed] = True
+                self.workqueue.update({k: v for k, v in units.items() if not all(v.values())})
+                for other in self.assigned_work:
+                    self._reschedule(other)
+                return crashed
+
         config.option.loadscopereorder = False  # not by the number of tests: the longest first
-        return Groups(config, log)
+        self._groups = Groups(config, log)
+        signal.signal(signal.SIGTERM, self._end)
+        return self._groups
+
+    def _end(self, *_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        of_nodes = [
+            [test for unit in units.values() for test, done in unit.items() if not done]
+            for units in self._groups.assigned_work.values()
+        ]
+        running = [tests[0] for tests in of_nodes if tests]
+        waiting = [test for unit in self._groups.workqueue.values() for test in unit]
+        waiting += [test for tests in of_nodes for test in tests[1:]]
+        files = sorted({test.partition("::")[0] for test in waiting})
+        self._unfinished = [f"not finished: {test}" for test in running]
+        self._unfinished.append(
+            f"not begun: {len(waiting)} tests of {', '.join(files) or 'no file'}"
+        )
+        faulthandler.dump_traceback_later(30, exit=True, file=self._stderr)  # if this hangs, too
+        raise KeyboardInterrupt("ended by SIGTERM")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self._unfinished:
+            terminalreporter.write_line(line)
 
     def pytest_unconfigure(self) -> None:
         self._locks.cleanup()
@@ -174,18 +268,64 @@ class OfAWorker:
 
     def __init__(self, directory: Path) -> None:
         self._turns = Turns(directory)
+        self._longest = 0.0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._longest = max(map(seconds_max_of, session.items), default=0.0) + GRACE_SECONDS
 
     # The outermost: a test's time limit does not count the time that it waits.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        with self._turns.taken(alone=item.get_closest_marker("alone") is not None):
+        alone = item.get_closest_marker("alone") is not None
+        # Another may wait to be alone until the running ones end, and then runs itself.
+        with ExitStack() as turn:
+            try:
+                turn.enter_context(self._turns.taken(item.nodeid, 2 * self._longest, alone=alone))
+            except TimeoutError as e:
+                item.stash[NO_TURN] = str(e)
             return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if reason := item.stash.get(NO_TURN, None):
+            pytest.fail(reason, pytrace=False)
+
+
+class Watchdog:
+    """Plugin of every process that runs tests: one that outlives its time limit ends the process.
+
+    pytest-timeout raises once, only where Python code runs, and never after a failure. A test that
+    hangs in C, in its tear-down or in what `asyncio.run` cleans up meets this one.
+    """
+
+    def __init__(self, stderr: int) -> None:
+        self._stderr = stderr
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self._start(seconds_max_of(item) + GRACE_SECONDS)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    # After those of pytest, which cancels it, and of pytest-timeout, which cancels its own.
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        if isinstance(node, pytest.Item):
+            self._start(GRACE_SECONDS)
+
+    def _start(self, seconds: float) -> None:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self._stderr)
 
 
 def register(config: pytest.Config) -> None:
     """Register the plugins that this process needs."""
+    assert sys.__stderr__ is not None
+    stderr = os.dup(sys.__stderr__.fileno())  # not yet captured
     config.pluginmanager.register(Order())
+    config.pluginmanager.register(Watchdog(stderr))
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(OfAWorker(Path(config.workerinput["locks"])))
     else:
-        config.pluginmanager.register(OfTheRun())
+        config.pluginmanager.register(OfTheRun(stderr))

@@ -22,10 +22,11 @@ PROGRAMS = (
     "make",
     "mktemp",
     "rm",
+    "sleep",
     "sort",
     "tail",
-    "tee",
     "test",
+    "timeout",
 )
 TESTED = "===== 7 passed, 1 skipped in 3.21s ====="
 PASSES = {
@@ -40,6 +41,7 @@ PASSES = {
     "model": "@test $(SECONDS_MAX) -gt 0; echo '===== 1 passed in 60.00s ====='",
     "again": "@echo 'nothing had failed'; exit 1",
 }
+AFTER_TEST = [target for target in PASSES if target not in ("test", "again")]
 WEAK = "tests/unit/test_a.py::test_b"
 ALONE = f"@echo '{WEAK} PASSED'; echo '===== 1 passed in 0.50s ====='"
 ALL_ALONE = f"@echo '{WEAK} PASSED'; echo '===== 9 passed in 0.50s ====='"
@@ -62,7 +64,9 @@ def pythons() -> ModuleType:
     return module
 
 
-def ci(place: Path, minutes: int = 30, **recipes: str) -> "subprocess.CompletedProcess[str]":
+def ci(
+    place: Path, minutes: int = 30, seconds: int = 60, **recipes: str
+) -> "subprocess.CompletedProcess[str]":
     """Run a copy of the program on a Makefile of stubs, with no other programs than it needs."""
     (place / ".ci").mkdir()
     shutil.copy(CI / "run", place / ".ci")
@@ -77,7 +81,8 @@ def ci(place: Path, minutes: int = 30, **recipes: str) -> "subprocess.CompletedP
         real = shutil.which(name) or shutil.which("true")
         assert real is not None
         (programs / name).symlink_to(real)
-    environment = {"PATH": str(programs), "TIDEMARK_CI_MINUTES": str(minutes)}
+    limits = dict.fromkeys(("TIDEMARK_CI_TEST_SECONDS", "TIDEMARK_CI_PART_SECONDS"), str(seconds))
+    environment = {"PATH": str(programs), "TIDEMARK_CI_MINUTES": str(minutes), **limits}
     return subprocess.run(
         [place / ".ci" / "run"],
         cwd=place,
@@ -163,7 +168,7 @@ def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path
     done = ci(tmp_path, minutes=0)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert "ci: not run, no time left: make long, make planted, make model" in lines
+    assert "ci: not run, no time left: " + ", ".join(f"make {part}" for part in AFTER_TEST) in lines
     assert lines[-1] == TESTED
 
 
@@ -172,6 +177,20 @@ def test_a_part_that_ran_nothing_in_its_time_is_named_too(tmp_path: Path) -> Non
     done = ci(tmp_path, long=nothing, planted="@echo '0 of 0 planted bugs are caught'")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ci: not run, no time left: make long, make planted" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("target", ["test", "soak", "long"])
+def test_a_part_that_hangs_is_stopped_and_fails_whatever_it_leaves_behind(
+    target: str, tmp_path: Path
+) -> None:
+    stray = "{ trap '' TERM; until test -e ended; do sleep 0.1; done; } &"
+    closing = "===== 1 failed, 6 passed in 3.00s ====="
+    hangs = f"@{stray} echo '{closing}'; sleep 1000"
+    done = ci(tmp_path, seconds=3, **{target: hangs, "again": ALONE})
+    (tmp_path / "ended").touch()
+    assert done.returncode == 1
+    assert closing in done.stdout
+    assert done.stdout.splitlines()[-1] == f"ci: failed: make {target} (3 s were too few)"
 
 
 def test_a_library_without_a_wheel_is_no_failure_but_all_else_is(

@@ -1,19 +1,21 @@
-"""Tests in several workers: the longest first, those that measure alone, none after the end."""
+"""Tests in several workers: the longest first, those that measure alone, and always an end."""
 
 import itertools
 import os
 import re
+import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 import pytest
 
-from tests.support.workers import UNTIL, Turns, group_of, shuffle_groups
+from tests.support.workers import UNTIL, group_of, shuffle_groups
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -57,14 +59,22 @@ def few_tests(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(directory: Path, *options: str, **more: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options]
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != UNTIL}
-    environment = inherited | {"PYTHONPATH": str(ROOT)} | more
+PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider")
+INHERITED = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != UNTIL}
+ENVIRONMENT = INHERITED | {"PYTHONPATH": str(ROOT)}
+
+
+def run(directory: Path, *options: str, status: int = 0, **more: str) -> str:
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+        [*PYTEST, *options],
+        cwd=directory,
+        env=ENVIRONMENT | more,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout
     return done.stdout
 
 
@@ -125,29 +135,132 @@ def test_what_would_end_too_late_is_not_begun(few_tests: Path) -> None:
     assert "5 skipped" in run(few_tests, **{UNTIL: str(time.time() - 1)})
 
 
+HUNG_TESTS = """
+import ctypes
+import signal
+import threading
+import pytest
+
+@pytest.fixture
+def hung():
+    yield
+    threading.Event().wait()
+
+def test_fails_before_a_tear_down_that_hangs(hung):
+    assert False
+
+def test_hangs_in_c_with_the_lock_of_python():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    ctypes.PyDLL(None).pause()
+
+@pytest.mark.parametrize("n", range(4))
+def test_passes(n): pass
+"""
+
+
+def test_one_that_hangs_ends_its_worker_with_its_stacks_and_the_others_run(tmp_path: Path) -> None:
+    shorter = "\nfrom tests.support import workers\nworkers.GRACE_SECONDS = 0.5\n"
+    (tmp_path / "conftest.py").write_text(CONFTEST + shorter)
+    (tmp_path / "test_hung.py").write_text(HUNG_TESTS)
+    said = run(tmp_path, "-n", "2", "--timeout=1", status=1)
+    for place in ("in hung", "in test_hangs_in_c_with_the_lock_of_python"):
+        assert re.search(rf'^  File ".*test_hung.py", line \d+ {place}$', said, re.MULTILINE), said
+    assert len(set(re.findall("crashed while running 'test_hung.py::(.*)'", said))) == 2
+    assert "3 failed, 4 passed" in said, "once as a test, and twice as a crash"
+
+
+def test_a_run_that_is_ended_names_what_it_did_not_finish(few_tests: Path) -> None:
+    held = few_tests / "held"
+    os.mkfifo(held)
+    text = f"def test_it():\n    open({str(held)!r}).read()\n    open({str(held)!r}).read()\n"
+    (few_tests / "test_held.py").write_text(
+        "import pytest\n\n@pytest.mark.long(seconds=900)\n" + text
+    )
+    ended = subprocess.Popen(
+        [*PYTEST, "-n", "1"],
+        cwd=few_tests,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    held.write_text("now it runs")
+    os.killpg(ended.pid, signal.SIGTERM)  # as `timeout` does
+    said, _ = ended.communicate(timeout=60)
+    assert ended.returncode != 0
+    assert "not finished: test_held.py::test_it\n" in said
+    assert "not begun: 5 tests of test_few.py\n" in said
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from tests.support.workers import Turns
+name, alone, leaves_a_child = sys.argv[1], sys.argv[2] == "alone", sys.argv[3] == "forks"
+try:
+    with Turns(Path()).taken(name, 0.5 if name == "hasty" else 60, alone=alone):
+        print("runs", flush=True)
+        if leaves_a_child and os.fork() == 0:
+            sys.stdin.read()
+            os._exit(0)
+        sys.stdin.readline()
+        with open("steps", "a") as steps:
+            steps.write(name + "\\n")
+except TimeoutError as e:
+    print(e, flush=True)
+"""
+
+
+@contextmanager
+def holder(
+    directory: Path, name: str, how: str = "beside others", more: str = ""
+) -> Iterator[tuple[int, IO[str], IO[str]]]:
+    """A process that takes its turn, says so, and ends when it reads a line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, name, how, more],
+        cwd=directory,
+        env=ENVIRONMENT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        yield process.pid, process.stdin, process.stdout
+
+
 def test_who_wants_to_be_alone_waits_for_the_others_and_they_for_it(tmp_path: Path) -> None:
-    """Flock belongs to the open file, so threads stand for processes here."""
-    turns = Turns(tmp_path)
-    steps: list[str] = []
-    first_runs, first_may_end = threading.Event(), threading.Event()
+    with holder(tmp_path, "first") as (_, end_first, first), holder(tmp_path, "second") as second:
+        assert first.readline() == second[2].readline() == "runs\n"
+        with holder(tmp_path, "alone", "alone") as (_, end_alone, alone):
+            second[1].close()
+            end_first.close()
+            assert alone.readline() == "runs\n"
+            with holder(tmp_path, "last") as (_, end_last, last):
+                end_alone.close()
+                assert last.readline() == "runs\n"
+                end_last.close()
+    steps = (tmp_path / "steps").read_text().split()
+    assert set(steps[:2]) == {"first", "second"}
+    assert steps[2:] == ["alone", "last"]
 
-    def first() -> None:
-        with turns.taken(alone=False):
-            first_runs.set()
-            assert first_may_end.wait(30)
-            steps.append("first ends")
 
-    def alone() -> None:
-        with turns.taken(alone=True):
-            steps.append("alone")
+def test_a_forked_child_that_is_left_behind_holds_nothing(tmp_path: Path) -> None:
+    with holder(tmp_path, "parent", "alone", "forks") as (_, standard_input, parent):
+        assert parent.readline() == "runs\n"
+        standard_input.write("\n")
+        standard_input.flush()  # the child goes on until it is closed
+        with holder(tmp_path, "next", "alone") as (_, end_next, other):
+            assert other.readline() == "runs\n"
+            end_next.close()
 
-    threads = [threading.Thread(target=first), threading.Thread(target=alone)]
-    threads[0].start()
-    assert first_runs.wait(30)
-    with turns.taken(alone=False):
-        steps.append("two side by side")
-    threads[1].start()
-    first_may_end.set()
-    for thread in threads:
-        thread.join(30)
-    assert steps == ["two side by side", "first ends", "alone"]
+
+def test_a_wait_for_a_turn_ends_and_names_who_runs(tmp_path: Path) -> None:
+    with holder(tmp_path, "slow", "alone") as (pid, end, slow):
+        assert slow.readline() == "runs\n"
+        with holder(tmp_path, "hasty") as (_, _, hasty):
+            said = hasty.read()
+        end.close()
+    assert said == f"no turn within 0.5 s, these run: slow (process {pid})\n"

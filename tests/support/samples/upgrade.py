@@ -102,6 +102,7 @@ def broker_at(directory: Path) -> DirectoriesBroker:
         "offsets.topic.num.partitions": "1",
         "controller.quorum.voters": "",
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{broker.controller_port}",
+        "log.retention.ms": "-1",  # the records of an archive are older than any default
     }
     return broker
 
