@@ -22,11 +22,11 @@ from pathlib import Path
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import NewRecord, build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.job import Done, Group
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
+from local_log.log.cleaning_job import Done, Group
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 
 BATCH_BYTES = 16_384

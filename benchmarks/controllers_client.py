@@ -10,8 +10,8 @@ from benchmarks.group_members import Connection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
-from metadata_topic.quorum.peer_calls import request_frame
-from metadata_topic.quorum.rpc import WireIdentity
+from metadata_topic.quorum.wire.peer_calls import request_frame
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import FetchRequest, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.brokers.raw_client import build, header

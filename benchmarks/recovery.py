@@ -22,7 +22,7 @@ from kafka_protocol.records.batch import LOG_OVERHEAD
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import EpochEntry
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from runtime.ports import Ports, system_ports
 
 _DIFFERENT = 4096  # batches that are built; the log repeats them at other offsets

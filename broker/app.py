@@ -18,7 +18,7 @@ from broker.remote.tier import TierStartError
 from broker.topics.internal import InternalTopicError
 from kafka_protocol.errors import KafkaError
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
-from metadata_topic.quorum.format import NotFormattedError
+from metadata_topic.quorum.start.format import NotFormattedError
 from runtime.clock import ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.executors import favour_the_loop

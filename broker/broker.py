@@ -12,8 +12,6 @@ import logging
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig, check_tiered_topics
-from broker.control.commands import ControlCommands
-from broker.control.wiring import add_commands
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
@@ -58,11 +56,13 @@ from broker.replica.wanted import (
     found_replicas,
     refused_replicas,
 )
+from broker.testing.control.commands import ControlCommands
+from broker.testing.control.wiring import add_commands
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from broker.topics.forwarded_creation import ForwardedCreation
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import LogDir
+from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
@@ -119,7 +119,7 @@ class Broker(ServerProcess):
         self.health.stage = "running"
         await self._connect_tier()
         if self.config.control_listener is not None:
-            from broker.control.listener import open_control  # loads OpenSSL, with hmac
+            from broker.testing.control.listener import open_control  # loads OpenSSL, with hmac
 
             self.control_address = await open_control(self.config, self.control, self._on_stop)
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
@@ -250,7 +250,9 @@ class Broker(ServerProcess):
         register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
         if self.config.control_listener is not None:
-            from broker.faults.service import add_faults  # of tests: others need not load it
+            from broker.testing.faults.service import (
+                add_faults,  # of tests: others need not load it
+            )
 
             add_faults(
                 self.control, self._server, self._replicas.topic_names.get, self._tier, ports

@@ -157,4 +157,4 @@ class WouldWait(TidemarkError):
 
 
 class MustBeOpened(TidemarkError):
-    """The batch is to be opened first, on a pool thread: see `local_log.opening`."""
+    """The batch is to be opened first, on a pool thread: see `local_log.log.opened_batches`."""

@@ -2,7 +2,7 @@
 
 Everything that is not the same at every run comes in through here: time, threads, files,
 randomness. A process is given the machine's (`system_ports`), a simulation the ones of
-`runtime.sim.ports`; nothing between knows which.
+`tests.support.sim.ports`; nothing between knows which.
 """
 
 import asyncio

@@ -27,12 +27,12 @@ def _is_expected(error: Exception) -> bool:
     from broker.config.key import ConfigError
     from broker.node.directories import DirectoryError
     from metadata_topic.quorum.errors import UnusableMetadataError
-    from metadata_topic.quorum.format import AlreadyFormattedError, NotFormattedError
+    from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.cluster.wire_client import ClusterError
     from pipeline.errors import PipelineError
-    from tidemark.formatting import FormatError
-    from tidemark.log_directories import LogDirectoryError
-    from tidemark.offline_topics import OfflineLogError
+    from tidemark.node_files.formatting import FormatError
+    from tidemark.node_files.log_directories import LogDirectoryError
+    from tidemark.node_files.offline_topics import OfflineLogError
     from tidemark.quorum.description import QuorumError
     from tidemark.rsm.plugin import PluginError
     from tidemark.seed.errors import SeedError

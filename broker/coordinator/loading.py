@@ -31,8 +31,8 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.control import ControlType, control_type
 from kafka_protocol.records.records import Record, iter_records
-from local_log.partition_log import PartitionLog
-from local_log.segment import LogSegment
+from local_log.log.partition_log import PartitionLog
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk, OpenFile
 from runtime.executors import Pool
 

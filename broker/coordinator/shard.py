@@ -36,9 +36,9 @@ from broker.coordinator.group.state import GroupState
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.keyed import keyed_batch
-from local_log.append_check import check_size
 from local_log.errors import MessageTooLarge, RecordListTooLarge
-from local_log.opening import Opening
+from local_log.log.append_check import check_size
+from local_log.log.opened_batches import Opening
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
 from runtime.timing_wheel import TimingWheel

@@ -16,8 +16,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
-from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.controller_submit import outcome_of
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.submit import outcome_of
 
 _Response: Final = response(ApiKey.BROKER_HEARTBEAT).cls
 

@@ -22,8 +22,8 @@ from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.image.model import Endpoint
-from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.controller_submit import outcome_of
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.submit import outcome_of
 
 _Response: Final = response(ApiKey.BROKER_REGISTRATION).cls
 

@@ -18,8 +18,8 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.quorum.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.quorum.view import QuorumView, ReplicaProgress
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too

@@ -30,7 +30,7 @@ from kafka_protocol.records.batch import HEADER_SIZE, read_header
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
-from local_log.log_results import LogRead
+from local_log.log.results import LogRead
 from runtime.disk import FileRegion
 
 SLICE_PARTITIONS = 500

@@ -15,7 +15,7 @@ from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
 

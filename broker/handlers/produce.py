@@ -47,8 +47,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
 from local_log.errors import InvalidRecord, MustBeOpened, UnsupportedCompression
-from local_log.log_results import AppendInfo
-from local_log.opening import Opening, opened
+from local_log.log.opened_batches import Opening, opened
+from local_log.log.results import AppendInfo
 from runtime.executors import Executors, InlinePool
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})

@@ -14,7 +14,7 @@ from broker.node.one_request import NO_ANSWER, Conversation
 from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from runtime.executors import Pool
 

@@ -11,7 +11,7 @@ from broker.node.lives import Life, dump_lives, judge_lives, next_lives, read_li
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
-from local_log.log_dir import LIVES
+from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import MetadataImage
 from runtime.dice import Dice

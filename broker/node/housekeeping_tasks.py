@@ -2,7 +2,7 @@
 
 from broker.config.broker_config import BrokerConfig
 from broker.node.housekeeping import Task
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from runtime.clock import Clock
 
 

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
-from local_log.log_dir import LIVES
-from metadata_topic.quorum.format import METADATA_DIRECTORY
+from local_log.manager.log_dir import LIVES
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from runtime.disk import Disk
 
 _HEAD: Final = "tidemark-lives 1"

@@ -9,8 +9,8 @@ from broker.node.raft_config import append_linger_ms, quorum_settings, raft_conf
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.node_settings import NodeSettings, NodeTransport
-from metadata_topic.quorum.peers import peers_of
-from metadata_topic.quorum.rpc import WireIdentity
+from metadata_topic.quorum.wire.peers import peers_of
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from runtime.ports import Ports
 
 

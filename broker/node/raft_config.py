@@ -1,7 +1,7 @@
 """The quorum's settings out of the broker's: what the Raft core and the start of it want."""
 
 from broker.config.broker_config import BrokerConfig
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
 

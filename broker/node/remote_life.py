@@ -20,13 +20,13 @@ from broker.node.pauses import pause
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
-from local_log.producer_state import GIVEN_ID_MAX
+from local_log.producers.state import GIVEN_ID_MAX
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError, StaleBrokerEpochError
 from metadata_topic.controller.leader_epochs import UsedEpoch
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
 from runtime.scheduler import Scheduler
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from local_log.cleaner.cleaner import LogCleaner
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
 from runtime.clock import Clock
 from runtime.metrics import Registry
 

@@ -15,7 +15,7 @@ from typing import Final
 from broker.observe.http import JSON, HttpAnswer, Route
 from broker.observe.metrics_page import MetricsPage
 from kafka_protocol.types import TopicPartition
-from local_log.log_dir import LogDir
+from local_log.manager.log_dir import LogDir
 
 GREEN: Final = "green"
 YELLOW: Final = "yellow"

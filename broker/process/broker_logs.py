@@ -14,9 +14,9 @@ from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
 from broker.replica.wanted import assigned_partitions, wanted_replica
 from local_log.errors import KafkaStorageError, LogClosed
-from local_log.load_run import LoadRun
-from local_log.log_dirs import LogManager
-from local_log.log_loading import Loaded
+from local_log.manager.load_run import LoadRun
+from local_log.manager.loading import Loaded
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.image.image import MetadataImage
 from runtime.executors import Pool
 from runtime.ports import Ports

@@ -17,7 +17,7 @@ from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.creation import TopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from runtime.ports import Ports

@@ -11,7 +11,7 @@ from broker.node.identity_check import Look, SeenReplica
 from broker.node.one_request import NO_ANSWER, Conversation
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.rpc import PARTITION, TOPIC, only_partition
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.executors import Pool

@@ -10,7 +10,7 @@ from broker.handlers.controllers.table import build_controller_handlers
 from broker.network.server import Server
 from broker.node.endpoints import controller_addresses, network_limits
 from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.rpc import WireIdentity
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from broker.replica.partition import Partition
 from broker.topics.creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
-from local_log.partition_log import PartitionLog, SegmentFiles
+from local_log.log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.removed_topics import note_emptied
 from metadata_topic.controller.result import ControllerResult

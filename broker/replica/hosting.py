@@ -33,12 +33,12 @@ from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log_creation import NewLog
-from local_log.log_deletion import Removal
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
-from local_log.placement import place
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.creation import NewLog
+from local_log.manager.deletion import Removal
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.placement import place
 from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage

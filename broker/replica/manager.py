@@ -21,7 +21,7 @@ from kafka_protocol.errors import KafkaError, UnknownTopicId
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType

@@ -33,9 +33,9 @@ from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
-from local_log.log_results import LogRead
-from local_log.opening import Opening
-from local_log.partition_log import AppendInfo, PartitionLog
+from local_log.log.opened_batches import Opening
+from local_log.log.partition_log import AppendInfo, PartitionLog
+from local_log.log.results import LogRead
 from metadata_topic.controller.topic_names import INTERNAL_TOPICS
 from rlm.link.judgement import Judgement, Verdict, after, reopened
 from rlm.link.messages import Loss, Report

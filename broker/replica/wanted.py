@@ -1,8 +1,8 @@
 """What the metadata say of the replicas of this broker, in the words of the local log."""
 
 from kafka_protocol.types import TopicPartition
-from local_log.log_dirs import LogManager
-from local_log.placement import WantedReplica
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.placement import WantedReplica
 from metadata_topic.controller.directories import (
     NEVER_ASSIGNED,
     ReplicaId,

@@ -19,7 +19,7 @@ from metadata_topic.controller.result import Decided
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from runtime.dice import Dice
 from runtime.log_context import escape
 from runtime.turns import run_in_steps

@@ -9,7 +9,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from metadata_topic.controller.topic_specs import NewTopic
 from metadata_topic.controller.topics import CreatedTopic
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 
 VERSION = 7
 

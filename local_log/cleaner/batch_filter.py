@@ -32,7 +32,6 @@ from kafka_protocol.records.compression import decompress
 from kafka_protocol.records.deflate import deflated
 from kafka_protocol.records.inflate import inflated
 from kafka_protocol.records.records import iter_records
-from local_log.cleaner.last_batches import LastBatch
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.record_walk import (
     Kept,
@@ -43,6 +42,7 @@ from local_log.cleaner.record_walk import (
 )
 from local_log.cleaner.transactions import Transactions
 from local_log.config import LONG_MAX
+from local_log.producers.last_batches import LastBatch
 
 _KEPT_FLAGS_OF_EMPTY: Final = ~(CODEC_MASK | DELETE_HORIZON_FLAG)
 _MARKER_KEY = Struct(">hh")

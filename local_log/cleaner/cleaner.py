@@ -17,16 +17,16 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.job import Alive, Done, Failed, Group, Job
-from local_log.cleaner.last_batches import LastBatches
 from local_log.cleaner.left_out import LeftOut
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.look import Look
 from local_log.cleaner.policy import Range
 from local_log.cleaner.worker import Worker, WorkerLostError
 from local_log.errors import KafkaStorageError, LogClosed
-from local_log.log_cleaning import PassSpoiltError
-from local_log.partition_log import PartitionLog
+from local_log.log.cleaning import PassSpoiltError
+from local_log.log.cleaning_job import Alive, Done, Failed, Group, Job
+from local_log.log.partition_log import PartitionLog
+from local_log.producers.last_batches import LastBatches
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from local_log.cleaner.log_facts import NotedLog
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)

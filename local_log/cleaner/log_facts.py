@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from local_log.cleaner.job import Job, SourceSegment
 from local_log.cleaner.policy import LogToClean, Range, SegmentToClean, cleanable
 from local_log.config import LONG_MAX, LogConfig
-from local_log.partition_log import PartitionLog
-from local_log.segment import LogSegment
-from local_log.segment_files import TXN_INDEX
+from local_log.file_names import TXN_INDEX
+from local_log.log.cleaning_job import Job, SourceSegment
+from local_log.log.partition_log import PartitionLog
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 
 MAP_BYTES_MIN: Final = 4096

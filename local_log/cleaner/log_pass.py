@@ -24,14 +24,11 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.inflate import inflated
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
-from local_log.cleaner.job import Done, Group, Job, SourceSegment
-from local_log.cleaner.last_batches import unpacked
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups
 from local_log.cleaner.record_walk import whole_records
 from local_log.cleaner.transactions import Transactions
-from local_log.index_builder import IndexBuilder
-from local_log.segment_files import (
+from local_log.file_names import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
@@ -39,6 +36,9 @@ from local_log.segment_files import (
     cleaned_path,
     path_of,
 )
+from local_log.log.cleaning_job import Done, Group, Job, SourceSegment
+from local_log.producers.last_batches import unpacked
+from local_log.segment.index_builder import IndexBuilder
 from runtime.disk import Disk, OpenFile
 
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD

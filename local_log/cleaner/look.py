@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from local_log.cleaner.log_facts import NotedLog
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 
 
 class Look:

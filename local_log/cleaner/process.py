@@ -18,8 +18,17 @@ from contextlib import suppress
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Alive, Answer, Failed, Job, Order, decode_order, encode, whole_job
 from local_log.cleaner.log_pass import DamagedBatchError, LogPass
+from local_log.log.cleaning_job import (
+    Alive,
+    Answer,
+    Failed,
+    Job,
+    Order,
+    decode_order,
+    encode,
+    whole_job,
+)
 from runtime.child_process import give_way
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.job import Alive, Answer, Job, decode_answer, lines_of
+from local_log.log.cleaning_job import Alive, Answer, Job, decode_answer, lines_of
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import Clock, SystemClock
 

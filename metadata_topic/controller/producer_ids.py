@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode
-from local_log.producer_state import GIVEN_ID_MAX
+from local_log.producers.state import GIVEN_ID_MAX
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.errors import ControllerError
 from metadata_topic.controller.result import ControllerResult

@@ -27,10 +27,10 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
-from metadata_topic.quorum.batches import CorruptBatchError, read_records, whole_batches
 from metadata_topic.quorum.loader_metrics import LoaderMetrics
-from metadata_topic.quorum.snapshots import Snapshot
-from metadata_topic.quorum.stored import StoredMetadata, replay_snapshot
+from metadata_topic.quorum.log.batches import CorruptBatchError, read_records, whole_batches
+from metadata_topic.quorum.snapshot.snapshots import Snapshot
+from metadata_topic.quorum.snapshot.stored import StoredMetadata, replay_snapshot
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.long_work import OnPool, Run, Until, Work, timed
 from runtime.ports import Ports

@@ -27,20 +27,24 @@ from metadata_topic.controller.features import (
 )
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
-from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.deadlines import (
+    DECISION_TIMEOUT_MS,
+    DecisionTimedOut,
+    wait_for_all,
+)
+from metadata_topic.quorum.active.decisions import Decide, Outcome, ignore_place
+from metadata_topic.quorum.active.ports import ControllerSettings
+from metadata_topic.quorum.active.submit import SubmittedDecisions
 from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.controller_ports import ControllerSettings
-from metadata_topic.quorum.controller_submit import SubmittedDecisions
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut, wait_for_all
-from metadata_topic.quorum.decisions import Decide, Outcome, ignore_place
-from metadata_topic.quorum.driver_answers import Respondent
+from metadata_topic.quorum.driver.answers import Respondent
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
 from metadata_topic.quorum.metadata_loader import Subscriber
 from metadata_topic.quorum.node_readiness import NodeReadiness
 from metadata_topic.quorum.node_settings import NodeSettings
-from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import Membership, QuorumStart
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
+from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
+from metadata_topic.quorum.start.quorum_start import Membership, QuorumStart
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH
 from metadata_topic.raft.messages import Request

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.quorum_start import Membership
 from metadata_topic.quorum.replica import MetadataReplica
+from metadata_topic.quorum.start.quorum_start import Membership
 from metadata_topic.raft.roles import Role
 
 

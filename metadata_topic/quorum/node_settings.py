@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.driver_ports import Transport
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.driver.ports import Transport
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response
 

@@ -21,22 +21,22 @@ from typing import Final, TypeVar
 
 from metadata_topic.controller.features import controller_problem
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.controller_loop import ControllerLoop
+from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.decisions import Decide, Outcome, ignore_place
+from metadata_topic.quorum.active.ports import ControllerSettings, ControllerWorld
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.controller_loop import ControllerLoop
-from metadata_topic.quorum.controller_metrics import ControllerMetrics
-from metadata_topic.quorum.controller_ports import ControllerSettings, ControllerWorld
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.decisions import Decide, Outcome, ignore_place
 from metadata_topic.quorum.described import Now, audience_of, describe_quorum
-from metadata_topic.quorum.driver import RaftDriver
-from metadata_topic.quorum.driver_answers import Respondent
-from metadata_topic.quorum.driver_ports import DriverWorld, Transport
+from metadata_topic.quorum.driver.answers import Respondent
+from metadata_topic.quorum.driver.driver import RaftDriver
+from metadata_topic.quorum.driver.ports import DriverWorld, Transport
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
-from metadata_topic.quorum.open_replica import OpenReplica
-from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
-from metadata_topic.quorum.snapshotter import Done, FoundSnapshot, Snapshotter
-from metadata_topic.quorum.stored import StoredMetadata
+from metadata_topic.quorum.snapshot.snapshotter import Done, FoundSnapshot, Snapshotter
+from metadata_topic.quorum.snapshot.store import DiskSnapshotStore
+from metadata_topic.quorum.snapshot.stored import StoredMetadata
+from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore

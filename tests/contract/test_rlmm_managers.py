@@ -9,9 +9,9 @@ from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MemoryStore
 from rlmm.testing import Pump, RemoteLogMetadataManagerContract
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.tier.memory_topic import MemoryTopic
 
 CONFIGS = {
     "node.id": "1",

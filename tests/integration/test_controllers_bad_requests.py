@@ -15,7 +15,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.rpc import TOPIC_ID
+from metadata_topic.quorum.wire.rpc import TOPIC_ID
 from tests.support.quorum.kept_brokers import until_registered
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Leader, Plan, Quorum

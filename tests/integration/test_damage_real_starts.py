@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from local_log.log_dir import CLEAN_SHUTDOWN
+from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.process import ROOT
 from tests.support.damage.check import judge, look, unlisted
 from tests.support.damage.copies import Damaged

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.segment import LogSegment
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import RawClient, create_topic

@@ -15,9 +15,9 @@ from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
 from runtime.disk import Disk, OpenFile
 from runtime.ports import Ports, system_ports
-from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.brokers.clients import produce, read_all
 from tests.support.brokers.process import BrokerProcess, until
+from tests.support.sim.faulty_disk import FaultyDisk
 
 MakeBroker = Callable[..., BrokerProcess]
 PARTITIONS = 4

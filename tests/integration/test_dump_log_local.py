@@ -8,7 +8,7 @@ from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 

@@ -24,9 +24,9 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from runtime.ports import system_ports
-from runtime.sim.executors import SimExecutors
 from tests.support.brokers.process import free_ports
 from tests.support.kafka.tools import PEERS, kafka_tool, require_kafka_tools
+from tests.support.sim.executors import SimExecutors
 from tests.support.worlds.one_node import sole_voter
 
 pytestmark = [pytest.mark.lasts(seconds=20), pytest.mark.jvm, pytest.mark.slow]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.rpc import WireIdentity
+from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
     FetchRequest,

@@ -16,8 +16,8 @@ from tests.support.brokers.clients import produce
 from tests.support.brokers.metadata_copies import copy_of_metadata, put_back
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_topics import TIERED, create, delete_topic, tiered_away, values
-from tidemark.loading import load
-from tidemark.offline_topics import read_image
+from tidemark.node_files.loading import load
+from tidemark.node_files.offline_topics import read_image
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = values(1_200)

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from tests.support.worlds.local_log import NOW_MS, batch_of, open_log
 

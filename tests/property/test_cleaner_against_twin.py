@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_protocol.records.batch import BatchHeader
 from kafka_protocol.records.records import iter_records
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
     batches_of,

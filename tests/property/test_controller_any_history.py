@@ -27,10 +27,10 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import read_batches
-from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.decisions import Failed
-from metadata_topic.quorum.idle_records import Audience
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.decisions import Failed
+from metadata_topic.quorum.active.idle_records import Audience
+from metadata_topic.quorum.log.batches import read_batches
 from metadata_topic.testing import registration_of
 from tests.support.rounds import IS_PROVING
 from tests.support.worlds.naive_quorum import PLAIN, Answer, NaiveQuorum, replay_batch

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.faults.book import Facts, FaultBook
-from broker.faults.errors import ErrorAnswers
-from broker.faults.naming import Named, named_by
-from broker.faults.rule import Cut, RequestFault
-from broker.faults.shapes import shape_of
+from broker.testing.faults.book import Facts, FaultBook
+from broker.testing.faults.errors import ErrorAnswers
+from broker.testing.faults.naming import Named, named_by
+from broker.testing.faults.rule import Cut, RequestFault
+from broker.testing.faults.shapes import shape_of
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey

@@ -12,7 +12,7 @@ from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 
 NOW_MS = 1_700_000_000_000

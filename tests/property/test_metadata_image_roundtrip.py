@@ -12,7 +12,7 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.replay import replay
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot, snapshot_chunks
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, read_snapshot, snapshot_chunks
 from metadata_topic.raft.voters import majority_offset
 
 NAMES = ["a", "b", "c.d", "größe"]

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from kafka_protocol.records.batch import patch_offset_and_epoch, write_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import build_batch
-from local_log import segment_reading
-from local_log.producer_snapshots import ProducerSnapshots
-from local_log.producer_state import ProducerStates
-from local_log.segment import LogSegment
-from local_log.segment_reading import SegmentReading, filler, read_segment
-from local_log.segment_recovery import build_producers, write_indexes
+from local_log.producers.snapshots import ProducerSnapshots
+from local_log.producers.state import ProducerStates
+from local_log.segment import reading as segment_reading
+from local_log.segment.reading import SegmentReading, filler, read_segment
+from local_log.segment.recovery import build_producers, write_indexes
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 from tests.support.worlds.local_log import NOW_MS
 

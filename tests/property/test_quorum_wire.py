@@ -13,10 +13,9 @@ from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey, response_header_version
 from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response as response_codec
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.peer_calls import read_handshake, read_response
-from metadata_topic.quorum.rpc import VERSIONS, WireIdentity, api_of
-from metadata_topic.quorum.rpc_requests import (
+from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.wire.peer_calls import read_handshake, read_response
+from metadata_topic.quorum.wire.requests import (
     FETCH_BYTES_MAX,
     WAIT_MS_MAX,
     Refused,
@@ -24,7 +23,8 @@ from metadata_topic.quorum.rpc_requests import (
     is_sayable,
     write_request,
 )
-from metadata_topic.quorum.rpc_responses import UnreadableAnswer, read_answer, write_answer
+from metadata_topic.quorum.wire.responses import UnreadableAnswer, read_answer, write_answer
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
 from metadata_topic.raft.messages import (
     IGNORES_HIGH_WATERMARK,
     BeginQuorumEpochRequest,

@@ -21,8 +21,8 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
-from local_log.partition_log import PartitionLog
-from local_log.producer_state import BatchMeta
+from local_log.log.partition_log import PartitionLog
+from local_log.producers.state import BatchMeta
 from runtime.disk import Disk, OpenFile
 
 NOW_MS = 1_700_000_000_000

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from runtime.timing_wheel import LEVELS, SLOTS, TICK_MS, TimingWheel
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 KEYS = st.integers(0, 7)
 EDGES = [TICK_MS * SLOTS**level + more for level in range(LEVELS + 1) for more in range(-20, 21)]

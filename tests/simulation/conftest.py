@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import Node
 
 

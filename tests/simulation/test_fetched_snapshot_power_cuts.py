@@ -12,9 +12,9 @@ import pytest
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import UnusableMetadataError
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.rounds import rounds
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 
 OPERATIONS_MAX = 200

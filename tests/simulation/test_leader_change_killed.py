@@ -9,10 +9,10 @@ import pytest
 
 from rlmm import records
 from rlmm.store import MemoryStore
-from rlmm.topic_based.memory_topic import StoredRecord
 from rsm_plugins.segment import SegmentState
 from tests.support.tier.dying_tier import Life, Machine
 from tests.support.tier.life_steps import Death, DiedError
+from tests.support.tier.memory_topic import StoredRecord
 
 pytestmark = pytest.mark.lasts(seconds=40)
 

@@ -27,13 +27,13 @@ from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import Provenance
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.decision_batches import ContradictoryDecision, UnwritableDecision
-from metadata_topic.quorum.format import FormatPlan, format_directory
+from metadata_topic.quorum.log.decision_batches import ContradictoryDecision, UnwritableDecision
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from metadata_topic.testing import registration_of
-from runtime.sim.ports import simulated
 from tests.support.rounds import rounds
+from tests.support.sim.ports import simulated
 from tests.support.worlds.forgetful_disk import QuickDisk
 from tests.support.worlds.one_node import looped, sole_voter
 

@@ -15,14 +15,14 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
-from metadata_topic.quorum.snapshots import SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, snapshot_chunks
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from runtime.sim.ports import simulated
-from runtime.sim.power_cut_disk import PowerCutError
 from tests.support.rounds import rounds
+from tests.support.sim.ports import simulated
+from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.forgetful_disk import FORGETS, ForgetfulDisk, QuickDisk
 from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.one_node import looped, sole_voter

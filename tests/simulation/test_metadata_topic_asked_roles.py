@@ -6,8 +6,8 @@ import pytest
 
 from rlmm.api import MetadataNotReadyError, MetadataWriteTimeoutError
 from rlmm.testing import PARTITION
-from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import A1, B2, S0, Node
 
 

@@ -7,10 +7,10 @@ from rlmm.api import Fence, PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts, deletion_of
 from rlmm.store import MemoryStore
 from rlmm.topic_based.deletions import PackedIds
-from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.tier.led_partitions import PARTITIONS, one_in_each
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import Node
 
 

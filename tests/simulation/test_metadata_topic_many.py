@@ -12,10 +12,10 @@ from rlmm.events import MetadataEvent, SegmentAdded, Stamp
 from rlmm.store import PartitionKey
 from rlmm.testing import segment
 from rlmm.topic_based.engine import BARRIER_COST, BARRIERS_COST_MAX
-from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.roles import Role
 from rlmm.topic_based.writes import Write, Writes
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import A1, Node
 
 COUNT = 3 * BARRIERS_COST_MAX // BARRIER_COST

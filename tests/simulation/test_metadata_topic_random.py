@@ -19,10 +19,10 @@ from rlmm.events import SegmentAdded, SegmentUpdated
 from rlmm.lifecycle import Verdict
 from rlmm.store import partition_key
 from rlmm.testing import PARTITION, segment, update
-from rlmm.topic_based.memory_topic import MemoryTopic
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
-from runtime.sim.clock import ManualClock
 from tests.support.rounds import rounds
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import WRITE_WAIT_MS, Node, known, truth
 
 STEPS = 250

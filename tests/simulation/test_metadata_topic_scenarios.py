@@ -12,10 +12,10 @@ from rlmm.api import (
 )
 from rlmm.events import SegmentAdded, Stamp
 from rlmm.testing import PARTITION, segment, update
-from rlmm.topic_based.memory_topic import MemoryTopic
 from rlmm.topic_based.topic_port import metadata_partition_for
 from rsm_plugins.segment import SegmentState
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import (
     A1,
     A2,

@@ -8,8 +8,8 @@ from rlmm.api import (
     MetadataWriteTimeoutError,
 )
 from rlmm.testing import PARTITION, segment, update
-from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import (
     A1,
     A2,

@@ -6,7 +6,7 @@ make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                     # many
 
 import pytest
 
-from metadata_topic.quorum.quorum_state_file import QuorumStateFile, dump_quorum_state
+from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile, dump_quorum_state
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import VoterSet
 from tests.simulation.run import main

@@ -27,14 +27,14 @@ from rlm.link.messages import (
 )
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
-from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
 from rlm.workers import READER_POOL, Done
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.ports import simulated
+from tests.support.tier.log_in_memory import PARTITION, InlineWorkers, SimulatedBroker
 
 FIRST_BYTE_MS, BYTES_PER_MS, THREADS = 30, 200, 10
 CHUNK_BYTES, CACHE_BYTES = 2_000, 128_000

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from rlm.link.messages import DescribeLog, LogDescription, PartitionSettings
-from rlm.testing import PARTITION
 from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.effects import Effect, PassResult, Task, UpdateState
 from rlm.upkeep.expiration_task import expiration_pass
@@ -17,6 +16,7 @@ from rlm.workers import COPIER_POOL, EXPIRATION_POOL
 from rlmm.api import MetadataNotReadyError
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.segment import SegmentState
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rlm.link.messages import CopiedThrough, PartitionSettings
-from rlm.testing import PARTITION, Killed
 from rlmm.api import MetadataWriteTimeoutError, SegmentUpdate
 from rlmm.memory import Fault, InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import Operation
+from tests.support.tier.log_in_memory import PARTITION, Killed
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 

@@ -11,7 +11,6 @@ import pytest
 from kafka_protocol.types import EpochEntry
 from rlm.link.judgement import Judgement
 from rlm.link.messages import Loss, PartitionSettings
-from rlm.testing import PARTITION, Killed
 from rlm.upkeep.effects import Restore
 from rlmm.api import MetadataRefusedError, SegmentUpdate
 from rlmm.events import SegmentAdded, SegmentUpdated
@@ -19,6 +18,7 @@ from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.segment import IndexType, SegmentState
 from rsm_plugins.testing import Operation
+from tests.support.tier.log_in_memory import PARTITION, Killed
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 

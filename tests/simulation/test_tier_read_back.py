@@ -9,7 +9,6 @@ from typing import BinaryIO
 import pytest
 
 from rlm.plugin_calls import TaskCancelledError
-from rlm.testing import PARTITION, Killed
 from rlm.upkeep.copy_task import READ_BACK_QUIET_MS, copy_pass
 from rlm.upkeep.effects import PassResult, Pause, ReadBack
 from rlm.upkeep.store_gate import StoreGate
@@ -24,6 +23,7 @@ from rsm_plugins.layout.objects import object_names
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
+from tests.support.tier.log_in_memory import PARTITION, Killed
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 Lose = Callable[[Path], None]

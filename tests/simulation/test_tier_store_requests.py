@@ -18,7 +18,6 @@ import pytest
 from crc32c import crc32c
 
 from rlm.link.messages import PartitionSettings
-from rlm.testing import PARTITION, Killed
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
     RemoteStorageManager,
@@ -29,6 +28,7 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType
+from tests.support.tier.log_in_memory import PARTITION, Killed
 from tests.support.tier.scene import COPY_MAX_MS, Scene
 
 REQUESTS_OF_A_COPY = 3

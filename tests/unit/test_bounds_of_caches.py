@@ -15,8 +15,8 @@ from broker.remote import windows
 from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.recent_places import GENERATION_BATCHES, RecentPlaces
-from metadata_topic.quorum.raft_metrics import RaftMetrics
+from local_log.log.recent_places import GENERATION_BATCHES, RecentPlaces
+from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
 from rlm.read.index_cache import IndexCache
@@ -24,7 +24,6 @@ from rlm.read.loads import Loads, Wait
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.segment_index import SegmentIndex
 from rlm.read.sequences import READERS_MAX, Sequence, Sequences
-from rlm.testing import InlineWorkers
 from rlmm import quick_records, records
 from rlmm.api import PartitionDeleteState
 from rlmm.events import SegmentAdded
@@ -34,9 +33,10 @@ from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.layout.bounded_map import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from tests.support.samples.remote import PARTITION, STARTED, entry, metadata
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
+from tests.support.tier.log_in_memory import InlineWorkers
 from tests.support.worlds.admin import Admin
 
 

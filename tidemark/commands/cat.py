@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from broker.config.broker_config import read_properties
-from tidemark.loading import parse_overrides
-from tidemark.pipeline_options import log_start_option, log_starts_of
+from tidemark.commands.pipeline_options import log_start_option, log_starts_of
+from tidemark.node_files.loading import parse_overrides
 from tidemark.remote.options import WrongOptionError
 from tidemark.remote.progress import progress
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.config.broker_config import BrokerConfig
-from tidemark.dev_settings import CONTROLLERS_MAX, S3Bucket, dev_settings
-from tidemark.formatting import format_node, is_formatted
-from tidemark.loading import load, log_to_stdout
+from tidemark.dev.settings import CONTROLLERS_MAX, S3Bucket, dev_settings
+from tidemark.node_files.formatting import format_node, is_formatted
+from tidemark.node_files.loading import load, log_to_stdout
 
 if TYPE_CHECKING:
     from broker.process.server_process import ServerProcess
@@ -60,7 +60,7 @@ def command(
     if controllers is not None:
         if s3 is not None or seed is not None:
             raise click.UsageError("--controllers starts no broker: leave out --s3 and --seed")
-        from tidemark.dev_controllers import DevControllers
+        from tidemark.dev.controllers import DevControllers
 
         sys.exit(DevControllers(data.absolute(), port, controllers, override).run(click.echo))
     log_to_stdout()

@@ -6,9 +6,9 @@ import click
 
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from tidemark.loading import load
-from tidemark.lost_vote import abstain
-from tidemark.offline_options import config_options
+from tidemark.node_files.loading import load
+from tidemark.node_files.lost_vote import abstain
+from tidemark.node_files.offline_options import config_options
 
 
 @click.command("abstain")

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from runtime.disk import Disk
-from tidemark.loading import load
-from tidemark.log_directories import beyond_the_disk, forget, lost_by_forgetting
-from tidemark.offline_options import config_options
+from tidemark.node_files.loading import load
+from tidemark.node_files.log_directories import beyond_the_disk, forget, lost_by_forgetting
+from tidemark.node_files.offline_options import config_options
 
 _SHOWN_MAX = 20
 

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from runtime.disk import Disk
-from tidemark.loading import load
-from tidemark.log_directories import directory_rows
-from tidemark.offline_options import config_options
+from tidemark.node_files.loading import load
+from tidemark.node_files.log_directories import directory_rows
+from tidemark.node_files.offline_options import config_options
 
 
 @click.command("list")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from tidemark.formatting import format_node
-from tidemark.loading import load
+from tidemark.node_files.formatting import format_node
+from tidemark.node_files.loading import load
 
 
 @click.command("format")

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from local_log.inspection import accept, report
+from local_log.recovery.inspection import accept, report
 from runtime.disk import Disk
-from tidemark.loading import load
-from tidemark.offline_logs import inspections
-from tidemark.offline_options import partition_options
-from tidemark.offline_placement import placement_problem
-from tidemark.offline_topics import OfflineLogError
+from tidemark.node_files.loading import load
+from tidemark.node_files.offline_logs import inspections
+from tidemark.node_files.offline_options import partition_options
+from tidemark.node_files.offline_placement import placement_problem
+from tidemark.node_files.offline_topics import OfflineLogError
 
 
 @click.command("accept")

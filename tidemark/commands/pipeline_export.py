@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.config.broker_config import read_properties
-from tidemark.loading import parse_overrides
-from tidemark.pipeline_options import (
+from tidemark.commands.pipeline_options import (
     log_options,
     log_start_option,
     log_starts_of,
@@ -17,6 +16,7 @@ from tidemark.pipeline_options import (
     spark_options,
     spark_session,
 )
+from tidemark.node_files.loading import parse_overrides
 from tidemark.remote.options import WrongOptionError
 
 if TYPE_CHECKING:

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.config.broker_config import read_properties
-from tidemark.loading import parse_overrides
-from tidemark.pipeline_options import log_options, progress_line, spark_options, spark_session
+from tidemark.commands.pipeline_options import (
+    log_options,
+    progress_line,
+    spark_options,
+    spark_session,
+)
+from tidemark.node_files.loading import parse_overrides
 from tidemark.remote.options import ToolCommand, WrongOptionError
 
 if TYPE_CHECKING:

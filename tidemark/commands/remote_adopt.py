@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from local_log.acceptance import ACCEPTED
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.recovery.acceptance import ACCEPTED
 from runtime.clock import SystemClock
 from runtime.disk import Disk
-from tidemark.loading import load
-from tidemark.offline_options import partition_options
-from tidemark.offline_topics import OfflineLogError
+from tidemark.node_files.loading import load
+from tidemark.node_files.offline_options import partition_options
+from tidemark.node_files.offline_topics import OfflineLogError
 from tidemark.remote.adopting import (
     Found,
     chain_by,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from tidemark.loading import load, log_to_stdout
+from tidemark.node_files.loading import load, log_to_stdout
 
 
 @click.command("start")

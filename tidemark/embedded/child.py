@@ -30,7 +30,7 @@ def main() -> None:
     has_tier = given["settings"].get(_HAS_TIER, "true").lower() == "true"
     # Before anything else is imported: both processes import at the same time.
     spawn_tier = EarlyTierProcess() if has_tier else None
-    from tidemark.loading import LOG_FORMAT
+    from tidemark.node_files.loading import LOG_FORMAT
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
     from tidemark.failures import explained
@@ -42,13 +42,13 @@ def main() -> None:
 def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | None") -> int:
     from broker.app import run
     from broker.broker import Broker
-    from broker.control.status import bootstrap_servers
     from broker.process.server_process import ServerProcess
+    from broker.testing.control.status import bootstrap_servers
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
     from tidemark.embedded.settings import embedded_settings
-    from tidemark.formatting import format_node, is_formatted
-    from tidemark.loading import load
+    from tidemark.node_files.formatting import format_node, is_formatted
+    from tidemark.node_files.loading import load
 
     entries = embedded_settings(
         Path(given["data"]), given["port"], given["token"], given["settings"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidemark.dev_settings import HOST, dev_settings
+from tidemark.dev.settings import HOST, dev_settings
 
 
 def embedded_settings(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.rpc import PARTITION, TOPIC
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC
 from pipeline.cluster.greeting import Address
 from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from runtime.clock import Clock

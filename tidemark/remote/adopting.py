@@ -17,13 +17,13 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
-from local_log.acceptance import ACCEPTED, write_accepted
 from local_log.checked_files import CheckedFiles
-from local_log.inspection import Inspection
+from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.leader_epoch_cache import LeaderEpochCache
-from local_log.recovery import chain_of_batches
-from local_log.segment import LogSegment
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.recovery.acceptance import ACCEPTED, write_accepted
+from local_log.recovery.inspection import Inspection
+from local_log.recovery.recovery import chain_of_batches
+from local_log.segment.segment import LogSegment
 from rlm.link.messages import LogDescription
 from rlmm.api import PartitionHistory
 from rlmm.rocksdb_store import read_history
@@ -34,8 +34,8 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.disk import Disk
-from tidemark.offline_logs import inspections
-from tidemark.offline_topics import OfflineLogError, read_image
+from tidemark.node_files.offline_logs import inspections
+from tidemark.node_files.offline_topics import OfflineLogError, read_image
 from tidemark.remote.adoption import (
     AdoptRefusedError,
     EndAdoption,

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import Adopted
-from local_log.inspection import Inspection
+from local_log.recovery.acceptance import Adopted
+from local_log.recovery.inspection import Inspection
 from rlm.link.messages import LogDescription
 from rlm.upkeep.settling import (
     chain_lost,

@@ -18,7 +18,7 @@ from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
 from runtime.disk import Disk
-from tidemark.log_directories import LogDirectoryError, stopped
+from tidemark.node_files.log_directories import LogDirectoryError, stopped
 
 METADATA_CACHE = "remote-log-metadata"
 

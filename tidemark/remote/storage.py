@@ -9,7 +9,7 @@ from broker.config.key import ConfigError
 from broker.config.keys_tidemark import TIDEMARK_KEYS
 from pipeline.cluster.wire_client import ClusterError
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
-from tidemark.loading import load, parse_overrides
+from tidemark.node_files.loading import load, parse_overrides
 from tidemark.rsm.plugin import make_first_plugin
 
 _COPY_MAX = "tidemark.remote.copy.max.ms"

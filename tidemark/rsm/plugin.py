@@ -8,7 +8,7 @@ from kafka_protocol.errors import TidemarkError
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.settings import PREFIX
-from tidemark.loading import parse_overrides
+from tidemark.node_files.loading import parse_overrides
 
 _FROM_BROKER = {"node.id": "0", "cluster.id": "tidemark-rsm-check"}
 

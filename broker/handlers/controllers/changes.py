@@ -19,7 +19,7 @@ from broker.network.registry import DecodedHandler, HandlerTable
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.broker_control import BrokerControl
+from metadata_topic.quorum.active.broker_control import BrokerControl
 from runtime.clock import Clock
 from runtime.dice import Dice
 

@@ -17,7 +17,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.quorum.rpc import WireIdentity
+from metadata_topic.quorum.wire.rpc import WireIdentity
 
 _Response: Final = response(ApiKey.DESCRIBE_CLUSTER).cls
 _ENDPOINT_TYPES: Final = 1

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from broker.handlers.api_versions import Features
 from broker.network.registry import HandlerTable
-from metadata_topic.quorum.rpc import WireIdentity
 from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import Request, Response
 
 

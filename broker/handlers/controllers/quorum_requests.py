@@ -1,7 +1,7 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1) and FetchSnapshot (59).
 
 Replicas of the metadata log ask these of each other. The wire's part is decided in
-`metadata_topic.quorum.rpc_requests`, all else by the replica; here one is handed to the other. What
+`metadata_topic.quorum.wire.requests`, all else by the replica; here one is handed to the other. What
 each version brought is said there, too.
 
 Fetch is announced from version 4 on, as Kafka's controllers do; below 13 it is refused, for it does
@@ -15,9 +15,9 @@ from broker.handlers.controllers.parts import ControllerParts, Quorum
 from broker.network.registry import DecodedHandler, InTurn, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.quorum.rpc import VERSIONS, WireIdentity
-from metadata_topic.quorum.rpc_requests import Refused, admit
-from metadata_topic.quorum.rpc_responses import write_answer
+from metadata_topic.quorum.wire.requests import Refused, admit
+from metadata_topic.quorum.wire.responses import write_answer
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity
 from metadata_topic.raft.messages import Response, Standing
 
 _OLDEST_FETCH: Final = 4

@@ -27,9 +27,9 @@ import broker.app
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from runtime.disk import OpenFile
 from runtime.ports import Ports, system_ports
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.walk.recorder import LogRecorder
-from tidemark.loading import load, log_to_stdout
+from tidemark.node_files.loading import load, log_to_stdout
 
 CHANGING = frozenset(
     {

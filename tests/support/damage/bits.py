@@ -16,9 +16,9 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.acceptance import Accepted, write_accepted
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
+from local_log.recovery.acceptance import Accepted, write_accepted
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
 from tests.support.damage.whole_starts import FIRST, NOW_MS, SECOND, WholeStart, format_directories

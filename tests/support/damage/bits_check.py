@@ -9,9 +9,9 @@ from pathlib import Path
 from crc32c import crc32c
 
 from kafka_protocol.files import offset_checkpoint
-from local_log.acceptance import ACCEPTED
 from local_log.errors import CorruptMessage
-from local_log.log_dir import LIVES
+from local_log.manager.log_dir import LIVES
+from local_log.recovery.acceptance import ACCEPTED
 from tests.support.damage.bits import TIERED, Base, Batch, Found, Lane, Promised, Served
 from tests.support.damage.places import Damaged
 from tests.support.damage.table import (

@@ -43,7 +43,7 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.codec import message
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.image.image import MetadataImage
@@ -51,7 +51,7 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.testing import registration_of
-from runtime.sim.power_cut_disk import PowerCutError
+from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.any_order import AnyOrder
 from tests.support.worlds.one_node import sole_voter
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from broker.node.directories import DirectoryError
 from local_log.errors import KafkaStorageError, LogClosed
-from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataUnavailable
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutError
 from tests.support.damage.hosting_life import CLUSTER, NODE, Ended, HostingLife
 from tests.support.damage.hosting_promises import Promises
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.crash_disk import CrashDisk
 from tests.support.worlds.forgetful_disk import QuickDisk
 

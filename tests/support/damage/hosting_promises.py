@@ -10,8 +10,8 @@ from kafka_protocol.files.meta_properties import parse_partition_metadata
 from kafka_protocol.files.segment_names import parse_partition_dir, parse_renamed_dir
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import iter_records
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import PARTITION_METADATA
+from local_log.file_names import PARTITION_METADATA
+from local_log.log.partition_log import PartitionLog
 from metadata_topic.image.image import MetadataImage
 
 

@@ -1,6 +1,6 @@
 """What clients may ask of a broker at any time, drawn by its dice."""
 
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from tests.support.damage.hosting_life import HostingLife
 
 NAMES = ("tp1", "tp2", "tt1", "tt2", "tf1", "tf2")

@@ -20,7 +20,7 @@ from confluent_kafka.admin import ResourceType
 from kafka_protocol.records.batch import BatchHeader, read_header
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.log_dir import CLEAN_SHUTDOWN
+from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.directories import DirectoriesBroker
 from tests.support.brokers.process import until
 from tests.support.brokers.raw_client import RawClient, fetch_fields

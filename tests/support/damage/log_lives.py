@@ -13,11 +13,11 @@ from kafka_protocol.records.batch import BatchHeader, iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk
-from runtime.sim.ports import simulated
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.ports import simulated
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 
 CONFIG = LogConfig(
     segment_bytes=1200,

@@ -25,7 +25,7 @@ from kafka_protocol.files.meta_properties import (
     dump_meta_properties,
 )
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.directories import (
     ReplicaId,
@@ -37,9 +37,9 @@ from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
 from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.disk import Disk, OpenFile
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 
 NODE = 1
 NOW_MS = 1_700_000_000_000

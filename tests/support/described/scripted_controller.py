@@ -12,7 +12,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.framing import read_request_header
 from kafka_protocol.wire.primitives import uuid_from_text
-from metadata_topic.quorum.rpc import TOPIC
+from metadata_topic.quorum.wire.rpc import TOPIC
 from tests.support.brokers.raw_client import build
 
 CLUSTER_ID = "tidemarkPeerClusterId0"

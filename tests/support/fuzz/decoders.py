@@ -24,8 +24,8 @@ from kafka_protocol.records.control import decode_control
 from kafka_protocol.records.records import Record, iter_records
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.quorum.flushed_end_file import parse_flushed_end
-from metadata_topic.quorum.quorum_state_file import QuorumStateError, parse_quorum_state
+from metadata_topic.quorum.driver.quorum_state_file import QuorumStateError, parse_quorum_state
+from metadata_topic.quorum.log.flushed_end_file import parse_flushed_end
 from rlmm import records as remote_records
 from rsm_plugins.layout.claim_object import parse_claim
 from rsm_plugins.layout.objects import (

@@ -13,9 +13,9 @@ from kafka_protocol.records.batch import HEADER_SIZE, iter_batches
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.records.walk import glimpse_records
 from metadata_topic.image.records import UnknownMetadataRecordError
-from metadata_topic.quorum.batches import CorruptBatchError, read_batches
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.snapshots import CorruptSnapshotError, read_snapshot
+from metadata_topic.quorum.log.batches import CorruptBatchError, read_batches
+from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, read_snapshot
 from pipeline.decode.frames import DamagedBatchError, read_frames
 from pipeline.decode.group import whole_batches
 from pipeline.read.batch_front import batch_front

@@ -11,7 +11,7 @@ from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.control import ControlType
 from kafka_protocol.records.records import NewRecord, Record
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from local_log.tier_segments import ClosedSegment
+from local_log.log.tier_segments import ClosedSegment
 from pipeline.values import Isolation
 from rlmm.api import Fence, SegmentUpdate
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp

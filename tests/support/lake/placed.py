@@ -20,8 +20,8 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import SIDECAR
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import PARTITION_METADATA
+from local_log.file_names import PARTITION_METADATA
+from local_log.log.partition_log import PartitionLog
 from rlmm import records
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.disk import Disk

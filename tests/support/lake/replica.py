@@ -11,9 +11,9 @@ from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import NewRecord, Record, build_batch
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import LOG
-from local_log.tier_segments import ClosedSegment
+from local_log.file_names import LOG
+from local_log.log.partition_log import PartitionLog
+from local_log.log.tier_segments import ClosedSegment
 from rsm_plugins.segment import LogSegmentData
 from runtime.disk import Disk, OpenFile
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
-from metadata_topic.quorum.batches import read_batches, whole_batches
-from metadata_topic.quorum.snapshots import read_snapshot
+from metadata_topic.quorum.log.batches import read_batches, whole_batches
+from metadata_topic.quorum.snapshot.snapshots import read_snapshot
 from metadata_topic.raft.snapshot_id import SnapshotId
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.history import TopicState

@@ -9,9 +9,9 @@ from broker.handlers.controllers.parts import ControllerParts
 from broker.handlers.controllers.table import build_controller_handlers
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.server import Server
-from metadata_topic.quorum.peers import Peers, peers_of
-from metadata_topic.quorum.rpc import WireIdentity
 from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.wire.peers import Peers, peers_of
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import Node, Request, Response
 from runtime.ports import system_ports
 from tests.support.worlds.waiting import PATIENCE_S

@@ -8,7 +8,7 @@ from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
 from metadata_topic.image.records import MetadataRecord
-from metadata_topic.quorum.decisions import Done, Outcome
+from metadata_topic.quorum.active.decisions import Done, Outcome
 from tests.support.quorum_world.plan import BROKERS, CLUSTER_ID
 from tests.support.raft.errors import Violation
 

@@ -5,15 +5,15 @@ process sees; `flushed_end` is how far a power cut would leave them, with their 
 """
 
 from kafka_protocol.records.batch import LOG_OVERHEAD
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, parse_quorum_state
+from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, parse_quorum_state
+from metadata_topic.quorum.log.fetched import checked_prefix
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
-from runtime.sim.memory_machine import MemoryMachine, MemoryNode
-from runtime.sim.power_cut_model import DirectoryNode
 from tests.support.quorum_world.plan import METADATA
 from tests.support.raft.batch_index import Batch, BatchIndex
+from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
+from tests.support.sim.power_cut_model import DirectoryNode
 
 _SUFFIX = ".checkpoint"
 

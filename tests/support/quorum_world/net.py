@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response as response_codec
-from metadata_topic.quorum.fetched import NO_DATA, checked_prefix
-from metadata_topic.quorum.rpc import VERSIONS, WireIdentity, api_of
-from metadata_topic.quorum.rpc_requests import Refused, admit, write_request
-from metadata_topic.quorum.rpc_responses import read_answer, records_of, write_answer
+from metadata_topic.quorum.log.fetched import NO_DATA, checked_prefix
+from metadata_topic.quorum.wire.requests import Refused, admit, write_request
+from metadata_topic.quorum.wire.responses import read_answer, records_of, write_answer
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
 from metadata_topic.raft.messages import FetchRequest, FetchResponse, Node, Request, Response
 from tests.support.quorum_world.plan import CLUSTER_ID
 from tests.support.raft.errors import Violation

@@ -1,6 +1,6 @@
 """One node of the simulated quorum: a machine, and the product's replica that runs on it.
 
-Opened by `open_replica`, run by `MetadataReplica`, on ports of `runtime.sim`. What it does is seen
+Opened by `open_replica`, run by `MetadataReplica`, on ports of `tests.support.sim`. What it does is seen
 in three places: its core's steps, its messages, and its disk.
 """
 
@@ -9,30 +9,30 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import TidemarkError
-from metadata_topic.quorum.abstention import abstain_until
+from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.metadata_loader import Applied
-from metadata_topic.quorum.open_replica import OpenReplica
-from metadata_topic.quorum.quorum_start import (
+from metadata_topic.quorum.replica import MetadataReplica
+from metadata_topic.quorum.start.abstention import abstain_until
+from metadata_topic.quorum.start.open_replica import OpenReplica
+from metadata_topic.quorum.start.quorum_start import (
     Membership,
     MissingQuorumStateError,
 )
-from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, QuorumStateFile
-from metadata_topic.quorum.replica import MetadataReplica
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk
-from runtime.sim.memory_machine import MemoryMachine
-from runtime.sim.power_cut_model import DirectoryNode
-from runtime.sim.process import SimClock, SimProcess
 from tests.support.quorum_world.mirror import LogMirror
 from tests.support.quorum_world.plan import METADATA, key_of
 from tests.support.quorum_world.starting import format_node, opened_node, replica_of
 from tests.support.quorum_world.watching import watch
 from tests.support.raft.errors import Violation
 from tests.support.raft.sim_node import Route
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.memory_machine import MemoryMachine
+from tests.support.sim.power_cut_model import DirectoryNode
+from tests.support.sim.process import SimClock, SimProcess
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.world import QuorumWorld

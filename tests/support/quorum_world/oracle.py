@@ -11,7 +11,7 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord
-from metadata_topic.quorum.batches import read_records, whole_batches
+from metadata_topic.quorum.log.batches import read_records, whole_batches
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.raft.effects import AdvanceHighWatermark, Effect, RoleChanged
 from metadata_topic.raft.events import Event, Received

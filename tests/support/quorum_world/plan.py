@@ -6,7 +6,7 @@ from random import Random
 
 from local_log.config import LogConfig
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.format import METADATA_DIRECTORY
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.raft import plan as core_plan
 from tests.support.raft.plan import Plan

@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING
 
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.quorum.active.ports import ControllerSettings
 from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.controller_ports import ControllerSettings
-from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import QuorumSettings
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
+from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import NOBODY, Node
 from metadata_topic.raft.voters import VoterSet
 from runtime.ports import Ports
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

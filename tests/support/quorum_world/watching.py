@@ -7,8 +7,8 @@ from metadata_topic.raft import effects as fx
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import Effect
 from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
-from runtime.sim.memory_disk import ProcessEnded
 from tests.support.raft.errors import Violation
+from tests.support.sim.memory_disk import ProcessEnded
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

@@ -11,8 +11,6 @@ from random import Random
 from typing import Any
 
 from metadata_topic.raft.effects import RoleChanged
-from runtime.sim.memory_disk import ProcessEnded
-from runtime.sim.pool_work import in_pieces
 from tests.support.quorum_world.addresses import Addresses
 from tests.support.quorum_world.faults import QuorumFaults
 from tests.support.quorum_world.liveness import Liveness
@@ -23,6 +21,8 @@ from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.workload import Workload
 from tests.support.raft.base_world import BaseWorld
 from tests.support.raft.errors import Violation
+from tests.support.sim.memory_disk import ProcessEnded
+from tests.support.sim.pool_work import in_pieces
 
 CLOSED_WITHIN_MS = 60_000
 TOUCH_US = 2

@@ -15,10 +15,10 @@ from zlib import crc32
 
 from metadata_topic.raft.effects import Effect
 from metadata_topic.raft.events import Event
-from runtime.sim.timeline import Timeline
 from tests.support.raft.brief import brief
 from tests.support.raft.errors import Violation
 from tests.support.raft.plan import Plan
+from tests.support.sim.timeline import Timeline
 
 LEADER_WITHIN_MS = 60_000
 EQUAL_WITHIN_MS = 60_000

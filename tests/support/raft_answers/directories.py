@@ -19,11 +19,11 @@ from kafka_protocol.files.meta_properties import (
 from kafka_protocol.records.control import control_batch, leader_change
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import data_batch, whole_batches
-from metadata_topic.quorum.format import METADATA_DIRECTORY
-from metadata_topic.quorum.metadata_log import METADATA_TOPIC_ID
-from metadata_topic.quorum.quorum_state_file import QUORUM_STATE
-from metadata_topic.quorum.snapshots import snapshot_chunks
+from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE
+from metadata_topic.quorum.log.batches import data_batch, whole_batches
+from metadata_topic.quorum.log.metadata_log import METADATA_TOPIC_ID
+from metadata_topic.quorum.snapshot.snapshots import snapshot_chunks
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from metadata_topic.raft.snapshot_id import SUFFIX, SnapshotId
 from tests.support.kafka.tools import kafka_tool
 

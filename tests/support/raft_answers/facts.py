@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.quorum.metadata_log import METADATA_TOPIC_ID
+from metadata_topic.quorum.log.metadata_log import METADATA_TOPIC_ID
 from tests.support.raft_answers.directories import CLUSTER_ID, LogFacts
 
 Body = dict[str, Any]

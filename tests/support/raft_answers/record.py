@@ -17,7 +17,7 @@ from typing import Any
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.batches import whole_batches
+from metadata_topic.quorum.log.batches import whole_batches
 from tests.support.brokers.process import free_ports
 from tests.support.brokers.raw_client import build
 from tests.support.raft_answers import questions, stage

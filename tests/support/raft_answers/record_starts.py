@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.format import METADATA_DIRECTORY
-from metadata_topic.quorum.quorum_state_file import QUORUM_STATE
+from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from tests.support.raft_answers.directories import (
     CUT,
     LONG,

@@ -23,7 +23,6 @@ from rlm.link.messages import (
 )
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
-from rlm.testing import PARTITION, SimulatedBroker
 from rlm.upkeep.broker_port import OpenedFiles
 from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
@@ -40,7 +39,8 @@ from rsm_plugins.segment import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from runtime.sim.ports import simulated
+from tests.support.sim.ports import simulated
+from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker
 from tests.support.tier.turns import TurnWorkers
 
 INTERVAL_MS = 30_000

@@ -27,12 +27,10 @@ from rlm.link.messages import (
     RestoreChain,
     Stop,
 )
-from rlm.testing import PARTITION, SimulatedBroker, values_of
 from rlmm import lineage, records
 from rlmm.api import Fence
 from rlmm.store import MemoryStore, partition_key
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.topic_based.memory_topic import MemoryPort, MemoryTopic
 from rlmm.topic_based.topic_port import TopicRecord
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import (
@@ -40,8 +38,10 @@ from rsm_plugins.segment import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from runtime.sim.dice import SeededDice
+from tests.support.sim.dice import SeededDice
 from tests.support.tier.life_steps import Death, SteppedDisk, Steps, must
+from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker, values_of
+from tests.support.tier.memory_topic import MemoryPort, MemoryTopic
 from tests.support.tier.metadata_topic import truth
 from tests.support.tier.pair import ClaimStorage, Pair
 

@@ -2,9 +2,9 @@
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import ClosedLocalSegment, LogDescription
-from rlm.testing import PARTITION
 from rlm.upkeep.log_facts import LogFacts, RemoteSegment
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from tests.support.tier.log_in_memory import PARTITION
 
 
 def local(first: int, last: int, size: int = 100, at_ms: int = 0) -> ClosedLocalSegment:

@@ -11,10 +11,10 @@ from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position, partition_key
 from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.topic_based.memory_topic import MemoryPort, MemoryTopic
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.tier.memory_topic import MemoryPort, MemoryTopic
 
 WRITE_WAIT_MS = 5_000
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED

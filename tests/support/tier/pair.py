@@ -23,15 +23,15 @@ from rlm.link.messages import (
 from rlm.plugins import Plugins, RemovesTopics
 from rlm.read.read_path import ReadPath
 from rlm.service import Link, Tier, TierReceiver
-from rlm.testing import PARTITION, InlineWorkers, SimulatedBroker
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.ports import simulated
+from tests.support.tier.log_in_memory import PARTITION, InlineWorkers, SimulatedBroker
 
 NAMES = (PARTITION.topic_id, PARTITION.partition)
 

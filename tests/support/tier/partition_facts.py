@@ -2,9 +2,9 @@
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
-from rlm.testing import PARTITION
 from rlmm.api import LOWEST_FENCE, Fence, SegmentHistory
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
+from tests.support.tier.log_in_memory import PARTITION
 
 Chain = tuple[tuple[int, int], ...]
 

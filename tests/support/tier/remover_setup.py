@@ -13,8 +13,8 @@ from rlmm.topic_based.remover import Remover
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import LOG_BYTES, FaultyStorage, segment_data
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
 
 FENCE = Fence(3, 1)
 GRACE_MS, COPY_MAX_MS = 60_000, 3_600_000

@@ -6,7 +6,6 @@ from rlm.deletions import Deletions
 from rlm.link.messages import PartitionSettings
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
-from rlm.testing import PARTITION, SimulatedBroker, SteppedTier, values_of
 from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.performer import World
@@ -20,8 +19,9 @@ from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import FaultyStorage
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker, SteppedTier, values_of
 
 COPY_MAX_MS = 60_000
 

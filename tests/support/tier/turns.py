@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from rlm.workers import Done
 from runtime.executors import spawn_thread
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.scheduler import ManualScheduler
 
 T = TypeVar("T")
 

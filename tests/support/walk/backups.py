@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from kafka_protocol.files.offset_checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
-from local_log.log_dir import CLEAN_SHUTDOWN
+from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.process import until
 from tests.support.brokers.tiered_topics import delete_topic
 from tests.support.brokers.traffic import Lane

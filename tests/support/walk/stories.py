@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from kafka_protocol.files.offset_checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS
-from local_log.log_dir import CLEAN_SHUTDOWN
+from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.traffic import Lane
 from tests.support.damage.table import OFFLINE, PLAIN, TIERED, WHOLE
 from tests.support.walk.counting import Counting

@@ -21,8 +21,8 @@ from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import BrokerImage, Endpoint, Provenance
-from metadata_topic.quorum.decisions import ignore_place
-from runtime.sim.dice import SeededDice
+from metadata_topic.quorum.active.decisions import ignore_place
+from tests.support.sim.dice import SeededDice
 
 R = TypeVar("R")
 SETTINGS = {

@@ -7,11 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from runtime.dice import Dice
 from runtime.scheduler import Timer
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.executors import SimExecutors
-from runtime.sim.ports import SimPorts
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.executors import SimExecutors
+from tests.support.sim.ports import SimPorts
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.crash_disk import CrashDisk
 from tests.support.worlds.pools import HeldPool
 

@@ -9,13 +9,13 @@ from msgspec import structs
 from kafka_protocol.records.batch import BatchHeader, has_valid_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
-from local_log.cleaner.job import Done, Group
-from local_log.cleaner.last_batches import LastBatches
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
 from local_log.cleaner.policy import Range
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
+from local_log.log.cleaning_job import Done, Group
+from local_log.log.partition_log import PartitionLog
+from local_log.producers.last_batches import LastBatches
 from runtime.disk import Disk
 from tests.support.worlds.local_log import NOW_MS, SMALL, open_log
 

@@ -6,8 +6,8 @@ from typing import Any
 from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.records import make
-from metadata_topic.quorum.broker_control import BrokerControl
-from metadata_topic.quorum.controller_ports import ControllerSettings
+from metadata_topic.quorum.active.broker_control import BrokerControl
+from metadata_topic.quorum.active.ports import ControllerSettings
 from metadata_topic.testing import registration_of
 from tests.support.worlds.naive_quorum import Answer, NaiveQuorum
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runtime.disk import Buffer, OpenFile
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 
 _BY_PATH: Final = (
     "open_read",

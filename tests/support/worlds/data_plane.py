@@ -19,14 +19,14 @@ from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
 from runtime.disk import Disk, FileRegion
 from runtime.executors import InlinePool, Pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 
 NODE = 1
 NOW_MS = 1_700_000_000_000

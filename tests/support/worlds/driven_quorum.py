@@ -16,16 +16,16 @@ from pathlib import Path
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
-from metadata_topic.quorum.driver import RaftDriver
-from metadata_topic.quorum.driver_ports import DriverWorld
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.format import FormatPlan, format_directory
-from metadata_topic.quorum.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.quorum_start import QuorumSettings
-from metadata_topic.quorum.snapshot_store import DiskSnapshotStore
-from metadata_topic.quorum.snapshots import snapshot_chunks
+from metadata_topic.quorum.driver.driver import RaftDriver
+from metadata_topic.quorum.driver.ports import DriverWorld
+from metadata_topic.quorum.log.batches import data_batch, note_flushed_end
+from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.snapshot.snapshots import snapshot_chunks
+from metadata_topic.quorum.snapshot.store import DiskSnapshotStore
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
+from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import RoleChanged
@@ -43,9 +43,9 @@ from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.executors import Pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import SimPorts, simulated
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import SimPorts, simulated
+from tests.support.sim.scheduler import ManualScheduler
 
 CLUSTER_ID = "driven-quorum-driven-q"
 Done = Callable[[Response | None], None]

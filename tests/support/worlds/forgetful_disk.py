@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runtime.dice import Dice
 from runtime.disk import Buffer, Disk, OpenFile
-from runtime.sim.power_cut_disk import PowerCutError
+from tests.support.sim.power_cut_disk import PowerCutError
 
 Undo = Callable[[], None]
 FORGETS = {

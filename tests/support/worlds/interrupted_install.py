@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from metadata_topic.quorum.flushed_end_file import FlushedEnd, FlushedEndFile
-from metadata_topic.quorum.snapshots import SnapshotFiles
+from metadata_topic.quorum.log.flushed_end_file import FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
+from tests.support.sim.dice import SeededDice
 
 
 def note_install(metadata: Path, snapshot_id: SnapshotId) -> None:

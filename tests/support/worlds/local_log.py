@@ -7,10 +7,10 @@ import pytest
 
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.acceptance import read_accepted, write_accepted
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.recovery.acceptance import read_accepted, write_accepted
 from local_log.refusal import RefusalFacts
 from runtime.disk import Disk
 

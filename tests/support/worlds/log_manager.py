@@ -12,15 +12,15 @@ from kafka_protocol.files.meta_properties import (
 )
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
-from local_log.placement import WantedReplica
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.placement import WantedReplica
 from runtime.disk import Disk, OpenFile
 from runtime.executors import Pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.executors import SimExecutors
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.executors import SimExecutors
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, append
 
 ORDERS, ORDERS_1, BILLS = (

@@ -9,16 +9,16 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END, HEAD_LINES
-from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, HEAD_LINES
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
 from runtime.executors import Pool
-from runtime.sim.executors import SimExecutors
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.executors import SimExecutors
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped
 
 DIRECTORY_ID = b"D" * 16

@@ -17,16 +17,16 @@ from metadata_topic.image.image import EMPTY_IMAGE, METADATA_VERSION, MetadataIm
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.quorum.batches import data_batch, read_batches
-from metadata_topic.quorum.controller_loop import ControllerLoop
-from metadata_topic.quorum.controller_metrics import ControllerMetrics
-from metadata_topic.quorum.controller_ports import ControllerSettings, ControllerWorld
-from metadata_topic.quorum.decisions import Done, Failed, Outcome
-from metadata_topic.quorum.idle_records import Audience
+from metadata_topic.quorum.active.controller_loop import ControllerLoop
+from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
+from metadata_topic.quorum.active.decisions import Done, Failed, Outcome
+from metadata_topic.quorum.active.idle_records import Audience
+from metadata_topic.quorum.active.ports import ControllerSettings, ControllerWorld
+from metadata_topic.quorum.log.batches import data_batch, read_batches
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.roles import Role
-from runtime.sim.ports import simulated
+from tests.support.sim.ports import simulated
 
 R = TypeVar("R")
 ME, OTHER = 1, 2

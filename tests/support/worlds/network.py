@@ -20,8 +20,8 @@ from broker.network.server import Server
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import SimPorts, simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import SimPorts, simulated
 from tests.support.worlds.waiting import PATIENCE_S, until
 
 Raw = Callable[[RequestContext, bytes], Any]

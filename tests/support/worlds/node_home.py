@@ -8,19 +8,19 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.format import (
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.start.format import (
     METADATA_DIRECTORY,
     FormatPlan,
     format_directory,
 )
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.quorum.node_settings import NodeSettings
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped
 
 DIRECTORY_ID = b"D" * 16

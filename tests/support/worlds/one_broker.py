@@ -18,7 +18,7 @@ from kafka_protocol.files.meta_properties import (
 )
 from kafka_protocol.wire.codec import message
 from local_log.config import LogConfig
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.directories import (
     ReplicaId,
@@ -31,9 +31,9 @@ from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
 from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.executors import Pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.data_plane import NODE, batch
 
 NOW_MS = 1_700_000_000_000

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node_settings import NodeSettings
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node
 from runtime.scheduler import Timer
-from runtime.sim.ports import SimPorts
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.ports import SimPorts
+from tests.support.sim.scheduler import ManualScheduler
 
 
 class LoopedScheduler(ManualScheduler):

@@ -11,7 +11,7 @@ from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.remote.reads import RemoteFetched, RemoteRead
 from rlm.link.messages import CopiedThrough, Loss, LossFound
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World, call
 
 NAMES = (b"i" * 16, 0, 3)

@@ -14,8 +14,8 @@ from rlm.link.endpoint import LinkEndedError, Received
 from rlm.link.judgement import Judgement, Verdict
 from rlm.link.messages import Loss, ReadAnswer, Region
 from runtime.disk import Disk, OpenFile
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 TOPIC_ID = b"T" * 16
 

@@ -13,14 +13,14 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.controller_ports import ControllerSettings
-from metadata_topic.quorum.decisions import Done, Outcome
-from metadata_topic.quorum.driver import RaftDriver
-from metadata_topic.quorum.open_replica import OpenReplica
+from metadata_topic.quorum.active.decisions import Done, Outcome
+from metadata_topic.quorum.active.ports import ControllerSettings
+from metadata_topic.quorum.driver.driver import RaftDriver
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
+from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.snapshot_id import SnapshotId
-from runtime.sim.ports import SimPorts
+from tests.support.sim.ports import SimPorts
 from tests.support.worlds.driven_quorum import CLUSTER_ID, DrivenNode, DrivenQuorum, Wire
 
 __all__ = ["ReplicaNode", "ReplicaQuorum"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from broker.config.broker_config import BrokerConfig
 from broker.node.metadata_log import metadata_log_config
 from broker.node.raft_config import quorum_settings, raft_config
-from metadata_topic.quorum.quorum_start import FoundQuorum, plan_quorum_start
+from metadata_topic.quorum.start.quorum_start import FoundQuorum, plan_quorum_start
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
 from metadata_topic.raft.voter_history import QuorumFacts

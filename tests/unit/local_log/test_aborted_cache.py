@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from local_log.aborted_index import AbortedCache
-from local_log.segment import LogSegment
+from local_log.segment.aborted_index import AbortedCache
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 
 

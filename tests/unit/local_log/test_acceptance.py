@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import Accepted, Adopted, dump, parse
+from local_log.recovery.acceptance import Accepted, Adopted, dump, parse
 from local_log.refusal import Fault, FaultKind, RefusalFacts
 
 

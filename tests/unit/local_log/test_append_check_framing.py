@@ -5,8 +5,8 @@ from struct import pack_into
 import pytest
 
 from kafka_protocol.records.records import build_batch
-from local_log.append_check import check_framing
 from local_log.errors import CorruptMessage, InvalidRecord
+from local_log.log.append_check import check_framing
 
 BATCH = bytes(build_batch([(1_700_000_000_000, None, b"x", [])]))
 CUT, DAMAGED = InvalidRecord.code, CorruptMessage.code

@@ -15,7 +15,7 @@ from local_log.checked_files import (
     parse_sidecar,
 )
 from runtime.disk import Disk
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 
 NAME = "log-start-offset-checkpoint"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from local_log.cleaner.job import Answer, Failed, Job
 from local_log.cleaner.log_pass import LogPass
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import LOG, TXN_INDEX
+from local_log.file_names import LOG, TXN_INDEX
+from local_log.log.cleaning_job import Answer, Failed, Job
+from local_log.log.partition_log import PartitionLog
 from tests.support.worlds.cleaned_logs import end_transaction, put, records_of
 from tests.unit.local_log.test_cleaner_runs import World, fill
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from local_log.cleaner.job import Group
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
-from local_log.log_cleaning import PassSpoiltError
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import CLEANED, SWAP
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from local_log.file_names import CLEANED, SWAP
+from local_log.log.cleaning import PassSpoiltError
+from local_log.log.cleaning_job import Group
+from local_log.log.partition_log import PartitionLog
 from tests.support.rounds import rounds
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
     batches_of,

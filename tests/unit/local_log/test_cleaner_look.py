@@ -9,7 +9,7 @@ import pytest
 from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.log_facts import NotedLog
 from local_log.cleaner.look import Look
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from tests.unit.local_log.test_cleaner_runs import World, fill
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import TXN_INDEX
+from local_log.file_names import TXN_INDEX
+from local_log.log.partition_log import PartitionLog
 from tests.support.worlds.cleaned_logs import commit, end_transaction, put, records_of, table_of
 from tests.unit.local_log.test_cleaner_runs import SETTINGS, World, fill
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from local_log.cleaner import process as process_module
-from local_log.cleaner.job import Alive, Done, Failed, Group, Job, decode_answer, encode
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.process import Link, LinkEnded, Pace
 from local_log.cleaner.worker import ProcessWorker, WorkerLostError
+from local_log.log.cleaning_job import Alive, Done, Failed, Group, Job, decode_answer, encode
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import SystemClock
 from runtime.disk import Disk, OpenFile
 from runtime.executors import ThreadPool
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.worlds.cleaned_logs import commit, open_compacted, producers_of, put
 from tests.support.worlds.local_log import NOW_MS
 

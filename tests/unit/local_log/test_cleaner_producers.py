@@ -9,10 +9,10 @@ import pytest
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.job import Job, lines_of
-from local_log.cleaner.last_batches import LastBatch, LastBatches, unpacked
 from local_log.cleaner.process import Link
-from local_log.producer_state import ProducerStates
+from local_log.log.cleaning_job import Job, lines_of
+from local_log.producers.last_batches import LastBatch, LastBatches, unpacked
+from local_log.producers.state import ProducerStates
 from runtime.executors import ThreadPool
 from tests.support.worlds.cleaned_logs import end_transaction, put
 from tests.unit.local_log.test_cleaner_process import job_for

@@ -12,7 +12,7 @@ from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
 from local_log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
 from local_log.cleaner.transactions import ABORT, Transactions
-from local_log.segment_files import LOG
+from local_log.file_names import LOG
 from tests.support.worlds.cleaned_logs import (
     batches_of,
     clean,

@@ -11,19 +11,19 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.job import Answer, Group, Job
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog
 from local_log.cleaner.look import Look
 from local_log.cleaner.process import do_job
 from local_log.cleaner.worker import WorkerLostError
 from local_log.config import LONG_MAX, LogConfig
-from local_log.log_cleaning import PassSpoiltError
-from local_log.log_dir import CLEANER_OFFSETS
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import CLEANED, SWAP
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import SimPorts, simulated
+from local_log.file_names import CLEANED, SWAP
+from local_log.log.cleaning import PassSpoiltError
+from local_log.log.cleaning_job import Answer, Group, Job
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dir import CLEANER_OFFSETS
+from local_log.manager.log_dirs import LogManager
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import SimPorts, simulated
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
     batches_of,

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from local_log.cleaner.job import Group
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
-from local_log.partition_log import PartitionLog
+from local_log.log.cleaning_job import Group
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,

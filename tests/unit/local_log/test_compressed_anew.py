@@ -12,7 +12,7 @@ from broker.config.topic_config import log_config
 from kafka_protocol.records.batch import HEADER_SIZE, has_valid_crc, read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import MessageTooLarge
-from local_log.opening import opened
+from local_log.log.opened_batches import opened
 from tests.support.samples.config import load
 from tests.support.worlds.local_log import NOW_MS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.types import EpochEntry
-from local_log.acceptance import ACCEPTED, Accepted, Adopted, parse, write_accepted
+from local_log.recovery.acceptance import ACCEPTED, Accepted, Adopted, parse, write_accepted
 from runtime.disk import Disk
 from tests.support.worlds.local_log import append, filled, open_log, with_config
 

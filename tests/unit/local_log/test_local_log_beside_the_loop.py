@@ -9,14 +9,14 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
-from local_log.log_deletion import Removal
-from local_log.log_dir import LOG_STARTS
-from local_log.log_dirs import LogManager
+from local_log.manager.deletion import Removal
+from local_log.manager.log_dir import LOG_STARTS
+from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk
 from runtime.executors import make_pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,

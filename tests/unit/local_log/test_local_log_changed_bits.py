@@ -9,7 +9,7 @@ import pytest
 from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import CorruptMessage
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from local_log.refusal import FaultKind
 from tests.support.worlds.local_log import (
     NOW_MS,

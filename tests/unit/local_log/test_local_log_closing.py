@@ -7,8 +7,8 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
-from local_log.log_closing import close_side_by_side
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.closing import close_side_by_side
 from runtime.executors import InlinePool
 from tests.support.worlds.local_log import open_log
 

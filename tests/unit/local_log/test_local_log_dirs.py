@@ -9,11 +9,11 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk, LockHeldError
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 ORDERS = TopicPartition("orders", 0)

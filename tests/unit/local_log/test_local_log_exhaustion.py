@@ -15,14 +15,14 @@ from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import LOG_STARTS
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dir import LOG_STARTS
+from local_log.manager.log_dirs import LogManager
 from runtime.disk import Buffer, Disk
 from runtime.disk_errors import Seldom, is_exhausted
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, open_log
 
 OPENING = ("open_append", "open_read", "open_write", "atomic_write", "fsync_path")

@@ -10,8 +10,8 @@ import pytest
 from kafka_protocol.files import offset_checkpoint, producer_snapshot
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
-from local_log.tier_segments import indexes_fit, rebuild_indexes
+from local_log.log.partition_log import PartitionLog
+from local_log.log.tier_segments import indexes_fit, rebuild_indexes
 from runtime.disk import Disk
 from tests.support.worlds.local_log import GOLDEN, files_of
 

@@ -11,12 +11,12 @@ import pytest
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition
-from local_log.acceptance import Accepted, read_accepted
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
+from local_log.recovery.acceptance import Accepted, read_accepted
 from local_log.refusal import Fault, FaultKind
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import (
     GOLDEN,
     NOW_MS,

@@ -11,14 +11,14 @@ import pytest
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
-from local_log.retention_pass import RetentionPass
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.retention_pass import RetentionPass
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.executors import Pool, make_pool
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.local_log import append, filled, open_log, with_config
 
 TIERED = with_config(remote_storage_enable=True)

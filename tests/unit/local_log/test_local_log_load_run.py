@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.types import TopicPartition
-from local_log import segment_reading
 from local_log.errors import LoadStopped
-from local_log.load_run import SAY_EVERY_MS, LoadRun
-from local_log.log_dirs import LogManager
-from local_log.log_loading import Loaded
+from local_log.manager.load_run import SAY_EVERY_MS, LoadRun
+from local_log.manager.loading import Loaded
+from local_log.manager.log_dirs import LogManager
+from local_log.segment import reading as segment_reading
 from runtime.disk import OpenFile
 from runtime.executors import ThreadPools
-from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.brokers.process import until
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import append
 from tests.support.worlds.log_manager import IDS, Host
 

@@ -11,17 +11,17 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata
 from local_log.checked_files import SIDECAR, CheckedFiles
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import (
+from local_log.manager.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
     UNKNOWN,
 )
-from local_log.placement import WantedReplica
+from local_log.manager.placement import WantedReplica
 from runtime.disk import Disk, OpenFile
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.local_log import NOW_MS, append, with_config
 from tests.support.worlds.log_manager import (
     BILLS,

@@ -13,15 +13,15 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles
 from local_log.errors import KafkaStorageError
-from local_log.log_creation import NewLog
-from local_log.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from local_log.log_dirs import LogManager
-from local_log.placement import WantedReplica
+from local_log.manager.creation import NewLog
+from local_log.manager.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.placement import WantedReplica
 from runtime.disk import Disk
 from runtime.executors import make_pool
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.rounds import rounds
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.local_log import SMALL, append
 from tests.support.worlds.log_manager import (
     BILLS,

@@ -12,10 +12,10 @@ from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import SIDECAR
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-from local_log.placement import WantedReplica
-from local_log.segment_files import PARTITION_METADATA
-from runtime.sim.faulty_disk import FaultyDisk
+from local_log.file_names import PARTITION_METADATA
+from local_log.manager.log_dir import CLEAN_SHUTDOWN, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.manager.placement import WantedReplica
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import append
 from tests.support.worlds.log_manager import (
     BILLS,

@@ -10,13 +10,13 @@ import pytest
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.errors import LogClosed
-from local_log.late_snapshots import PRODUCERS_AT_ONCE_MAX
-from local_log.log_dirs import LogManager
-from local_log.partition_log import PartitionLog
-from local_log.segment_files import EPOCH_CHECKPOINT
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
+from local_log.producers.late_snapshots import PRODUCERS_AT_ONCE_MAX
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, open_log, with_config
 from tests.support.worlds.pools import HeldPool
 

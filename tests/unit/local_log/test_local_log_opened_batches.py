@@ -7,10 +7,10 @@ import pytest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import Record, build_batch
-from local_log.append_check import INFLATED_BYTES_MAX, OPENED_RECORDS_MAX
 from local_log.config import LogConfig
 from local_log.errors import MustBeOpened
-from local_log.opening import (
+from local_log.log.append_check import INFLATED_BYTES_MAX, OPENED_RECORDS_MAX
+from local_log.log.opened_batches import (
     SHORT_BYTES,
     SHORT_INFLATED_BYTES,
     SHORT_RECORDS,

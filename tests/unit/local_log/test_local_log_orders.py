@@ -9,10 +9,10 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files.producer_snapshot import ProducerEntry
 from kafka_protocol.records.batch import write_crc
 from local_log.errors import KafkaStorageError
-from local_log.log_results import LogHooks
-from local_log.producer_state import CompletedTransaction, ProducerStates
+from local_log.log.results import LogHooks
+from local_log.producers.state import CompletedTransaction, ProducerStates
 from runtime.disk import Disk, OpenFile
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,

@@ -1,4 +1,4 @@
-"""The parts of a log own their state: see `local_log/partition_log.py`."""
+"""The parts of a log own their state: see `local_log/log/partition_log.py`."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local_log.log_parts import LogParts
+from local_log.log.parts import LogParts
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, with_config
 
 ROOT = Path(__file__).parents[3]

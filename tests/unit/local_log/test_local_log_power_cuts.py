@@ -6,9 +6,9 @@ import pytest
 
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.partition_log import PartitionLog
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk
+from local_log.log.partition_log import PartitionLog
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log
 
 SEEDS = range(20)

@@ -8,7 +8,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.producer_state import BatchMeta
+from local_log.producers.state import BatchMeta
 from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log
 
 

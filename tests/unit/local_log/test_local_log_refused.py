@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from kafka_protocol.records.batch import iter_batches
-from local_log.acceptance import ACCEPTED, Accepted, parse
+from local_log.recovery.acceptance import ACCEPTED, Accepted, parse
 from local_log.refusal import Fault, FaultKind, describe
 from runtime.disk import Disk, OpenFile
 from tests.support.worlds.local_log import (

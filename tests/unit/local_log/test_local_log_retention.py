@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from local_log.config import LogConfig
-from local_log.log_results import LogHooks
-from local_log.retention import Reason, RetentionFacts, SegmentFacts, decide
+from local_log.log.results import LogHooks
+from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
 from tests.support.worlds.local_log import NOW_MS, SMALL, append, filled, open_log, with_config
 
 NOW = 10_000

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.records.batch import iter_batches
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from local_log.refusal import FaultKind
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import accept, append, files_of, filled, open_log, refused
 
 SEEDS = range(10)

@@ -3,9 +3,9 @@
 import pytest
 
 from kafka_protocol.types import TopicPartition
-from local_log.log_dirs import LogManager
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from local_log.manager.log_dirs import LogManager
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, with_config
 
 ORDERS = TopicPartition("orders", 0)

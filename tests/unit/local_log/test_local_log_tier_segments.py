@@ -7,8 +7,8 @@ import pytest
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import KafkaStorageError, OffsetOutOfRange
-from local_log.partition_log import PartitionLog
-from runtime.sim.faulty_disk import FaultyDisk
+from local_log.log.partition_log import PartitionLog
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, append, batch_of, files_of, filled, open_log
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from local_log.log_dirs import LogManager
-from local_log.log_upkeep import FLUSHES_AT_ONCE, SLICE_LOGS, SLICE_PRODUCERS, LogUpkeep
-from local_log.partition_log import PartitionLog
-from local_log.producer_state import ProducerState
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.upkeep import FLUSHES_AT_ONCE, SLICE_LOGS, SLICE_PRODUCERS, LogUpkeep
+from local_log.producers.state import ProducerState
 from runtime.executors import InlinePool
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.local_log import NOW_MS, TOPIC_ID, append, open_log, with_config
 from tests.support.worlds.pools import HeldPool
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_log.placement import FoundReplica, Placement, WantedReplica, place
+from local_log.manager.placement import FoundReplica, Placement, WantedReplica, place
 
 TOPIC, OTHER = b"t" * 16, b"o" * 16
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))

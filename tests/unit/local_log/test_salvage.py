@@ -11,12 +11,12 @@ import pytest
 from kafka_protocol.records.records import iter_records
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
-from local_log.partition_log import PartitionLog
-from local_log.segment_reading import is_filler
+from local_log.log.partition_log import PartitionLog
+from local_log.segment.reading import is_filler
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import SMALL, append, filled, open_log, with_config
 
 COMPACTED: Final = with_config(SMALL, cleanup_policy=frozenset({"compact"}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from local_log.salvage_policy import FoundBatch, KeptBatch, LostOffsets, Salvage, salvage
+from local_log.recovery.salvage_policy import FoundBatch, KeptBatch, LostOffsets, Salvage, salvage
 
 SIZE = 100
 

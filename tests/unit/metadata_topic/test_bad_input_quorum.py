@@ -13,8 +13,8 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.quorum.rpc import VERSIONS, WireIdentity
-from metadata_topic.quorum.rpc_requests import Refused, admit
+from metadata_topic.quorum.wire.requests import Refused, admit
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity
 from metadata_topic.raft.messages import Standing
 from tests.support.samples.protocol_golden import frames
 

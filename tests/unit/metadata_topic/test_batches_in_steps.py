@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.records.records import build_batch
 from metadata_topic.image.records import encode_record, make
-from metadata_topic.quorum.batches import read_batches, read_records, value_batch, whole_batches
+from metadata_topic.quorum.log.batches import read_batches, read_records, value_batch, whole_batches
 
 
 @pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1_700])

@@ -12,7 +12,7 @@ from metadata_topic.controller.registration_rules import check_registration
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import make
-from metadata_topic.quorum.broker_control import FENCED_AT_ONCE
+from metadata_topic.quorum.active.broker_control import FENCED_AT_ONCE
 from metadata_topic.testing import cluster_of, registration_of
 from tests.support.worlds.controlled_brokers import SESSION_MS, TOPIC_ID, Cluster, clustered
 from tests.support.worlds.naive_quorum import PLAIN, Answer
@@ -416,7 +416,7 @@ def test_a_broker_whose_fencing_was_lost_is_fenced_by_the_next_controller(cluste
 def test_a_fencing_that_fails_is_tried_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from metadata_topic.quorum import broker_control
+    from metadata_topic.quorum.active import broker_control
 
     class Fails:
         def steps(self, *_: Any, **__: Any) -> Any:

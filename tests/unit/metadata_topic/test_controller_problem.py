@@ -12,7 +12,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.records import make
 from metadata_topic.quorum.errors import UnusableMetadataError
-from metadata_topic.quorum.format import METADATA_DIRECTORY
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from metadata_topic.raft.effects import Respond
 from metadata_topic.raft.events import AbleToLead
 from metadata_topic.raft.messages import EndQuorumEpochRequest, VoteRequest, VoteResponse

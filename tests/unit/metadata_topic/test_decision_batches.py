@@ -18,7 +18,7 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.decision_batches import (
+from metadata_topic.quorum.log.decision_batches import (
     BatchPlace,
     UnwritableDecision,
     decide_and_prepare,
@@ -27,7 +27,7 @@ from metadata_topic.quorum.decision_batches import (
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.testing import cluster_of, registration_of
 from runtime.disk import Buffer, OpenFile
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.metadata_home import Home, records, topics
 
 LIST = "leader.replication.throttled.replicas"

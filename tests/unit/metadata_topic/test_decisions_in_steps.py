@@ -28,12 +28,12 @@ from metadata_topic.controller.topic_specs import Assignment, TopicDefaults, Top
 from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import RECORD_WORK
-from metadata_topic.quorum.decision_batches import BatchPlace, decide_and_prepare
-from metadata_topic.quorum.format import FormatPlan, format_directory
+from metadata_topic.quorum.log.decision_batches import BatchPlace, decide_and_prepare
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.testing import apply, cluster_of, registration_of
-from runtime.sim.ports import simulated
 from runtime.turns import run_in_steps
+from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 
 MANY = 3_000

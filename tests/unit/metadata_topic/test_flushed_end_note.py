@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import data_batch
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.durable_dirs import make_dirs_durably
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END, FlushedEndFile
-from metadata_topic.quorum.metadata_log import MetadataLog
+from metadata_topic.quorum.log.batches import data_batch
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEndFile
+from metadata_topic.quorum.log.metadata_log import MetadataLog
+from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
 from runtime.disk import OpenFile
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk
-from runtime.sim.memory_machine import MemoryMachine
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.memory_machine import MemoryMachine
 
 HOME = Path("/log")
 SEEDS = range(8)

@@ -5,8 +5,8 @@ from pathlib import Path
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.records import make
+from metadata_topic.quorum.active.decisions import Done, Outcome
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.decisions import Done, Outcome
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.effects import FlushLog, Send
 from metadata_topic.raft.events import Flushed, SegmentFull

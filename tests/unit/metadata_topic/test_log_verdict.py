@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum import log_survey
-from metadata_topic.quorum.batches import note_flushed_end, value_batch
 from metadata_topic.quorum.errors import (
     DamagedMetadataError,
     ForeignSnapshotError,
     MissingMetadataError,
 )
-from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd
-from metadata_topic.quorum.log_survey import LaterBatch, SegmentSurvey, survey_log
-from metadata_topic.quorum.log_verdict import DirectoryFacts, Verdict, judge
-from metadata_topic.quorum.snapshots import SnapshotId
+from metadata_topic.quorum.log import survey as log_survey
+from metadata_topic.quorum.log.batches import note_flushed_end, value_batch
+from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd
+from metadata_topic.quorum.log.survey import LaterBatch, SegmentSurvey, survey_log
+from metadata_topic.quorum.log.verdict import DirectoryFacts, Verdict, judge
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId
 from runtime.disk import Disk
 
 BROKEN = SegmentSurvey("0.log", 0, 900, 500, 50, 1, "no whole batch")

@@ -12,11 +12,11 @@ import pytest
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.records.batch import HEADER_SIZE, write_crc
-from metadata_topic.quorum.batches import whole_batches
 from metadata_topic.quorum.errors import UnreadableRecordError
-from metadata_topic.quorum.format import BOOTSTRAP_FILE, NotFormattedError
-from metadata_topic.quorum.quorum_start import LostVotersError, Membership
-from metadata_topic.quorum.snapshots import CorruptSnapshotError
+from metadata_topic.quorum.log.batches import whole_batches
+from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError
+from metadata_topic.quorum.start.format import BOOTSTRAP_FILE, NotFormattedError
+from metadata_topic.quorum.start.quorum_start import LostVotersError, Membership
 from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
 from tests.support.worlds.driven_quorum import DrivenQuorum
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum

@@ -9,13 +9,13 @@ from crc32c import crc32c
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader, iter_batches
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import (
     MissingMetadataError,
     UnusableMetadataError,
 )
-from metadata_topic.quorum.flushed_end_file import (
+from metadata_topic.quorum.log.batches import note_flushed_end
+from metadata_topic.quorum.log.flushed_end_file import (
     FLUSHED_END,
     FlushedEnd,
     FlushedEndFile,
@@ -24,10 +24,10 @@ from metadata_topic.quorum.flushed_end_file import (
     parse_flushed_end,
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
-from metadata_topic.quorum.snapshots import SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, forget_lines, topics
 
@@ -345,7 +345,7 @@ def as_kafka(batch: bytearray) -> None:
 
 
 def test_a_note_of_a_flushed_end_beyond_the_batch_is_our_own_mistake() -> None:
-    from metadata_topic.quorum.batches import value_batch
+    from metadata_topic.quorum.log.batches import value_batch
 
     batch = value_batch([b"x"], base_offset=5, epoch=1, timestamp_ms=1)
     with pytest.raises(AssertionError, match="beyond the batch"):

@@ -5,7 +5,8 @@ import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.format import (
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, read_snapshot
+from metadata_topic.quorum.start.format import (
     BOOTSTRAP_FILE,
     METADATA_DIRECTORY,
     AlreadyFormattedError,
@@ -14,12 +15,11 @@ from metadata_topic.quorum.format import (
     format_directory,
     read_bootstrap,
 )
-from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from tidemark.initial_controllers import parse_initial_controllers
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tidemark.node_files.initial_controllers import parse_initial_controllers
 
 FORMATTED = Path(__file__).parents[2] / "golden/cluster-metadata/formatted"
 RECORDED = Path(__file__).parents[2] / "golden/raft"

@@ -18,8 +18,8 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import decode_record, encode_record
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.quorum.batches import read_batches
-from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot, snapshot_chunks
+from metadata_topic.quorum.log.batches import read_batches
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, read_snapshot, snapshot_chunks
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 METADATA = GOLDEN / "cluster-metadata"

@@ -19,14 +19,14 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, encode_record
-from metadata_topic.quorum.batches import Batch, read_batches
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.format import METADATA_DIRECTORY, read_bootstrap
+from metadata_topic.quorum.log.batches import Batch, read_batches
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, read_bootstrap
 from metadata_topic.testing import registration_of
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 
 METADATA = Path(__file__).parents[2] / "golden/cluster-metadata"

@@ -11,17 +11,22 @@ from local_log.errors import UnexpectedAppendOffset
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.quorum.batches import data_batch, flushed_end_of, note_flushed_end, value_batch
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.log.batches import (
+    data_batch,
+    flushed_end_of,
+    note_flushed_end,
+    value_batch,
+)
+from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
+from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, UnreadableCommitError
-from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.snapshots import SnapshotFiles
-from metadata_topic.quorum.stored import StoredMetadata
+from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
+from metadata_topic.quorum.snapshot.stored import StoredMetadata
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import SimPorts, simulated
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import SimPorts, simulated
+from tests.support.sim.scheduler import ManualScheduler
 
 
 class LaterScheduler(ManualScheduler):

@@ -12,19 +12,19 @@ from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import data_batch
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.decision_batches import ContradictoryDecision
 from metadata_topic.quorum.errors import (
     MissingMetadataError,
     QuorumConfigError,
     UnreadableRecordError,
 )
-from metadata_topic.quorum.format import (
+from metadata_topic.quorum.log.batches import data_batch
+from metadata_topic.quorum.log.decision_batches import ContradictoryDecision
+from metadata_topic.quorum.log.metadata_log import MetadataLog
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
+from metadata_topic.quorum.start.format import (
     NotFormattedError,
 )
-from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.raft.messages import Node, Response, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
 from metadata_topic.testing import registration_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local_log.errors import KafkaStorageError
 from metadata_topic.quorum.config import MetadataLogConfig
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
 

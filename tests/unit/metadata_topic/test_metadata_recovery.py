@@ -11,23 +11,23 @@ from metadata_topic.image.model import TopicImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.sorted_map import SortedMap
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.driver.quorum_state_file import parse_quorum_state
 from metadata_topic.quorum.errors import DamagedMetadataError, ForeignSnapshotError
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END
 from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.quorum_state_file import parse_quorum_state
-from metadata_topic.quorum.recovery import read_directory, repair
-from metadata_topic.quorum.snapshots import (
+from metadata_topic.quorum.snapshot.snapshots import (
     CorruptSnapshotError,
     SnapshotFiles,
     SnapshotId,
     read_snapshot,
     snapshot_chunks,
 )
+from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
+from tests.support.sim.dice import SeededDice
 from tests.support.worlds.interrupted_install import leave_install, note_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
 from tests.support.worlds.waiting import until

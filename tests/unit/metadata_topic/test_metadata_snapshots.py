@@ -9,13 +9,13 @@ from kafka_protocol.records.control import control_batch, snapshot_footer, snaps
 from kafka_protocol.records.records import build_batch
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.snapshot_rules import (
+from metadata_topic.quorum.snapshot.rules import (
     KeptSnapshot,
     SnapshotFacts,
     is_snapshot_due,
     snapshots_to_delete,
 )
-from metadata_topic.quorum.snapshots import (
+from metadata_topic.quorum.snapshot.snapshots import (
     CorruptSnapshotError,
     SnapshotFiles,
     SnapshotId,
@@ -24,7 +24,7 @@ from metadata_topic.quorum.snapshots import (
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
+from tests.support.sim.dice import SeededDice
 
 VOTERS = VoterSet((Voter(ReplicaKey(1, b"d" * 16), (VoterEndpoint("C", "host", 9093),)),))
 ID = SnapshotId(1234, 5)

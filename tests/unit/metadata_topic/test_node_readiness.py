@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS
-from metadata_topic.quorum.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.node_settings import NodeSettings
-from metadata_topic.quorum.quorum_start import QuorumSettings
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
+from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node, Request
 from runtime.disk import Disk
-from runtime.sim.ports import simulated
+from tests.support.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
 from tests.support.worlds.pools import HeldPool, turns
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from metadata_topic.quorum.driver import RaftFailureError
+from metadata_topic.quorum.driver.driver import RaftFailureError
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
 

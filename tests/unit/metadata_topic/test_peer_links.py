@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.peer_calls import CORRELATION_ID_MAX
-from metadata_topic.quorum.peer_link import Link, LinkSettings
-from metadata_topic.quorum.peers import Peers
+from metadata_topic.quorum.wire.peer_calls import CORRELATION_ID_MAX
+from metadata_topic.quorum.wire.peer_link import Link, LinkSettings
+from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.raft.messages import Node, Response
 from runtime.executors import InlinePool, ThreadPool
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.listener import IDENTITY, asking
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.waiting import PATIENCE_S, until
 from tests.unit.metadata_topic.test_peers import (
     ALL,

@@ -11,9 +11,9 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey, response_header_version
 from kafka_protocol.wire.codec import response
-from metadata_topic.quorum.batches import value_batch
-from metadata_topic.quorum.fetched import checked_prefix
-from metadata_topic.quorum.rpc_responses import write_answer
+from metadata_topic.quorum.log.batches import value_batch
+from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.wire.responses import write_answer
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
     FetchRequest,

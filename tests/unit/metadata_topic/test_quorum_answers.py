@@ -11,13 +11,13 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.codec import response
-from metadata_topic.quorum.rpc import VERSIONS, api_of
-from metadata_topic.quorum.rpc_responses import (
+from metadata_topic.quorum.wire.responses import (
     UnreadableAnswer,
     read_answer,
     records_of,
     write_answer,
 )
+from metadata_topic.quorum.wire.rpc import VERSIONS, api_of
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
     BeginQuorumEpochRequest,

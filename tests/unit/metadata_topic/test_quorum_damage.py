@@ -11,10 +11,10 @@ import pytest
 from kafka_protocol.records.batch import BatchHeader, iter_batches
 from metadata_topic.image.records import make
 from metadata_topic.quorum.errors import UnusableMetadataError
-from metadata_topic.quorum.flushed_end_file import FLUSHED_END, parse_flushed_end
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, parse_flushed_end
 from runtime.disk import Buffer, Disk, OpenFile
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 from tests.support.worlds.metadata_home import forget_lines
 

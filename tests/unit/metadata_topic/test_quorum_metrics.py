@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.quorum.raft_metrics import RaftMetrics
+from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from metadata_topic.raft.messages import BatchFacts, FetchRequest
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import Voter, VoterEndpoint, VoterSet
 from runtime.metrics import Registry, Sample
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 from tests.support.worlds.told_core import ToldCore, key
 

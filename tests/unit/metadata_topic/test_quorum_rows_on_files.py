@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.quorum.batches import value_batch
+from metadata_topic.quorum.log.batches import value_batch
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import (
     EpochEnd,

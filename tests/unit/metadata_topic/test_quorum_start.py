@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from metadata_topic.quorum.abstention import ABSTAINED, AbstentionError, abstain_until
+from metadata_topic.quorum.driver.quorum_state_file import (
+    QuorumStateError,
+    QuorumStateFile,
+    dump_quorum_state,
+    parse_quorum_state,
+)
 from metadata_topic.quorum.errors import QuorumConfigError
-from metadata_topic.quorum.quorum_start import (
+from metadata_topic.quorum.start.abstention import ABSTAINED, AbstentionError, abstain_until
+from metadata_topic.quorum.start.quorum_start import (
     FoundQuorum,
     Membership,
     MissingQuorumStateError,
     QuorumSettings,
     plan_quorum_start,
     static_voter_set,
-)
-from metadata_topic.quorum.quorum_state_file import (
-    QuorumStateError,
-    QuorumStateFile,
-    dump_quorum_state,
-    parse_quorum_state,
 )
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore

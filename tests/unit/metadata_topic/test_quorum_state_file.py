@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from metadata_topic.quorum.quorum_state_file import (
+from metadata_topic.quorum.driver.quorum_state_file import (
     QuorumStateError,
     QuorumStateFile,
     dump_quorum_state,

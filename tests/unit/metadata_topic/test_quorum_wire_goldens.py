@@ -8,10 +8,10 @@ import pytest
 from kafka_protocol.wire.api_keys import ApiKey, response_header_version
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.quorum.fetched import NO_DATA, checked_prefix
-from metadata_topic.quorum.rpc import VERSIONS, WireIdentity
-from metadata_topic.quorum.rpc_requests import Refused, admit, write_request
-from metadata_topic.quorum.rpc_responses import read_answer, records_of, write_answer
+from metadata_topic.quorum.log.fetched import NO_DATA, checked_prefix
+from metadata_topic.quorum.wire.requests import Refused, admit, write_request
+from metadata_topic.quorum.wire.responses import read_answer, records_of, write_answer
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity
 from metadata_topic.raft.messages import FetchRequest, Node, Request, Standing
 from tests.support.samples.protocol_golden import controller_frames, frames
 

@@ -7,10 +7,10 @@ from typing import ParamSpec, TypeVar
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
-from metadata_topic.quorum.driver import RaftFailureError
-from metadata_topic.quorum.fetched import BATCHES_MAX
-from metadata_topic.quorum.log_work import LINES_FSYNC_MS
-from metadata_topic.quorum.outgoing_messages import FETCHES_A_TURN
+from metadata_topic.quorum.driver.driver import RaftFailureError
+from metadata_topic.quorum.driver.log_work import LINES_FSYNC_MS
+from metadata_topic.quorum.driver.outgoing_messages import FETCHES_A_TURN
+from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.raft.effects import RespondRecords
 from metadata_topic.raft.messages import (
     BatchFacts,
@@ -23,7 +23,7 @@ from metadata_topic.raft.messages import (
 )
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 from tests.support.worlds.pools import HeldPool
 

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from metadata_topic.quorum.quorum_start import (
+from metadata_topic.quorum.driver.quorum_state_file import (
+    QUORUM_STATE,
+    QuorumStateError,
+    QuorumStateFile,
+)
+from metadata_topic.quorum.start.quorum_start import (
     FoundQuorum,
     MissingQuorumStateError,
     QuorumSettings,
     QuorumStart,
     plan_quorum_start,
 )
-from metadata_topic.quorum.quorum_state_file import QUORUM_STATE, QuorumStateError, QuorumStateFile
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.log_view import SnapshotFile

@@ -6,10 +6,10 @@ import pytest
 
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.snapshotter import RETRY_MS
+from metadata_topic.quorum.snapshot.snapshotter import RETRY_MS
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.disk import Disk
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.node_home import Home, a_topic
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum

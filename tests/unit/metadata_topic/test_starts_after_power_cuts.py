@@ -7,18 +7,18 @@ import pytest
 
 from local_log.errors import KafkaStorageError
 from metadata_topic.image.records import make
-from metadata_topic.quorum.batches import data_batch, note_flushed_end
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import DamagedMetadataError
-from metadata_topic.quorum.flushed_end_file import NO_EPOCH, FlushedEndFile
-from metadata_topic.quorum.metadata_log import MetadataLog
-from metadata_topic.quorum.recovery import read_directory, repair
-from metadata_topic.quorum.snapshots import SnapshotFiles, snapshot_chunks
+from metadata_topic.quorum.log.batches import data_batch, note_flushed_end
+from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEndFile
+from metadata_topic.quorum.log.metadata_log import MetadataLog
+from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, snapshot_chunks
+from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.snapshot_id import SnapshotId
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
-from runtime.sim.memory_machine import MemoryMachine, MemoryNode
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk, ProcessEnded
+from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
 
 HOME = Path("/log")
 BASE = SnapshotId(268, 3)

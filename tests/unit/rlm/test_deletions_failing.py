@@ -10,7 +10,7 @@ from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from rsm_plugins.testing import FaultyStorage, Operation, copy, segment
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.tier.pair import NAMES, Pair
 
 LATE_MS, COPY_MAX_MS = 600_000, 3_600_000

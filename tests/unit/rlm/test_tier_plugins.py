@@ -11,7 +11,6 @@ from rlm.link.messages import Image
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import REPORT_MS
-from rlm.testing import SimulatedBroker
 from rlm.tier_process import configure_plugins
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager, features_off
 from rlmm.memory import InMemoryRemoteLogMetadataManager
@@ -23,8 +22,9 @@ from rlmm.topic_based.remover import Remover
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from rsm_plugins.testing import segment
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.tier.least_manager import LeastManager
+from tests.support.tier.log_in_memory import SimulatedBroker
 from tests.support.tier.pair import Pair
 
 

@@ -6,8 +6,8 @@ from rlm.config import NO_LIMIT
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
 from rlm.upkeep.backoff import Backoff
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
 
 
 def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:

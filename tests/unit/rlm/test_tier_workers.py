@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from rlm.workers import POSTED_MS, ElasticPool, LoopWorkers
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 LIMIT_S = 20
 

@@ -15,8 +15,8 @@ from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.settings import ManagerSettings, parse
 from rlmm.topic_based.topic_port import AppendFailed, AppendResult
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
 
 CONFIGS = {
     "node.id": "1",

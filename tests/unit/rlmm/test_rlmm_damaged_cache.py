@@ -18,9 +18,9 @@ from rlmm.store import START, Changes, DamagedStoreError, Position, SegmentChang
 from rlmm.store import partition_key as key_of
 from rlmm.testing import PARTITION, segment
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
-from rlmm.topic_based.memory_topic import MemoryTopic
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.tier.memory_topic import MemoryTopic
 
 KEY = key_of(PARTITION)
 COUNT = 600

@@ -13,7 +13,7 @@ from rlmm.topic_based.reader import TopicReader
 from rlmm.topic_based.roles import Tracked
 from rlmm.topic_based.topic_port import ReachedEnd, TopicRecord
 from rsm_plugins.segment import SegmentState
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 STARTED = SegmentState.COPY_SEGMENT_STARTED
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED

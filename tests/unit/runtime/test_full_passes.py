@@ -18,9 +18,9 @@ from runtime.collector import (
 )
 from runtime.long_work import Run
 from runtime.ports import system_ports
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from tests.support.samples.config import load
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 MADE = 500_000
 LOOKED_AT_MAX = 60_000

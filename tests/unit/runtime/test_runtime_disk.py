@@ -7,7 +7,7 @@ import resource
 import pytest
 
 from runtime.disk import Disk, FileRegion, LockHeldError, raise_file_limit
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 
 
 @pytest.fixture

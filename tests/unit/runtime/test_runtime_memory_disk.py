@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk, ProcessEnded
-from runtime.sim.memory_machine import MemoryMachine, MemoryNode
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk, ProcessEnded
+from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
 
 ROOT = Path("/data")
 FILE = ROOT / "file"

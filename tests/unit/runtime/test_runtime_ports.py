@@ -5,8 +5,8 @@ import threading
 from dataclasses import replace
 
 from runtime.ports import Ports, system_ports
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
 
 
 def half_a_minute_later(ports: Ports) -> list[int]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from runtime.disk import Disk, OpenFile
-from runtime.sim.dice import SeededDice
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 
 SEEDS = 150
 State = dict[str, bytes | None]

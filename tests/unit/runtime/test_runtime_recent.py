@@ -1,7 +1,7 @@
 """Averages of what happened lately forget what is old."""
 
 from runtime.recent import WINDOW_MS, Recent
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 
 def test_the_average_and_the_longest_of_what_happened_lately() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from runtime.executors import make_mutex
-from runtime.sim.dice import SeededDice
-from runtime.sim.memory_disk import MemoryDisk
-from runtime.sim.memory_machine import MemoryMachine, MemoryNode
-from runtime.sim.pool_work import in_pieces
-from runtime.sim.process import SimClock, SimProcess
-from runtime.sim.timeline import Timeline
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
+from tests.support.sim.pool_work import in_pieces
+from tests.support.sim.process import SimClock, SimProcess
+from tests.support.sim.timeline import Timeline
 
 LOG = Path("/log")
 

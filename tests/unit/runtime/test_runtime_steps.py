@@ -8,8 +8,8 @@ import pytest
 
 from runtime.executors import make_pool
 from runtime.scheduler import LoopScheduler
-from runtime.sim.ports import simulated
 from runtime.steps import NEXT_TURN, StepRunner, Steps
+from tests.support.sim.ports import simulated
 from tests.support.worlds.pools import HeldPool
 
 

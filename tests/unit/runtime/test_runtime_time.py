@@ -9,9 +9,9 @@ from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.executors import InlinePool, make_pool, spawn_thread
 from runtime.scheduler import LoopScheduler
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.scheduler import ManualScheduler
 
 
 def test_system_clock_tells_milliseconds():

@@ -1,7 +1,7 @@
 """A clock whose wall time tests move forward."""
 
 from runtime.clock import ShiftedClock, SystemClock, offset_of, shift
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 
 def test_only_the_wall_time_is_moved() -> None:

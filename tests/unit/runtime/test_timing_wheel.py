@@ -7,9 +7,9 @@ import pytest
 
 from runtime.clock import SystemClock
 from runtime.scheduler import LoopScheduler
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from runtime.timing_wheel import FIRED_AT_ONCE_MAX, TimingWheel
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from kafka_protocol.wire.codec import message
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
 from tests.support.samples.config import load_entries
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.worlds.admin import Admin
 from tidemark.embedded import clients
 

@@ -20,7 +20,7 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, request
 from local_log.config import LogConfig
-from local_log.partition_log import PartitionLog
+from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from runtime.executors import InlinePool
 from tests.support.worlds.local_log import NOW_MS, open_log

@@ -11,8 +11,8 @@ from broker.replica.events import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
-from runtime.sim.faulty_disk import FaultyDisk
 from tests.support.coordinator.served import ServedGroups, code_of_commit
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.waiting import until
 
 

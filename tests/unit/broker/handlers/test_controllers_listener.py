@@ -15,9 +15,9 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.quorum.peer_calls import request_frame
-from metadata_topic.quorum.rpc import WireIdentity
 from metadata_topic.quorum.view import ControllerNode, QuorumView, ReplicaProgress
+from metadata_topic.quorum.wire.peer_calls import request_frame
+from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import (
     FetchRequest,
     FetchResponse,

@@ -12,9 +12,9 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.data_plane import World, call, finish, start
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.remote_log import impatient

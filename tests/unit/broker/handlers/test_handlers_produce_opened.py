@@ -11,8 +11,8 @@ from broker.network.registry import CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
-from local_log.opening import SHORT_BYTES
-from runtime.sim.executors import SimExecutors
+from local_log.log.opened_batches import SHORT_BYTES
+from tests.support.sim.executors import SimExecutors
 from tests.support.worlds.data_plane import (
     NOW_MS,
     World,

@@ -11,7 +11,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 OWN, OTHER = 1, 2
 REFUSED = {

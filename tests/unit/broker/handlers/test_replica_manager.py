@@ -13,7 +13,7 @@ from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import UnknownTopicId
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.log_dir import LogDir
+from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta, TopicName
 from metadata_topic.image.image import MetadataImage, ResourceType

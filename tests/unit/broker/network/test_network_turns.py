@@ -14,7 +14,7 @@ from broker.network.turns import LINES_NS, TURN_NS, Turns
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 

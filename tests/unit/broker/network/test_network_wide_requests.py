@@ -21,7 +21,7 @@ from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
 from runtime.executors import InlinePool
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.worlds.network import Client, Harness, frame, serving
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until

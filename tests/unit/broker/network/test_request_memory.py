@@ -8,7 +8,7 @@ import pytest
 from broker.network.limits import NO_BOUND
 from broker.network.request_memory import CALLED_AT_ONCE_MAX, SHARES, RequestMemory, of_frames
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 BOUND = 1_000
 USED = "kafka_network_SocketServer_MemoryPoolUsed"

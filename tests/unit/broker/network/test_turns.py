@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from broker.network.turns import LINES_NS, TURN_NS, Account, Turns
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 TURN_MS = TURN_NS // 1_000_000
 AT_ONCE = LINES_NS // TURN_NS

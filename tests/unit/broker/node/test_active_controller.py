@@ -20,13 +20,13 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
 from tests.support.brokers.process import free_ports
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 ME, OTHER = 1, 2
 VERSION = 7

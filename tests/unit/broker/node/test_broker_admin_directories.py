@@ -15,9 +15,9 @@ from kafka_protocol.files.meta_properties import (
 )
 from local_log.checked_files import CheckedFiles
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAQQ"
 OTHER = "BBBBBBBBBBBBBBBBBBBBBQ"

@@ -4,8 +4,8 @@ import pytest
 
 from broker.node.housekeeping import Housekeeping, Task
 from runtime.executors import InlinePool
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 
 def made(*tasks: Task) -> tuple[Housekeeping, ManualScheduler]:

@@ -16,14 +16,14 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log_dirs import LogManager
+from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk
 from runtime.executors import InlinePool
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.ports import simulated
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.ports import simulated
+from tests.support.sim.scheduler import ManualScheduler
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3600 * 1000

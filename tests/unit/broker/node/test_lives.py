@@ -17,17 +17,17 @@ from broker.node.directory_checks import settle_directories, without_sidecars, w
 from broker.node.lives import Life, dump_lives, next_lives, parse_lives, read_lives
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import META_PROPERTIES
-from local_log.log_dir import LIVES
+from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.brokers import Registration, register_broker, unfence_broker
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.quorum.format import FormatPlan, format_directory
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, QuorumConfigError
+from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.testing import apply, cluster_of
 from runtime.disk import Disk, OpenFile
-from runtime.sim.ports import simulated
+from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 
 CLUSTER = "tidemarkLivesCluster01"

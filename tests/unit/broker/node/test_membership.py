@@ -17,8 +17,8 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import BrokerImage
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 ME, MINE, THEIRS = 1, b"i" * 16, b"o" * 16
 SERVES = BrokerImage(ME, 5, MINE, fenced=False)

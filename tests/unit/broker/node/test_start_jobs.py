@@ -14,8 +14,8 @@ from local_log.errors import LoadStopped
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.executors import ThreadPool
 from runtime.ports import Ports, system_ports
-from runtime.sim.clock import ManualClock
 from tests.support.brokers.process import BrokerProcess
+from tests.support.sim.clock import ManualClock
 
 
 class WatchedDisk(Disk):

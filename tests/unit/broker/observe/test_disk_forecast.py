@@ -15,7 +15,7 @@ from broker.observe.disk_forecast import (
 )
 from runtime.disk import Disk
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 GB = 10**9

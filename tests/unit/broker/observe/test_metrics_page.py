@@ -12,7 +12,7 @@ from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import DescribeMetrics
 from rlm.metrics_pages import MetricsPages
 from runtime.metrics import Registry
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 AGE = "tidemark_remote_metrics_age_ms"
 

@@ -21,8 +21,8 @@ from broker.topics.cluster import ClusterView
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from metadata_topic.image.model import BrokerImage, Endpoint
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.worlds.admin import Admin
 from tests.support.worlds.network import Client, frame
 

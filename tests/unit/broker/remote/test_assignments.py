@@ -8,8 +8,8 @@ from broker.remote.assignments import SLICE_PARTITIONS, Assignments
 from broker.replica.events import ReplicaEvents
 from local_log.config import LogConfig
 from rlm.link.messages import Assign, Unassign
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.remote_reads import Hosted, Log, Replicas, Tier
 
 COUNT = 3 * SLICE_PARTITIONS

@@ -39,9 +39,9 @@ from rlm.link.messages import (
     TopicsEmptied,
 )
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.pools import HeldPool, turns
 

@@ -23,8 +23,8 @@ from rlm.link.messages import (
     TimestampAnswer,
     Unassign,
 )
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.remote_reads import (
     TOPIC_ID,

@@ -16,7 +16,7 @@ from rlm.link.endpoint import Endpoint, Received, Reply
 from rlm.link.messages import Ack
 from rlm.link.socket_transport import SocketTransport
 from runtime.disk import OpenFile
-from runtime.sim.ports import simulated
+from tests.support.sim.ports import simulated
 
 
 class FakeTier:

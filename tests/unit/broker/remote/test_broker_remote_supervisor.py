@@ -38,8 +38,8 @@ from rlm.tier_process import EXIT_ABORTED
 from runtime.child_process import ChildProcess
 from runtime.disk import Disk, OpenFile
 from runtime.ports import system_ports
-from runtime.sim.ports import simulated
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.ports import simulated
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.waiting import until
 
 

@@ -14,7 +14,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.sorted_map import SortedMap
 from rlm.link.messages import CopiedThrough, JudgementWithdrawn, Loss, LossFound, Report
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.worlds.data_plane import World
 
 PARTITIONS = 6

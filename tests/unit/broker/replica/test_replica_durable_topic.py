@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.pools import HeldPool, turns
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.handlers.produce import ProduceHandler
 from kafka_protocol.errors import ErrorCode
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import World, batch, finish, start
 from tests.support.worlds.pools import HeldPool, turns
 

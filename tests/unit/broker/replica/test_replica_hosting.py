@@ -13,7 +13,7 @@ from broker.replica.events import ReplicaEvents
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
-from local_log.segment_files import EPOCH_CHECKPOINT
+from local_log.file_names import EPOCH_CHECKPOINT
 from metadata_topic.image.records import make
 from tests.support.worlds.one_broker import OneBroker
 from tests.support.worlds.pools import HeldPool, turns

@@ -21,9 +21,9 @@ from metadata_topic.controller.errors import (
     InvalidRequestError,
 )
 from metadata_topic.controller.leader_epochs import UsedEpoch
-from metadata_topic.quorum.deadlines import DecisionTimedOut
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from metadata_topic.quorum.active.deadlines import DecisionTimedOut
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.pools import turns
 
 A, B, C = (ReplicaId(b"t" * 16, index) for index in range(3))

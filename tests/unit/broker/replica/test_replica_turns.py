@@ -14,7 +14,7 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import make
 from metadata_topic.image.sorted_map import SortedMap
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.one_broker import OneBroker
 

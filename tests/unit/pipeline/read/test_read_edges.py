@@ -27,11 +27,11 @@ from pipeline.read.tail import TailGroups
 from pipeline.store import close_stores
 from pipeline.values import ClusterAddress, Isolation, RemotePiece, Source, Split, TailPiece
 from rsm_plugins.api import RemoteObjectDamagedError, RetriableRemoteStorageError
-from runtime.sim.clock import ManualClock
 from tests.support.brokers.scripted_broker import ScriptedBroker, serving
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.partition import LakePartition
 from tests.support.lake.rows import Row, rows_of_arrow
+from tests.support.sim.clock import ManualClock
 from tests.support.stores.interrupted_store import Interruptions, interrupt
 
 AT = TopicPartition("orders", 0)

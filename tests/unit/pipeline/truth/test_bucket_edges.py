@@ -19,8 +19,8 @@ from pipeline.truth.bucket_log import BucketLog
 from pipeline.values import Isolation, OffsetRange, SplitLimits, Where
 from rsm_plugins.layout.objects import dump_manifest, parse_manifest
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
-from runtime.sim.clock import ManualClock
 from tests.support.lake.bucket import Bucket, topic_id_of
+from tests.support.sim.clock import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
 HOME = TopicIdPartition(b"o" * 16, 0, "orders")

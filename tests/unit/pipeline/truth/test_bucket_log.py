@@ -24,9 +24,9 @@ from rsm_plugins.api import RemoteStorageError, StoredObject
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import Manifest, dump_manifest, parse_manifest
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
-from runtime.sim.clock import ManualClock
 from tests.support.lake.bucket import Bucket, topic_id_of
 from tests.support.lake.rows import Row
+from tests.support.sim.clock import ManualClock
 
 ORDERS = TopicPartition("orders", 0)
 SKIPPING = {"fail_on_data_loss": False}

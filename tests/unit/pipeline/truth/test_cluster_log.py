@@ -15,7 +15,7 @@ from pipeline.cluster.wire_client import WireClient
 from pipeline.truth import cluster_log
 from pipeline.truth.cluster_log import ClusterLog
 from pipeline.values import ClusterAddress, Where
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 NODES = ("one", "two")
 Epochs = list[int]

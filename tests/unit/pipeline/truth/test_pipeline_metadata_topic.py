@@ -21,7 +21,7 @@ from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 
 ONE = TopicIdPartition(b"1" * 16, 0, "one")
 TWO = TopicIdPartition(b"2" * 16, 0, "two")

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from rlm.link.messages import Health, OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
-from rlm.testing import values_of
 from runtime.disk import Disk, OpenFile
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 

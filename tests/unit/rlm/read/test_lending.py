@@ -9,7 +9,7 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import ReadAnswer, Released
 from rlm.read.lending import LENT_SHARE
-from rlm.testing import values_of
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import Pair, bytes_of, error_of, tokens_of
 
 CACHE_BYTES = 8_000

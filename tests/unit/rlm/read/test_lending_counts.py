@@ -6,8 +6,8 @@ import pytest
 
 from rlm.read.chunk import BatchTable, Chunk
 from rlm.read.lending import LENT_SHARE, Lending, Verdict
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 CACHE_BYTES = 8_000
 LENT_BYTES = int(CACHE_BYTES * LENT_SHARE)

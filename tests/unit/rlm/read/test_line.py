@@ -6,8 +6,8 @@ import pytest
 
 from rlm.read.line import CALLS_MAX, Line
 from rlm.read.readiness import Readiness
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 
 class World:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from rlm.read.load_queue import LoadQueue
 from rlm.read.loads import Loads, Wait
-from rlm.testing import InlineWorkers
 from rlm.workers import READER_POOL
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
+from tests.support.tier.log_in_memory import InlineWorkers
 
 
 @dataclass(eq=False)

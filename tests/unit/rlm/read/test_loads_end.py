@@ -11,10 +11,10 @@ import pytest
 from rlm.read.chunk import DamagedChunkError
 from rlm.read.line import CALLS_MAX
 from rlm.read.loads import RETRY_MAX_MS, Loads, Wait
-from rlm.testing import InlineWorkers
 from runtime.scheduler import Timer
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
+from tests.support.tier.log_in_memory import InlineWorkers
 
 HANGING_MS = 50
 

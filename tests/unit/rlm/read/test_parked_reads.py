@@ -10,10 +10,10 @@ from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
 from rlm.read.line import CALLS_MAX
-from rlm.testing import PARTITION
 from rlm.upkeep.claim import ClaimState
 from rlm.workers import READER_POOL
 from tests.support.tier.claiming import start
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 PARKED = 1_000

@@ -8,13 +8,13 @@ from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
 from rlm.link.messages import Read, ReadAnswer
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.loads import Wait, Waiter
-from rlm.testing import values_of
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from rsm_plugins.testing import segment
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
 

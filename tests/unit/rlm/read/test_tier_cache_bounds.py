@@ -17,7 +17,7 @@ from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import segment
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.tier.pair import Pair, bytes_of, tokens_of
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from rlm.testing import values_of
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import Pair, bytes_of, error_of
 
 

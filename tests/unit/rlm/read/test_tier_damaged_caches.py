@@ -11,12 +11,12 @@ from kafka_protocol.files import txn_index
 from rlm.link.messages import Health, Released
 from rlm.read.disk_chunk_cache import DiskChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache, sealed, unsealed
-from rlm.testing import values_of
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import Operation, segment
 from runtime.disk import Disk, OpenFile
-from runtime.sim.clock import ManualClock
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import Pair, bytes_of
 
 INDEXES, CHUNKS = "remote-log-index-cache", "remote-log-chunk-cache"

@@ -6,7 +6,7 @@ import pytest
 
 from rlm.link.messages import Released
 from rlm.read.eviction_policy import POLICIES
-from rlm.testing import values_of
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import Pair, bytes_of, tokens_of
 
 

@@ -22,12 +22,12 @@ from rlm.link.messages import (
     Unassign,
 )
 from rlm.read.object_faults import LOG, NAMED_MAX, REMEMBERED_MAX, ObjectFaults
-from rlm.testing import PARTITION
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Body, Operation, segment
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of
 
 

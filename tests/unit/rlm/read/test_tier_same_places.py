@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rlm.link.messages import Released
-from rlm.testing import PARTITION, values_of
+from tests.support.tier.log_in_memory import PARTITION, values_of
 from tests.support.tier.pair import Pair, bytes_of, error_of, tokens_of
 
 

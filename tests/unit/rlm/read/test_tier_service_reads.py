@@ -25,13 +25,13 @@ from rlm.link.messages import (
     Released,
     TimestampAnswer,
 )
-from rlm.testing import PARTITION, SNAPSHOT, SimulatedBroker, values_of
 from rlmm.api import MetadataNotReadyError, SegmentUpdate
 from rlmm.events import SegmentAdded, SegmentUpdated
 from rsm_plugins.api import RemoteResourceNotFoundError, RetriableRemoteStorageError
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
 from runtime.disk import Disk, OpenFile
+from tests.support.tier.log_in_memory import PARTITION, SNAPSHOT, SimulatedBroker, values_of
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 

@@ -7,9 +7,9 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import build_batch
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
-from rlm.testing import SimulatedBroker, values_of
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.testing import FaultyStorage, Operation
+from tests.support.tier.log_in_memory import SimulatedBroker, values_of
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of, tokens_of
 
 FETCHES_MAX = 20

@@ -10,9 +10,9 @@ from rlm.upkeep.effects import PassResult
 from rlm.upkeep.held_passes import HeldPasses
 from rlmm.red import NOT_RED
 from rsm_plugins.api import RetriableRemoteStorageError
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.scheduler import ManualScheduler
 
 TOPIC = b"T" * 16
 PROBE_MS = 1_000

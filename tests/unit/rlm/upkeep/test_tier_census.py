@@ -11,8 +11,8 @@ from rlm.upkeep.census import NAMED_MAX, SLICE_PARTITIONS, Census, Counted, Part
 from rlmm.store import partition_key
 from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role, Stage, Tracked
-from runtime.sim.clock import ManualClock
-from runtime.sim.scheduler import ManualScheduler
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.scheduler import ManualScheduler
 
 TOPIC_ID = b"t" * 16
 COUNT = 3 * SLICE_PARTITIONS + 1

@@ -14,7 +14,6 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.connect_message import Connect
 from rlm.link.judgement import Judgement
 from rlm.link.messages import ReadAnswer, Stop
-from rlm.testing import PARTITION
 from rlm.upkeep.claim import FIRST_ANSWER_MS, judge
 from rlm.upkeep.incarnation import CLAIM_SPREAD, FILE_NAME, Counter, Incarnations, dump, parse
 from rlmm.api import Fence, MetadataWriteTimeoutError
@@ -23,10 +22,11 @@ from rsm_plugins.api import RemoteObjectDamagedError, RetriableRemoteStorageErro
 from rsm_plugins.layout.claim_object import claim_key
 from rsm_plugins.testing import Operation, segment
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import ClaimStorage, Pair, bytes_of
 
 

@@ -9,8 +9,8 @@ from rlm.upkeep.claim import judge
 from rlm.upkeep.incarnation import Counter, Incarnations, dump, parse
 from rlmm.red import NOT_RED
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
 
 NOW_MS = 10_000_000
 

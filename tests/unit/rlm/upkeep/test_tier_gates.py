@@ -10,12 +10,12 @@ from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Received
 from rlm.link.messages import Ack, Stop, Unassign
 from rlm.plugin_calls import PluginCalls, StoreClosedError
-from rlm.testing import PARTITION
 from rlm.upkeep.claim import FIRST_ANSWER_MS, ClaimState
 from rlmm.api import PartitionDeleteState
 from rsm_plugins.testing import Operation
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import NAMES, ClaimStorage, Pair
 from tests.support.tier.removals import GRACE_MS, Removals, WithRemover, state_of, wake
 

@@ -8,7 +8,6 @@ import pytest
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Health
-from rlm.testing import PARTITION
 from rlm.upkeep.census import NAMED_MAX
 from rlm.upkeep.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
 from rlm.workers import JUDGE_POOL
@@ -16,10 +15,11 @@ from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
 from runtime.disk import Disk
-from runtime.sim.clock import ManualClock
-from runtime.sim.dice import SeededDice
-from runtime.sim.faulty_disk import FaultyDisk
-from runtime.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.dice import SeededDice
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import Pair, bytes_of
 
 NOW_MS = 1_900_000_000_000

@@ -9,11 +9,11 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from rlm.link.messages import Health, ReadAnswer
-from rlm.testing import PARTITION, values_of
 from rlm.workers import READER_POOL
 from rsm_plugins.api import RemoteResourceNotFoundError, RemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
+from tests.support.tier.log_in_memory import PARTITION, values_of
 from tests.support.tier.pair import Pair, bytes_of, error_of
 
 

@@ -2,11 +2,11 @@
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import ClosedLocalSegment, PartitionSettings
-from rlm.testing import PARTITION
 from rlm.upkeep import copy_policy, retention_policy
 from rlm.upkeep.log_facts import LogFacts
 from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
 from tests.support.tier.facts import facts, local, remote
+from tests.support.tier.log_in_memory import PARTITION
 
 CLOSED = [local(0, 9), local(10, 19), local(20, 29)]
 ACTIVE = PartitionSettings()

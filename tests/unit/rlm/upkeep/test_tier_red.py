@@ -7,13 +7,13 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from rlm.link.judgement import Judgement
 from rlm.link.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
-from rlm.testing import PARTITION
 from rlm.workers import EXPIRATION_POOL, JUDGE_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import Operation
+from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import NAMES, Pair, bytes_of, error_of
 
 

@@ -9,12 +9,12 @@ import pytest
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkFailureError, Received
 from rlm.link.messages import Health, ImageChanged, Unassign
-from rlm.testing import PARTITION, SimulatedBroker
 from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.topic_based.removal_ports import NotTakenError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
+from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker
 from tests.support.tier.pair import NAMES, Pair
 from tests.support.tier.removals import CALL_MAX_MS, GRACE_MS, Removals, WithRemover, state_of, wake
 

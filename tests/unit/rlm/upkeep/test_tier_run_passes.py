@@ -10,8 +10,8 @@ from rlm.service import TierReceiver
 from rlm.upkeep.pass_ends import CountDown, PassEnds
 from rsm_plugins.testing import Operation
 from runtime.clock import ShiftedClock
-from runtime.sim.clock import ManualClock
-from runtime.sim.ports import simulated
+from tests.support.sim.clock import ManualClock
+from tests.support.sim.ports import simulated
 from tests.support.tier.pair import NAMES, Pair
 
 

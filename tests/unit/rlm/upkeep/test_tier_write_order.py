@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from rlm.link.messages import OpenedSegment, PartitionSettings
-from rlm.testing import PARTITION
 from rlm.upkeep.copy_task import CustomMetadataTooLargeError, copy_pass
 from rlm.upkeep.effects import (
     AddStarted,
@@ -33,6 +32,7 @@ from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from tests.support.tier.facts import facts, local, remote
+from tests.support.tier.log_in_memory import PARTITION
 
 NOW_MS = 1_000_000
 COPY_MAX_MS = 60_000

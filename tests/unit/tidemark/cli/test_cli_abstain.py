@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.records.control import control_batch, leader_change
-from metadata_topic.quorum.abstention import abstain_until
-from metadata_topic.quorum.quorum_state_file import QuorumStateFile
+from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
+from metadata_topic.quorum.start.abstention import abstain_until
 from runtime.disk import Disk
 from tests.support.samples.command_line import CLUSTER, tidemark, write_config
 

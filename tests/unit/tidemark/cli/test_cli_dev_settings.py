@@ -4,7 +4,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from tidemark.commands.dev import welcome
-from tidemark.dev_settings import S3Bucket, dev_settings
+from tidemark.dev.settings import S3Bucket, dev_settings
 
 
 def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from metadata_topic.quorum.format import METADATA_DIRECTORY
-from metadata_topic.quorum.snapshots import SnapshotId, read_snapshot
+from metadata_topic.quorum.snapshot.snapshots import SnapshotId, read_snapshot
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from metadata_topic.raft.voters import VoterEndpoint, VoterSet
 from tests.support.raft_answers.record_formats import FOLDER, properties
 from tests.support.samples.command_line import files_below, tidemark

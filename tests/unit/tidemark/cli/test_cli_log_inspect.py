@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from metadata_topic.image.records import make
-from metadata_topic.quorum.format import METADATA_DIRECTORY
-from metadata_topic.quorum.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from runtime.disk import Disk
-from runtime.sim.dice import SeededDice
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
+from tests.support.sim.dice import SeededDice
 
 OTHER_CLUSTER = "BBBBBBBBBBBBBBBBBBBBQQ"
 NEWER = SnapshotId(0, 1)

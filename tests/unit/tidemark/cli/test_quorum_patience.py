@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.cluster.greeting import Address
 from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
-from runtime.sim.clock import ManualClock
+from tests.support.sim.clock import ManualClock
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.description import QuorumError
 

@@ -14,8 +14,8 @@ from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 from runtime.executors import InlinePool
-from runtime.sim.clock import ManualClock
 from tests.support.samples.remote import COPY_MAX_MS, FINISHED, NOW_MS, PARTITION, entry, metadata
+from tests.support.sim.clock import ManualClock
 from tidemark.remote.audit import Finding, Kind
 from tidemark.remote.audit_run import Audit, Totals, Wanted, lister_of
 from tidemark.remote.orphans import CLOCK_GRAIN_MS, sort_out, store_now_ms, why_not_trusted

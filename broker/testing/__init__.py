@@ -1,0 +1,1 @@
+"""Faults and commands for tests of applications; the top layer of the broker."""

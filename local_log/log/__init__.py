@@ -1,0 +1,1 @@
+"""One partition: append, read, flush, truncate, retention."""

@@ -1,0 +1,282 @@
+"""What compaction changes in one log: a new segment takes the place of some old ones.
+
+The order, by which a kill between any two steps leaves either the old segments or the new one:
+
+1. The new files lie beside the log as `.cleaned`, fsynced. A start removes them.
+2. They are renamed to `.swap`, the log file first, durably. From here on a start finishes the work.
+3. In memory the new segment takes the place of the old ones.
+4. The old files are renamed to `.deleted`, durably.
+5. The new files get their names, the log file last, durably.
+
+Steps 2, 4 and 5 are made on a pool thread, 3 on the loop. A truncation that comes between takes
+step 2 back, or finishes what was begun, before it touches a file.
+"""
+
+import logging
+from collections import deque
+from pathlib import Path
+
+from kafka_protocol.errors import TidemarkError
+from local_log.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TXN_INDEX,
+    cleaned_path,
+    path_of,
+    swap_path,
+)
+from local_log.log.cleaning_job import Group
+from local_log.log.health import LogHealth
+from local_log.log.place import LogPlace
+from local_log.log.producers import LogProducers
+from local_log.log.segments import LogSegments
+from local_log.producers.snapshots import ProducerSnapshots
+from local_log.segment.segment import LogSegment
+from runtime.executors import make_mutex
+
+log = logging.getLogger(__name__)
+
+_INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+
+class PassSpoiltError(TidemarkError):
+    """The log was truncated, or a new file is gone: what the pass has found holds no more."""
+
+
+class LogCleaning:
+    """See the module.
+
+    Attributes:
+        is_running: a pass reads the segments: retention leaves them alone.
+        is_spoilt: since it began the log was truncated.
+        uncleanable: why the log is not cleaned until the next start; "": it is.
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_directory",
+        "_disk",
+        "_health",
+        "_is_closed",
+        "_is_ready",
+        "_mutex",
+        "_new",
+        "_old",
+        "_producers",
+        "_renamed",
+        "_segments",
+        "is_running",
+        "is_spoilt",
+        "uncleanable",
+    )
+
+    def __init__(
+        self, place: LogPlace, health: LogHealth, segments: LogSegments, producers: LogProducers
+    ) -> None:
+        self._directory, self._disk = place.directory, place.disk
+        self._health, self._segments, self._producers = health, segments, producers
+        self._mutex = make_mutex()
+        self._is_closed = self._is_ready = False
+        self._base_offset = 0
+        self._new: LogSegment | None = None
+        self._old: deque[tuple[LogSegment, ProducerSnapshots | None]] = deque()
+        self._renamed: list[Path] = []
+        self.is_running = self.is_spoilt = False
+        self.uncleanable = ""
+
+    def begin(self) -> None:
+        """A pass begins; on the loop."""
+        assert not self.is_running, "one pass at a time"
+        self.is_running, self.is_spoilt = True, False
+
+    def end(self) -> None:
+        """The pass is over; on the loop."""
+        self.is_running = False
+
+    @property
+    def is_half_done(self) -> bool:
+        """Whether a segment that was taken still lacks its name: steps 4 and 5 failed."""
+        return self._new is not None
+
+    def set_aside(self, reason: str) -> None:
+        """Clean it no more, for this reason; on the loop."""
+        self.uncleanable = reason
+
+    # -- the steps ------------------------------------------------------------------------------
+
+    def make_ready(self, base_offset: int, token: str) -> None:
+        """Step 2, on a pool thread.
+
+        Raises:
+            PassSpoiltError: the segment must not be used.
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        try:
+            with self._mutex:
+                self._check()
+                self._base_offset = base_offset
+                for suffix in (LOG, *_INDEXES):
+                    source = cleaned_path(self._directory, base_offset, suffix, token)
+                    if self._disk.exists(source):
+                        self._is_ready = True
+                        target = swap_path(self._directory, base_offset, suffix)
+                        self._disk.rename(source, target)
+                    elif suffix == LOG:
+                        raise PassSpoiltError(f"{source} is gone")
+            self._disk.fsync_path(self._directory)
+        except OSError as error:
+            self._health.fail(error)
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise self._health.gone()
+        if self.is_spoilt:
+            raise PassSpoiltError("the log was truncated")
+
+    def take(self, group: Group) -> None:
+        """Step 3, on the loop.
+
+        Raises:
+            PassSpoiltError: the old segments are not there any more.
+            LogClosed: the log is not.
+        """
+        with self._mutex:
+            self._check()
+            old = self._segments.closed(group.old)
+            if old is None or not self._is_ready or group.old[0] != self._base_offset:
+                self._take_back()
+                raise PassSpoiltError("its segments have left the log")
+            if sum(segment.size_bytes for segment in old) != group.old_bytes:
+                self._take_back()
+                raise PassSpoiltError("its segments are not those that were read")
+            new = LogSegment(self._disk, self._directory, group.old[0], group.size_bytes)
+            new.is_moving = True
+            new.set_max_timestamp(group.max_timestamp, group.offset_of_max_timestamp)
+            new.has_aborted = group.has_aborted
+            if group.size_bytes:
+                new.first_timestamp = group.first_timestamp
+            self._segments.replace(old, new)
+            self._producers.forget_snapshots(group.old[1:])
+            self._new, self._is_ready = new, False
+            snapshots = self._producers.snapshots
+            for segment in old:
+                has_other_base = segment.base_offset != new.base_offset
+                self._old.append((segment, snapshots if has_other_base else None))
+
+    def put_in_place(self) -> None:
+        """Steps 4 and 5, on any thread.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        try:
+            while self._rename_one():
+                pass
+            self._disk.fsync_path(self._directory)
+            with self._mutex:
+                if self._is_closed:
+                    raise self._health.gone()
+                for suffix in (*_INDEXES, LOG):
+                    source = swap_path(self._directory, self._base_offset, suffix)
+                    if self._disk.exists(source):
+                        target = path_of(self._directory, self._base_offset, suffix)
+                        self._disk.rename(source, target)
+            self._disk.fsync_path(self._directory)
+        except OSError as error:
+            self._health.fail(error)
+
+    def _rename_one(self) -> bool:
+        with self._mutex:  # held for one segment: the loop may wait for it
+            if self._is_closed:
+                raise self._health.gone()
+            if not self._old:
+                return False
+            segment, snapshots = self._old[0]
+            self._renamed += segment.rename_deleted()
+            if snapshots is not None:
+                self._renamed += snapshots.rename_away(segment.base_offset)
+            segment.release()
+            self._old.popleft()
+            return True
+
+    def settle(self) -> list[Path]:
+        """After step 5, on the loop.
+
+        Returns:
+            Files to be unlinked later.
+        """
+        if self._new is not None:
+            self._new.is_moving = False
+        self._new, renamed, self._renamed = None, self._renamed, []
+        return renamed
+
+    # -- what comes between ---------------------------------------------------------------------
+
+    def spoil(self) -> list[Path]:
+        """Before a truncation: no pass counts any more, and every file has its name.
+
+        Returns:
+            Files to be unlinked later.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self.is_spoilt = True
+        self.uncleanable = ""
+        if self._new is not None:
+            self.put_in_place()
+            return self.settle()
+        try:
+            with self._mutex:
+                self._take_back()
+        except OSError as error:
+            self._health.fail(error)
+        return []
+
+    def take_back(self) -> None:
+        """Undo step 2 where step 3 did not follow; on a pool thread, before another pass.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
+        """
+        try:
+            with self._mutex:
+                if self._is_ready and not self._is_closed:
+                    self._take_back()
+        except OSError as error:
+            self._health.fail(error)
+
+    def _take_back(self) -> None:
+        """Undo step 2, durably, the log file first: without it a start finishes nothing."""
+        if not self._is_ready:
+            return
+        for suffix in (LOG, *_INDEXES):
+            self._disk.unlink(swap_path(self._directory, self._base_offset, suffix))
+        self._disk.fsync_path(self._directory)
+        self._is_ready = False
+
+    def remove_leftovers(self, token: str) -> None:
+        """Unlink what a pass that ended early has left; on a pool thread.
+
+        What is ready and was not taken goes as well, the names it had first: were it left beside a
+        log that goes on, the next start would put it in the place of what was written since.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        try:
+            self.take_back()
+            for name in self._disk.list_dir(self._directory):
+                if name.endswith(f".{token}{CLEANED}"):
+                    self._disk.unlink(self._directory / name)
+        except OSError as error:
+            self._health.fail(error)
+
+    def close(self) -> None:
+        """Rename nothing more: the directory may have another name, and its name another log."""
+        with self._mutex:
+            self._is_closed = True
+            self._old.clear()
+            self._new = None

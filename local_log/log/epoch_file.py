@@ -1,0 +1,219 @@
+"""The epoch chain of one log and the file that keeps it.
+
+Where remote data hangs on the chain it is written at once and durably at each change; else the log
+itself can tell it again for every offset above the recovery point, so fsync waits for the next
+flush. The file is written by the loop, and ahead of the loop by pool threads.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NoReturn
+
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.types import EpochEntry
+from local_log.config import LogConfig
+from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.leader_epoch_cache import LeaderEpochCache
+from local_log.log.health import LogHealth
+from local_log.log.place import LogPlace
+from local_log.recovery.recovery import OpenedLog
+from local_log.small_files import SmallFiles
+from runtime.executors import make_mutex
+
+
+class EpochFile:
+    """See the module.
+
+    Args:
+        opened: the log; every change of its chain is kept from now on.
+        newer: called when a newer epoch than all before has begun.
+
+    Attributes:
+        chain: in memory; this object never changes.
+        lost: why nothing is known of the epochs of remote offsets; "" where something is known.
+        version: counted at each change of the chain.
+        durable_version: the version that survives a power cut.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_config",
+        "_directory",
+        "_disk",
+        "_epoch_seen",
+        "_files",
+        "_health",
+        "_is_clipped",
+        "_is_closed",
+        "_lock",
+        "_newer",
+        "chain",
+        "durable_version",
+        "lost",
+        "version",
+    )
+
+    def __init__(
+        self,
+        opened: OpenedLog,
+        place: LogPlace,
+        config: LogConfig,
+        *,
+        files: SmallFiles,
+        health: LogHealth,
+        newer: Callable[[], None],
+    ) -> None:
+        self.chain = opened.epochs
+        self.chain.on_change = self._save
+        self.lost = opened.chain_lost
+        self.version, self.durable_version = int(opened.chain_is_dirty), 0
+        self._directory, self._disk, self._files = place.directory, place.disk, files
+        self._config, self._health, self._newer = config, health, newer
+        self._is_clipped = False  # in memory only, until the log start is durable
+        # What `write_ahead` has written already, before the loop takes it, and whether durably;
+        # None where nothing.
+        self._ahead: tuple[list[EpochEntry], bool] | None = None
+        self._epoch_seen = self.chain.latest_epoch
+        self._is_closed = False
+        self._lock = make_mutex()
+
+    def set_config(self, config: LogConfig) -> None:
+        """Replace the settings."""
+        self._config = config
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that a batch of `epoch` is written at the log end, if the epoch is a new one."""
+        latest = self.chain.latest_epoch
+        if latest is None or epoch > latest:
+            self.chain.assign(epoch, start_offset)
+
+    def _save(self, entries: list[EpochEntry]) -> None:
+        """Keep the chain after a change."""
+        if self._health.failure is not None:
+            self._health.refuse()  # its disk may not even answer
+        newest = entries[-1].epoch if entries else None
+        if newest != self._epoch_seen:
+            if newest is not None and (self._epoch_seen is None or newest > self._epoch_seen):
+                self._newer()
+            self._epoch_seen = newest
+        durable = self._config.remote_storage_enable
+        with self._lock:
+            if (entries, durable) != self._ahead:
+                self._write(entries, durable=durable)
+            self._ahead = None
+            self._is_clipped = False
+            self.version += 1
+            if durable:
+                self.durable_version = self.version
+
+    def clip(self, log_start: int, *, local_start: int) -> None:
+        """Forget the epochs below a log start that is durable.
+
+        Before that a new leader epoch would write the shorter chain, and a kill then would leave
+        offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
+        changes anyway, and whenever the log is opened.
+        """
+        if self.chain.truncate_from_start(log_start, keeps=False):
+            self._is_clipped = True
+        if log_start >= local_start:
+            self.lost = ""  # what it does not say is not asked for any more
+
+    def save_clipped(self) -> None:
+        """Write the chain if it was clipped in memory only."""
+        if self._is_clipped:
+            self._save(self.chain.entries())
+
+    def restored(self, chain: Sequence[EpochEntry], *, first: int, end: int) -> list[EpochEntry]:
+        """The chain, its epochs below `first` taken from one that fits the batches.
+
+        Args:
+            chain: the other one.
+            first: where the first segment begins.
+            end: the log end (exclusive).
+        """
+        below = [entry for entry in chain if entry.start_offset < first]
+        return LeaderEpochCache([*below, *self.chain.between(first, end + 1)]).entries()
+
+    def restore(self, chain: Sequence[EpochEntry]) -> None:
+        """Become another chain, durably: what it says of remote offsets is known to be right."""
+        self.chain.replace(chain)
+        self.lost = ""
+
+    # -- pool threads ---------------------------------------------------------------------------
+
+    def write_epoch_ahead(self, epoch: int, start_offset: int) -> None:
+        """Write the chain as it will be once `epoch` is assigned.
+
+        Nobody may append until the loop has assigned it: it finds the file written then.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        version = self.version
+        chain = LeaderEpochCache(self.chain.entries())
+        chain.assign(epoch, start_offset)
+        self.write_ahead(chain.entries(), version)
+
+    def write_clipped_ahead(self, log_start: int) -> None:
+        """Write the chain as it will be once it is clipped at a log start that is durable.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        version, is_clipped = self.version, self._is_clipped
+        chain = LeaderEpochCache(self.chain.entries())
+        if chain.truncate_from_start(log_start, keeps=False) or is_clipped:
+            self.write_ahead(chain.entries(), version)
+
+    def write_ahead(self, entries: list[EpochEntry], version: int) -> None:
+        """Write a chain that the loop is about to take.
+
+        Args:
+            entries: all of it.
+            version: `version` when it was made: a chain that was changed meanwhile stays.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        if self._health.failure is not None:
+            self._health.refuse()
+        with self._lock:
+            if self._is_closed:
+                raise self._health.gone()
+            if version == self.version:
+                durable, self._ahead = self._config.remote_storage_enable, None
+                self._write(entries, durable=durable)
+                self._ahead = entries, durable
+
+    def fsync(self) -> None:
+        """Make its file durable, but for its name: it is as new as the chain.
+
+        It is not written again: the loop does that.
+        """
+        self._disk.fsync_path(self._directory / EPOCH_CHECKPOINT)
+
+    def fsynced(self, version: int) -> None:
+        """File and name of a version are durable."""
+        self.durable_version = version
+
+    def close(self) -> None:
+        """Write nothing more: the directory may have another name, and its name another log.
+
+        The chain lets go of this object: else both were in a cycle.
+        """
+        with self._lock:
+            self._is_closed = True
+        self.chain.on_change = partial(_refuse, self._health)
+
+    def _write(self, entries: list[EpochEntry], *, durable: bool) -> None:
+        try:
+            self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
+        except OSError as error:
+            self._health.fail(error)
+
+
+def _refuse(health: LogHealth, _entries: list[EpochEntry]) -> NoReturn:
+    """What a chain does at a change once its log is closed."""
+    raise health.gone()

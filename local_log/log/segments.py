@@ -1,0 +1,286 @@
+"""The segments of one log: which there are, and how they come and go.
+
+The lists are changed by the event loop alone. What runs on a pool thread beside it works on a copy
+(`on_a_copy`): the loop appends, rolls and drops at the same time.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from zlib import crc32
+
+from local_log.config import LogConfig
+from local_log.file_names import SEGMENT_SUFFIXES, path_of
+from local_log.log.health import LogHealth
+from local_log.log.place import LogPlace
+from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
+from local_log.segment.recovery import last_batch
+from local_log.segment.segment import LogSegment
+from runtime.disk_errors import half_done
+
+T = TypeVar("T")
+
+
+class LogSegments:
+    """See the module.
+
+    Attributes:
+        all: oldest first, the last one active.
+        bases: their base offsets.
+        active: the one that is written.
+        roll_ms: so long after its first batch the active segment is closed.
+        aborted: those that have a transaction index.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_closed_bytes",
+        "_config",
+        "_directory",
+        "_disk",
+        "_health",
+        "_topic_partition",
+        "aborted",
+        "active",
+        "all",
+        "bases",
+        "roll_ms",
+    )
+
+    def __init__(
+        self,
+        segments: list[LogSegment],
+        place: LogPlace,
+        config: LogConfig,
+        *,
+        health: LogHealth,
+        cache: AbortedCache,
+    ) -> None:
+        self._topic_partition = place.topic_partition
+        self._directory, self._disk = place.directory, place.disk
+        self._config, self._health = config, health
+        self.all = segments
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.aborted = AbortedIndexes(segments, cache)
+        # Counted when segments have left the lists, before their files change names, and at each
+        # truncation: pool threads that worked on a copy see that they must look again.
+        self._changes = 0
+        self._closed_bytes = 0
+        self.roll_ms = 0
+        self._count_bytes()
+        self._set_roll_ms()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all logs."""
+        return self._closed_bytes + self.active.size_bytes
+
+    def index_of(self, offset: int) -> int:
+        """Which one holds `offset`, if any does; the first one for lower offsets."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def end_of(self, segment: LogSegment, log_end: int) -> int:
+        """The next segment's base offset, or the log end (exclusive)."""
+        if segment is self.active:
+            return log_end
+        return self.bases[bisect_right(self.bases, segment.base_offset)]
+
+    def set_config(self, config: LogConfig) -> None:
+        """Replace the settings; index sizes hold from the next segment on."""
+        self._config = config
+        for segment in self.all:
+            segment.index_interval_bytes = config.index_interval_bytes
+        self._set_roll_ms()
+
+    def _set_roll_ms(self) -> None:
+        """Segments of many partitions are not to be closed all at once."""
+        config = self._config
+        segment_ms = config.segment_ms
+        if config.compacts:  # only closed segments are cleaned
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        limit = min(config.segment_jitter_ms, segment_ms)
+        topic, partition = self._topic_partition
+        seed = f"{topic}-{partition}-{self.active.base_offset}".encode()
+        self.roll_ms = segment_ms - (crc32(seed) % limit if limit > 0 else 0)
+
+    def _count_bytes(self) -> None:
+        self._closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
+
+    # -- a segment is begun ---------------------------------------------------------------------
+
+    def roll(self, base_offset: int, now_ms: int, begin: Callable[[int], None]) -> None:
+        """Close the active segment and begin a new one.
+
+        Args:
+            base_offset: of the new one, the log end.
+            now_ms: wall clock.
+            begin: called with `base_offset` when its files are there, before anything is closed.
+
+        Raises:
+            OSError: the disk failed; the active segment goes on, unless it is half closed.
+        """
+        self.active.prepare_inactive()
+        try:
+            segment = self._create(base_offset, now_ms)
+            begin(base_offset)
+        except OSError:
+            # The old segment goes on, perhaps past this offset: no file may begin there.
+            for suffix in SEGMENT_SUFFIXES:
+                self._disk.unlink(path_of(self._directory, base_offset, suffix))
+            raise
+        try:
+            self.active.become_inactive()
+        except OSError as error:
+            raise half_done(error, "a segment cannot be closed") from error
+        self._closed_bytes += self.active.size_bytes
+        self.all.append(segment)
+        self.bases.append(base_offset)
+        self.active = segment
+        self._set_roll_ms()
+
+    def _create(self, base_offset: int, now_ms: int) -> LogSegment:
+        segment = LogSegment.create(
+            self._disk,
+            self._directory,
+            base_offset,
+            index_bytes=self._config.segment_index_bytes,
+            now_ms=now_ms,
+        )
+        segment.index_interval_bytes = self._config.index_interval_bytes
+        return segment
+
+    # -- segments are cleaned -------------------------------------------------------------------
+
+    def closed(self, bases: Sequence[int]) -> list[LogSegment] | None:
+        """The closed neighbours with these base offsets; None if they are not there as such."""
+        first = bisect_left(self.bases, bases[0])
+        end = first + len(bases)
+        if self.bases[first:end] != list(bases) or end >= len(self.bases):
+            return None
+        return self.all[first:end]
+
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Put one segment into the place of some closed neighbours.
+
+        Readers must find it before files change names.
+        """
+        first = bisect_left(self.bases, old[0].base_offset)
+        new.index_interval_bytes = self._config.index_interval_bytes
+        self.all[first : first + len(old)] = [new]
+        self.bases[first : first + len(old)] = [new.base_offset]
+        self._changes += 1
+        self.aborted.changed(self.all)
+        self._closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+
+    # -- segments go ----------------------------------------------------------------------------
+
+    def take_oldest(self, count: int) -> list[LogSegment]:
+        """Take the oldest ones out of the lists.
+
+        Readers must not find them any more before their files change names.
+        """
+        gone = self.all[:count]
+        del self.all[:count]
+        del self.bases[:count]
+        self._changes += 1
+        self.aborted.dropped_below(self.bases[0])
+        self._closed_bytes -= sum(segment.size_bytes for segment in gone)
+        return gone
+
+    def end_if_cut(self, offset: int) -> int:
+        """Where the log ends once the batch that holds `offset` has gone."""
+        segment = self.all[bisect_left(self.bases, offset) - 1]
+        found = segment.find_batch(offset)
+        if found is not None:
+            return min(offset, found[1].base_offset)
+        return offset if segment is self.active else last_batch(segment).offset
+
+    def cut(self, end: int, delete: Callable[[list[Path]], None]) -> None:
+        """Drop everything at and after `end`, where a batch ends; durably.
+
+        Args:
+            end: above the first base offset.
+            delete: is given the files of segments that went as a whole.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._changes += 1
+        while self.bases[-1] >= end and len(self.bases) > 1:
+            self.bases.pop()
+            self._discard(self.all.pop(), delete)
+            # A power cut must not bring one back behind another that has gone.
+            self._disk.fsync_path(self._directory)
+        self.active = self.all[-1]
+        self.active.activate(
+            index_bytes=self._config.segment_index_bytes,
+            now_ms=self.active.created_ms or self.active.modified_ms(),
+        )
+        self.active.truncate_to(end)
+        # Names and sizes from before must not come back behind what is appended now.
+        self._disk.fsync(self.active.file)
+        self._disk.fsync_path(self._directory)
+
+    def begin_anew(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
+        """Drop everything and begin an empty segment at `offset`; durably.
+
+        Args:
+            offset: of the new segment.
+            delete: is given the files of the old ones.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self._changes += 1
+        gone, self.all, self.bases = self.all, [], [offset]
+        for segment in reversed(gone):
+            self._discard(segment, delete)
+        self.active = self._create(offset, now_ms=0)
+        self.all.append(self.active)
+        self._disk.fsync_path(self._directory)
+
+    def _discard(self, segment: LogSegment, delete: Callable[[list[Path]], None]) -> None:
+        """Rename away and unlink a segment that has left the list."""
+        self._changes += 1
+        paths = segment.rename_deleted()
+        segment.release()
+        delete(paths)
+
+    def truncated(self) -> None:
+        """After `cut` or `begin_anew`: count anew what depends on the segments."""
+        self._changes += 1
+        self.aborted.changed(self.all)
+        self._count_bytes()
+        self._set_roll_ms()
+
+    def release(self) -> None:
+        """Let go of all files."""
+        for segment in self.all:
+            segment.release()
+
+    # -- on pool threads ------------------------------------------------------------------------
+
+    def on_a_copy(self, work: Callable[[list[LogSegment]], T]) -> T:
+        """Run `work` on a copy of the segments, again if some of them went meanwhile.
+
+        A copy does not shift under a walk, but files of it may be renamed away: that is no failure
+        of the disk.
+
+        Raises:
+            LogClosed: the log was closed meanwhile.
+            KafkaStorageError: the disk failed.
+        """
+        while True:
+            changes = self._changes
+            try:
+                result = work(list(self.all))
+            except FileNotFoundError as error:
+                if self._health.is_closed or changes == self._changes:
+                    self._health.fail(error)
+            except OSError as error:
+                self._health.fail(error)
+            else:
+                if changes == self._changes:
+                    return result

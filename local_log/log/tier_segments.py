@@ -1,0 +1,264 @@
+"""Closed segments as the remote tier takes them: checked, repaired, durable, complete.
+
+`open_segment` runs on a pool thread: it reads files that no longer change, repairs indexes by
+writing new ones beside and renaming, and never touches the state of the running log.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
+from kafka_protocol.types import EpochEntry
+from local_log.config import INT_MAX
+from local_log.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
+from local_log.producers.snapshots import ProducerSnapshots
+from local_log.segment.index_builder import IndexBuilder
+from local_log.segment.recovery import build_producers
+from local_log.segment.segment import LogSegment
+from runtime.disk import Buffer, Disk, OpenFile
+
+log = logging.getLogger(__name__)
+
+_SAMPLES = 64
+
+Write = Callable[[Path, Buffer], object]
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A segment that will not change any more; offsets inclusive.
+
+    Attributes:
+        max_timestamp_ms: largest one of its records, else (all without) when it was written.
+    """
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedTail:
+    """The closed segments from an offset on, as far as asked for.
+
+    Attributes:
+        segments: the first of those that reach up to the offset or above it, ascending.
+        bytes_below: of the closed segments before them.
+        more_count, more_bytes: of those after them.
+    """
+
+    segments: list[ClosedSegment]
+    bytes_below: int
+    more_count: int
+    more_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFiles:
+    """Open files of one closed segment.
+
+    Attributes:
+        transaction_index: None when no transaction was aborted in it.
+        producer_snapshot: what was known of producers at the segment's end.
+        leader_epoch_index: text of the epoch checkpoint, from the log start to the segment's end.
+        size_bytes: of the log.
+    """
+
+    log: OpenFile
+    offset_index: OpenFile
+    time_index: OpenFile
+    transaction_index: OpenFile | None
+    producer_snapshot: OpenFile
+    leader_epoch_index: bytes
+    size_bytes: int
+    txn_index_empty: bool
+
+
+def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
+    """All but the active segment, ascending.
+
+    Args:
+        segments: all of the log, oldest first.
+    """
+    return [_closed(segment, following) for segment, following in pairwise(segments)]
+
+
+def closed_tail(
+    segments: Sequence[LogSegment],
+    bases: Sequence[int],
+    offset: int,
+    *,
+    size_bytes: int,
+    count_max: int,
+) -> ClosedTail:
+    """The closed segments from the one that holds `offset` on; costs what it returns.
+
+    Args:
+        segments: all of the log, oldest first, the active one last.
+        bases: their base offsets.
+        offset: what lies wholly below it is not wanted.
+        size_bytes: of all segments.
+        count_max: the rest is only counted.
+    """
+    first = max(0, bisect_right(bases, offset) - 1)
+    tail = segments[first:]
+    shown = [_closed(*pair) for pair in pairwise(tail[: count_max + 1])]
+    more = tail[len(shown) : -1]
+    more_bytes = sum(segment.size_bytes for segment in more)
+    shown_bytes = sum(segment.size_bytes for segment in shown)
+    below = size_bytes - tail[-1].size_bytes - shown_bytes - more_bytes
+    return ClosedTail(shown, below, len(more), more_bytes)
+
+
+def _closed(segment: LogSegment, following: LogSegment) -> ClosedSegment:
+    return ClosedSegment(
+        segment.base_offset,
+        following.base_offset - 1,
+        segment.size_bytes,
+        segment.retention_timestamp(),
+    )
+
+
+def open_segment(
+    disk: Disk,
+    segments: Sequence[LogSegment],
+    index: int,
+    *,
+    epochs: Sequence[EpochEntry],
+    snapshots: ProducerSnapshots,
+    log_start: int,
+    write: Write,
+) -> SegmentFiles:
+    """Open segment number `index` (not the last) for copying.
+
+    Args:
+        disk: where they are.
+        segments: all of the log, oldest first (a copy).
+        index: which.
+        epochs: the whole chain.
+        snapshots: of this directory.
+        log_start: the log start offset.
+        write: replaces a file that is damaged or missing; it is made durable here.
+
+    Raises:
+        LogClosed: the log was closed meanwhile.
+        OSError: the disk failed, or the segment was dropped meanwhile (FileNotFoundError).
+    """
+    segment, end = segments[index], segments[index + 1].base_offset
+    if not indexes_fit(disk, segment):
+        log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
+        rebuild_indexes(write, segment)
+    snapshot = _snapshot(
+        disk, segments[: index + 1], snapshots, log_start=log_start, end=end, write=write
+    )
+    transactions = None
+    if any(True for _ in segment.aborted()):
+        transactions = disk.open_read(segment.path(TXN_INDEX))
+    files = SegmentFiles(
+        disk.open_read(segment.path(LOG)),
+        disk.open_read(segment.path(OFFSET_INDEX)),
+        disk.open_read(segment.path(TIME_INDEX)),
+        transactions,
+        snapshot,
+        epoch_checkpoint.dump([entry for entry in epochs if entry.start_offset < end]),
+        segment.size_bytes,
+        transactions is None,
+    )
+    for file in (files.log, files.offset_index, files.time_index, transactions, snapshot):
+        if file is not None:
+            disk.fsync(file)
+    # Its name too: what is announced from now on counts as lost where a power cut takes it.
+    disk.fsync_path(segment.path(LOG).parent)
+    return files
+
+
+def indexes_fit(disk: Disk, segment: LogSegment) -> bool:
+    """Whether both indexes are well-formed and, by samples, true to the log."""
+    try:
+        offsets = disk.read_file(segment.path(OFFSET_INDEX))
+        times = disk.read_file(segment.path(TIME_INDEX))
+    except FileNotFoundError:
+        return False
+    if not offset_index.is_sound(offsets, segment.size_bytes) or not time_index.is_sound(times):
+        return False
+    if segment.size_bytes and not times and _has_timestamps(segment):
+        return False
+    relatives, positions = offset_index.columns(offsets)
+    count = len(relatives)
+    for slot in (*range(0, count, max(1, count // _SAMPLES)), *range(count)[-1:]):
+        header = next((header for _, header in segment.batches(positions[slot])), None)
+        if header is None or header.last_offset != segment.base_offset + relatives[slot]:
+            return False
+    if not _times_fit(segment, times, relatives, positions):
+        return False
+    return bool(count) or not _is_longer_than_interval(segment)
+
+
+def _times_fit(
+    segment: LogSegment,
+    times: bytes,
+    relatives: Sequence[int],
+    positions: Sequence[int],
+) -> bool:
+    """Whether sampled timestamps are those of the batches that hold their offsets.
+
+    A copy with a wrong one would be unreadable: remote bytes are checked against their indexes.
+    """
+    count = len(times) // time_index.ENTRY_SIZE
+    for slot in (*range(0, count, max(1, count // _SAMPLES)), *range(count)[-1:]):
+        timestamp, offset = time_index.read_entry(times, segment.base_offset, slot)
+        before = bisect_right(relatives, offset - segment.base_offset) - 1
+        start = positions[before] if before >= 0 else 0
+        held = (header for _, header in segment.batches(start) if header.last_offset >= offset)
+        header = next(held, None)
+        if header is None or header.max_timestamp != timestamp:
+            return False
+    return True
+
+
+def _has_timestamps(segment: LogSegment) -> bool:
+    return any(header.max_timestamp >= 0 for _, header in segment.batches(0))
+
+
+def _is_longer_than_interval(segment: LogSegment) -> bool:
+    return any(position > segment.index_interval_bytes for position, _ in segment.batches(0))
+
+
+def rebuild_indexes(write: Write, segment: LogSegment) -> None:
+    """Make both indexes from the log's headers and swap them in by renaming."""
+    built = IndexBuilder(
+        segment.base_offset, interval_bytes=segment.index_interval_bytes, index_bytes=INT_MAX
+    )
+    for _, header in segment.batches(0):
+        built.add(header)
+    write(segment.path(OFFSET_INDEX), built.offset_entries())
+    write(segment.path(TIME_INDEX), built.time_entries())
+
+
+def _snapshot(
+    disk: Disk,
+    segments: Sequence[LogSegment],
+    snapshots: ProducerSnapshots,
+    *,
+    log_start: int,
+    end: int,
+    write: Write,
+) -> OpenFile:
+    """The producer snapshot at `end`, made if it is missing or damaged."""
+    path = snapshots.path(end)
+    try:
+        file = disk.open_read(path)
+        producer_snapshot.parse(disk.read_at(file, 0, file.size()))
+    except (FileNotFoundError, CorruptFileError) as error:
+        log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
+    else:
+        return file
+    producers = build_producers(segments, snapshots, start=log_start, end=end)
+    write(path, producer_snapshot.dump(producers.dump()))
+    return disk.open_read(path)

@@ -1,0 +1,1 @@
+"""All logs of a broker: directories, loading, checkpoints, removal."""

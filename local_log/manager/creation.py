@@ -1,0 +1,233 @@
+"""Beginning an empty log: all of its files are durable before anybody hears of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka_protocol.files.meta_properties import dump_partition_metadata
+from kafka_protocol.files.segment_names import LOG, parse_segment_file, partition_dir
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import CheckedFiles, Owner
+from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError, LogRefused
+from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA
+from local_log.log.empty_log import begin_empty
+from local_log.log.partition_log import LogHooks, PartitionLog
+from local_log.manager.log_dir import LogDir
+from local_log.recovery.survey import OpenRequest
+from runtime.disk import Disk
+from runtime.executors import side_by_side
+from runtime.ports import Ports
+
+
+class NewLog(NamedTuple):
+    """A log to be begun.
+
+    Attributes:
+        leader_epoch: under which this broker will lead it, if that is known.
+    """
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig | None = None
+    leader_epoch: int | None = None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Name and number."""
+        return TopicPartition(self.topic, self.partition)
+
+
+Made = dict[TopicPartition, tuple[PartitionLog, LogDir] | KafkaStorageError]
+
+
+class Creation(NamedTuple):
+    """Logs that are wanted.
+
+    Attributes:
+        known: those that are open already, and those that cannot be begun.
+        carry_out: begins the others; on a pool thread.
+    """
+
+    known: dict[TopicPartition, PartitionLog | KafkaStorageError]
+    carry_out: Callable[[], Made]
+
+
+class LogCreation:
+    """Begins logs in directories, in another one where a disk fails."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        config_for: Callable[[str], LogConfig],
+        hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
+        write_checkpoints: Callable[[LogDir, Iterable[str]], bool],
+        fail_dir: Callable[[LogDir, OSError], None],
+    ) -> None:
+        self._disk, self._clock = ports.disk, ports.clock
+        self._pool = ports.executors.commit
+        self._config_for, self._hooks_for = config_for, hooks_for
+        self._write_checkpoints, self._fail_dir = write_checkpoints, fail_dir
+
+    def make(self, wanted: Sequence[NewLog], counts: dict[LogDir, int]) -> Made:
+        """Begin empty logs, each in the working directory with the fewest; durable on return.
+
+        What was begun in a directory that fails before all is durable is begun in another.
+
+        Args:
+            wanted: none of them has files here.
+            counts: logs in each working directory; changed.
+        """
+        made: Made = {}
+        left = list(wanted)
+        while left:
+            placed: dict[LogDir, list[NewLog]] = {}
+            online = [directory for directory in counts if directory.works]
+            for new in left:
+                if not online:
+                    made[new.topic_partition] = KafkaStorageError("every log directory is offline")
+                    continue
+                directory = min(online, key=lambda one: counts[one])
+                counts[directory] += 1
+                placed.setdefault(directory, []).append(new)
+            left = []
+            for directory, members in placed.items():
+                begun = self._make_in(directory, members)
+                if directory.works:
+                    made |= begun
+                else:
+                    left += members
+        return made
+
+    def _make_in(self, directory: LogDir, members: Sequence[NewLog]) -> Made:
+        """Begin logs in a directory; if it does not work afterwards, none of them counts."""
+        made: Made = {}
+        # First: a log that a kill leaves here must not meet what was known of one before it.
+        stale = directory.forget(new.topic_partition for new in members)
+        if stale and not self._write_checkpoints(directory, stale):
+            return self._fail(members, "its checkpoints cannot be written")
+        # All names first, then side by side what is in the files: of the names of thousands the
+        # first fsync writes nearly all, and the disk takes the others in common.
+        begun: list[PartitionLog] = []
+        for new in members:
+            tp = new.topic_partition
+            config, hooks = new.config or self._config_for(tp.topic), self._hooks_for(tp, directory)
+            try:
+                log = begin_log(self._disk, directory, new, config, hooks, self._clock.wall_ms())
+                made[tp] = log, directory
+                begun.append(log)
+            except (LogRefused, KafkaStorageError) as error:
+                made[tp] = KafkaStorageError(str(error))
+            except OSError as error:
+                self._fail_dir(directory, error)
+                if not directory.works:
+                    return _closed(made)
+                made[tp] = KafkaStorageError(f"{tp} cannot be made now: {error}")
+        calls = [partial(self._fsync, log) for log in begun]
+        for log, synced in zip(begun, side_by_side(self._pool, calls), strict=True):
+            try:
+                synced.result()
+            except OSError as error:
+                self._fail_dir(directory, error)
+                log.close(clean=False)
+                tp = log.topic_partition
+                made[tp] = KafkaStorageError(f"{tp} cannot be made now: {error}")
+        if not directory.works:
+            return _closed(made)
+        try:
+            self._disk.fsync_path(directory.path)
+        except OSError as error:
+            self._fail_dir(directory, error)
+            _closed(made)
+            return self._fail(members, str(error))
+        return made
+
+    def _fsync(self, log: PartitionLog) -> None:
+        make_durable(self._disk, log.directory, with_chain=log.config.remote_storage_enable)
+
+    @staticmethod
+    def _fail(members: Sequence[NewLog], reason: str) -> Made:
+        return {
+            new.topic_partition: KafkaStorageError(
+                f"{new.topic_partition} cannot be made now: {reason}"
+            )
+            for new in members
+        }
+
+
+def _closed(made: Made) -> Made:
+    """Let go of the files of logs that do not count."""
+    for begun in made.values():
+        if not isinstance(begun, KafkaStorageError):
+            begun[0].close(clean=False)
+    return made
+
+
+def make_durable(disk: Disk, path: Path, *, with_chain: bool) -> None:
+    """Make the files of an empty log survive a power cut; those that are empty by their names.
+
+    The name of the directory is its log directory's. Without `with_chain` the epoch chain may be
+    lost: it is made again from the log.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    disk.fsync_path(path / PARTITION_METADATA)
+    if with_chain:
+        disk.fsync_path(path / EPOCH_CHECKPOINT)
+    disk.fsync_path(path)
+
+
+def log_files(disk: Disk, path: Path) -> list[str]:
+    """Names of the segments in a partition directory."""
+    parsed = [(name, parse_segment_file(name)) for name in disk.list_dir(path)]
+    return [name for name, one in parsed if one is not None and one[1] == LOG]
+
+
+def holds_records(disk: Disk, path: Path) -> bool:
+    """Whether something is written in a partition directory."""
+    return any(disk.size(path / name) for name in log_files(disk, path))
+
+
+def begin_log(
+    disk: Disk, directory: LogDir, new: NewLog, config: LogConfig, hooks: LogHooks, now_ms: int
+) -> PartitionLog:
+    """Make a partition directory with its files; nothing of it is durable on return.
+
+    What a kill left of an earlier try is opened as anything found would be, never as clean.
+
+    Raises:
+        OSError: the disk failed.
+        LogRefused: what is in the directory contradicts itself.
+        KafkaStorageError: it holds records: of a topic that had this name, and could not be renamed
+            away. The next start puts it aside.
+    """
+    path, tp = directory.path / partition_dir(new.topic_partition), new.topic_partition
+    was_there = disk.exists(path)
+    owner = Owner(new.topic_id, new.partition)
+    disk.make_dirs(path)
+    files = CheckedFiles(disk, path, compare=was_there, owner=owner)
+    if not was_there:
+        request = OpenRequest(tp, path, config, 0, 0, 0, is_clean=False, now_ms=now_ms)
+        opened = begin_empty(
+            disk, request, files, topic_id=new.topic_id, leader_epoch=new.leader_epoch
+        )
+        return PartitionLog(new.topic_id, request, opened, disk=disk, files=files, hooks=hooks)
+    if holds_records(disk, path):
+        raise KafkaStorageError(f"{path} holds records of a topic that is gone: restart the broker")
+    files.write(PARTITION_METADATA, dump_partition_metadata(new.topic_id), durable=False)
+    return PartitionLog.open(
+        path,
+        topic_partition=tp,
+        topic_id=new.topic_id,
+        config=config,
+        disk=disk,
+        now_ms=now_ms,
+        recovery_point=0,
+        log_start=0,
+        hooks=hooks,
+        files=files,
+    )

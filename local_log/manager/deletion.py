@@ -1,0 +1,71 @@
+"""Files that were renamed away are unlinked later, so that who still reads them can finish."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from kafka_protocol.types import TopicPartition
+from local_log.manager.log_dir import LogDir
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Removal:
+    """Partition directories that are to be taken away.
+
+    Attributes:
+        count: partitions that were here.
+        names: the new paths, by log directory.
+        due: those of them that are to be unlinked, by the delay in ms.
+    """
+
+    count: int = 0
+    names: dict[LogDir, list[tuple[TopicPartition, Path]]] = field(default_factory=dict)
+    due: dict[LogDir, dict[int, list[Path]]] = field(default_factory=dict)
+
+
+class DelayedDeletion:
+    """Unlinks on the pool what has waited long enough."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._disk, self._clock, self._scheduler = ports.disk, ports.clock, ports.scheduler
+        self._pool = ports.executors.background
+        self._waiting: list[tuple[int, list[Path]]] = []
+        self._is_closed = False
+
+    def later(self, paths: list[Path], delay_ms: int) -> None:
+        """Unlink files or trees after `delay_ms`; from any thread."""
+        if paths:
+            self._scheduler.call_soon(partial(self._note, paths, delay_ms))
+
+    def _note(self, paths: list[Path], delay_ms: int) -> None:
+        self._waiting.append((self._clock.monotonic_ms() + delay_ms, paths))
+        self._scheduler.call_later(delay_ms + 1, self.run)
+
+    def run(self) -> None:
+        """Hand what is due to the pool."""
+        if self._is_closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        due = [paths for due_ms, paths in self._waiting if due_ms <= now_ms]
+        self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]
+        for paths in due:
+            self._pool.submit(self._unlink, paths)
+
+    def close(self) -> None:
+        """Unlink nothing more: the pools end, and the next start finds what waits; any thread."""
+        self._is_closed = True
+
+    def _unlink(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            try:
+                if self._disk.is_dir(path):
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.unlink(path)
+            except OSError as error:
+                log.warning("could not remove a deleted file: path=%s error=%s", path, error)

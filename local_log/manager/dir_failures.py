@@ -1,0 +1,43 @@
+"""What happens when a log directory fails: it goes offline with all its logs."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from local_log.manager.hosted_logs import HostedLogs
+from local_log.manager.log_dir import LogDir
+from runtime.disk_errors import is_of_exhaustion
+
+log = logging.getLogger(__name__)
+
+
+class DirFailures:
+    """Takes directories offline; from any thread.
+
+    Args:
+        to_loop: calls a function on the loop soon.
+
+    Attributes:
+        on_offline: called on the loop with a directory that failed.
+    """
+
+    def __init__(self, hosted: HostedLogs, to_loop: Callable[[Callable[[], None]], object]) -> None:
+        self._hosted, self._to_loop = hosted, to_loop
+        self.on_offline: Callable[[LogDir], None] = lambda _dir: None
+
+    def blame(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline if it is to blame: the process may have no descriptors left."""
+        if not is_of_exhaustion(log, f"log directory {directory.path}", error):
+            self.take_offline(directory, error)
+
+    def take_offline(self, directory: LogDir, error: OSError) -> None:
+        """Take a directory offline, whatever the error is."""
+        if not directory.fail(error):
+            return
+        log.error("log directory is offline: path=%s error=%s", directory.path, error)
+        self._to_loop(partial(self._spread, directory, error))
+
+    def _spread(self, directory: LogDir, error: OSError) -> None:
+        for log in self._hosted.logs_in(directory).values():
+            log.set_offline(error)
+        self.on_offline(directory)

@@ -1,0 +1,431 @@
+"""Opening what lies in the log directories at the start.
+
+First the directories are looked into, then it is decided for each partition which of its
+directories is the one that the metadata mean (`placement`), then that one is opened. What is not
+opened stays as it is. Several threads do this at once (`load_run`): nothing here is changed by one
+partition and read by another, but for whether a log directory works.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
+from kafka_protocol.files.segment_names import (
+    LOG,
+    parse_partition_dir,
+    parse_renamed_dir,
+    parse_segment_file,
+    partition_dir,
+)
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
+from kafka_protocol.types import ZERO_UUID, TopicPartition
+from local_log.checked_files import CheckedFiles, Owner
+from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError, LogRefused
+from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
+from local_log.log.partition_log import LogHooks, PartitionLog
+from local_log.manager.creation import holds_records, log_files, make_durable
+from local_log.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    UNKNOWN,
+    LogDir,
+)
+from local_log.manager.placement import FoundReplica, WantedReplica, place
+from local_log.segment.reading import CheckStop, go_on
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+
+WantedFor = Callable[[TopicPartition], WantedReplica | None]
+
+# The name of a file is taken by something else, or a file may not be read: that is one partition's
+# trouble, while any other error means that the disk is broken.
+_OF_ONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A partition whose files are here and that is not open.
+
+    Attributes:
+        directories: log directories its files lie in.
+        reason: for people, with the way out.
+        recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
+        foreign: those of the directories whose files say that they are another partition.
+    """
+
+    directories: Sequence[LogDir]
+    reason: str
+    recovery_point: int = UNKNOWN
+    foreign: Sequence[LogDir] = ()
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of the directories that were found.
+
+    Attributes:
+        aside: directories of partitions that nobody wants.
+        moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
+    """
+
+    opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
+    refused: dict[TopicPartition, Refused] = field(default_factory=dict)
+    aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
+    moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
+
+    @classmethod
+    def of_all(cls, parts: Iterable["Loaded"]) -> "Loaded":
+        """All in one, in their order."""
+        whole = cls()
+        for part in parts:
+            whole.opened += part.opened
+            whole.refused |= part.refused
+            whole.aside += part.aside
+            whole.moved += part.moved
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One partition directory.
+
+    Attributes:
+        topic_id: as `partition.metadata` says, else as the sidecar does.
+        is_named: `partition.metadata` says it.
+    """
+
+    directory: LogDir
+    path: Path
+    files: CheckedFiles
+    topic_id: bytes | None
+    is_named: bool
+
+
+class LoadFacts(TypedDict, total=False):
+    """What the caller of a load may know.
+
+    Attributes:
+        compare: whether sidecars are compared, see `CheckedFiles`.
+        without_sidecars: log directories in which they are not.
+        last_broker_epoch: see `LogDir.read_clean_mark`.
+        assigned: partitions that the metadata assign to a log directory, by its id. Where its
+            recovery points were lost, they stay unknown for those that are not there now.
+    """
+
+    compare: bool
+    without_sidecars: Collection[Path]
+    last_broker_epoch: int | None
+    assigned: Mapping[bytes, Collection[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What a load needs to know; see `LogManager.load_run` and `LoadFacts`.
+
+    Attributes:
+        config_for, hooks_for, fail_dir: called on the threads that open logs.
+        own_names: what else lies in a log directory rightly.
+    """
+
+    config_for: Callable[[str], LogConfig]
+    hooks_for: Callable[[TopicPartition, LogDir], LogHooks]
+    own_names: Container[str]
+    fail_dir: Callable[[LogDir, OSError], None]
+    wanted: WantedFor | None
+    compare: bool = True
+    without_sidecars: Collection[Path] = ()
+    last_broker_epoch: int | None = None
+    assigned: Mapping[bytes, Collection[TopicPartition]] = field(default_factory=dict)
+
+
+class Loader:
+    """Opens one partition after the other, each once, on whatever thread it is called.
+
+    Attributes:
+        check_stop: what it raises ends the opening, as a kill would.
+    """
+
+    def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
+        self._dirs = dirs
+        self._disk, self._clock = ports.disk, ports.clock
+        self._request = request
+        self._config_for = request.config_for
+        self._fail_dir = request.fail_dir
+        self.check_stop: CheckStop = go_on
+
+    def look_into(self, directory: LogDir) -> list[TopicPartition]:
+        """Read what a log directory says of itself, and the names of its partitions.
+
+        A directory that fails is offline then, and has none.
+        """
+        request = self._request
+        try:
+            directory.prepare(compare=self._compares(directory))
+            directory.read_clean_mark(request.last_broker_epoch if request.compare else None)
+            directory.read_checkpoints()
+            if not directory.is_sound(RECOVERY_POINTS):
+                unknown = request.assigned.get(directory.directory_id, ())
+                directory.entries[RECOVERY_POINTS] = dict.fromkeys(unknown, UNKNOWN)
+            return self._partitions_in(directory)
+        except OSError as error:
+            self._fail_dir(directory, error)
+            return []
+
+    def _compares(self, directory: LogDir) -> bool:
+        request = self._request
+        return request.compare and directory.path not in request.without_sidecars
+
+    def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
+        """Names of partition directories; leftovers of deletions are removed."""
+        found = []
+        for name in self._disk.list_dir(directory.path):
+            self.check_stop()
+            path = directory.path / name
+            if name.removesuffix(".tmp") in self._request.own_names:
+                continue  # a kill may leave a temporary file; the next write takes its name
+            if not self._disk.is_dir(path):
+                log.info("unknown file is left alone: %s", path)
+                continue
+            renamed = parse_renamed_dir(name)
+            if renamed is not None:
+                if renamed[1] == "delete":
+                    self._disk.remove_tree(path)
+                continue
+            tp = parse_partition_dir(name)
+            if tp is None or partition_dir(tp) != name:
+                log.info("unknown directory is left alone: %s", path)
+            elif tp.topic != CLUSTER_METADATA_TOPIC:
+                found.append(tp)
+        return found
+
+    # -- one partition
+
+    def load_one(self, tp: TopicPartition, directories: Sequence[LogDir]) -> Loaded:
+        """Look at a partition, decide, open it or leave it as it is.
+
+        Args:
+            tp: which.
+            directories: those that have a partition directory of its name.
+
+        Returns:
+            What became of it.
+        """
+        candidates, wanted_for = [], self._request.wanted
+        for directory in directories:
+            if directory.works:
+                try:
+                    candidates.append(self._look(tp, directory))
+                except _OF_ONE_FILE as error:
+                    return refusal(tp, directories, f"its files cannot be read: {error}")
+                except OSError as error:
+                    self._fail_dir(directory, error)
+        if not candidates:
+            return refusal(tp, directories, f"{directories[0].path} is offline")
+        if wanted_for is None:
+            topic_id = next((one.topic_id for one in candidates if one.topic_id), ZERO_UUID)
+            wanted: WantedReplica | None = WantedReplica(
+                topic_id, tp.partition, None, was_never_served=topic_id != ZERO_UUID
+            )
+        else:
+            wanted = wanted_for(tp)
+        if wanted is None:
+            return Loaded(aside=[(tp, one.directory) for one in candidates])
+        candidates = [self._believed(one, wanted) for one in candidates]
+        found = [
+            FoundReplica(
+                one.directory.directory_id,
+                str(one.path),
+                one.topic_id,
+                None if one.files.owner is None else one.files.owner.partition,
+                len(candidates) == 1 or holds_records(self._disk, one.path),
+            )
+            for one in candidates
+        ]
+        working = {one.directory_id for one in self._dirs if one.works}
+        placement = place(wanted, found, working)
+        if placement.offline:
+            strange = [
+                one.directory
+                for one, says in zip(candidates, found, strict=True)
+                if not says.fits(wanted)
+            ]
+            return refusal(tp, directories, placement.offline, foreign=strange)
+        outcome = Loaded()
+        if placement.opened is not None:
+            # Who asks for whatever is there knows of no replica that was served.
+            never_served = wanted_for is None or _was_never_served(wanted)
+            one = candidates[placement.opened]
+            outcome = self._open(tp, one, wanted, never_served=never_served)
+        outcome.aside += [(tp, candidates[index].directory) for index in placement.aside]
+        return outcome
+
+    def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
+        path = directory.path / partition_dir(tp)
+        files = CheckedFiles(self._disk, path, compare=self._compares(directory))
+        try:
+            topic_id = parse_partition_metadata(files.read(PARTITION_METADATA))
+        except (FileNotFoundError, CorruptFileError) as error:
+            log.warning("partition without a topic id: path=%s reason=%s", path, error)
+            says = None if files.owner is None else files.owner.topic_id
+            return _Candidate(directory, path, files, says, is_named=False)
+        return _Candidate(directory, path, files, topic_id, is_named=True)
+
+    def _believed(self, candidate: _Candidate, wanted: WantedReplica) -> _Candidate:
+        """Where the id of the partition is in its file, a sidecar of another topic is a mistake."""
+        owner = candidate.files.owner
+        if owner is None or owner.topic_id == wanted.topic_id:
+            return candidate
+        try:
+            data = self._disk.read_file(candidate.path / PARTITION_METADATA)
+            if parse_partition_metadata(data) != wanted.topic_id:
+                return candidate
+        except (FileNotFoundError, CorruptFileError):
+            return candidate
+        log.error("sidecar is that of another topic, and is made again: %s", candidate.path)
+        files = CheckedFiles(self._disk, candidate.path, compare=False)
+        return _Candidate(
+            candidate.directory, candidate.path, files, wanted.topic_id, is_named=True
+        )
+
+    def _open(
+        self,
+        tp: TopicPartition,
+        found: _Candidate,
+        wanted: WantedReplica,
+        *,
+        never_served: bool,
+    ) -> Loaded:
+        directory = found.directory
+        # Moved while the broker was down: what is known of it was noted where it was.
+        home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
+        config, point = self._config_for(tp.topic), None
+        try:
+            log_start = known_log_start(home, tp, config, found.path)
+            point = known_recovery_point(home, tp, found.path)
+            if point is None and never_served and not log_files(self._disk, found.path):
+                point = 0  # a kill left it half made
+            opened = PartitionLog.open(
+                found.path,
+                topic_partition=tp,
+                topic_id=wanted.topic_id,
+                config=config,
+                disk=self._disk,
+                now_ms=self._clock.wall_ms(),
+                recovery_point=point,
+                log_start=log_start,
+                high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
+                is_clean=directory.was_clean and home.was_clean,
+                was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
+                hooks=self._request.hooks_for(tp, directory),
+                files=found.files,
+                check_stop=self.check_stop,
+                salvages=tp.topic == OFFSETS_TOPIC,
+            )
+            has_entry = home.entry(LOG_STARTS, tp) is not None
+            opened.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry
+            if point is None:
+                opened.flush()  # all was read, now all is safe: from here on the place is known
+            self._identify(found, wanted)
+            if _was_never_served(wanted):
+                # A kill left it behind, and what it made may still be lost. The metadata note next
+                # that it lies here, so from then on its files must be there.
+                make_durable(self._disk, found.path, with_chain=config.remote_storage_enable)
+                self._disk.fsync_path(directory.path)
+        except LogRefused as error:
+            known = error.facts.flushed_end
+            return refusal(tp, [directory], str(error), UNKNOWN if point is None else known)
+        except _OF_ONE_FILE as error:
+            return refusal(tp, [directory], f"a file of it cannot be used: {error}")
+        except (OSError, KafkaStorageError) as error:
+            if isinstance(error, OSError):
+                self._fail_dir(directory, error)
+            return refusal(tp, [directory], f"{directory.path} is offline: {directory.failure}")
+        if opened.truncated_bytes:
+            log.warning(
+                "recovered: partition=%s end=%d cut_bytes=%d",
+                tp,
+                opened.log_end_offset,
+                opened.truncated_bytes,
+            )
+        outcome = Loaded(opened=[(opened, directory)])
+        if home is not directory:
+            log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
+            outcome.moved.append((tp, home, directory))
+        return outcome
+
+    def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:
+        """Write again what the files do not say, and make the sidecar say what they do."""
+        files = found.files
+        if wanted.topic_id == ZERO_UUID:
+            return
+        files.owner = Owner(wanted.topic_id, wanted.partition)
+        if not (found.is_named and found.topic_id == wanted.topic_id):
+            log.error("topic id is written again: path=%s", found.path)
+            files.write(PARTITION_METADATA, dump_partition_metadata(wanted.topic_id))
+        files.keep(PARTITION_METADATA, EPOCH_CHECKPOINT)
+
+
+def refusal(
+    tp: TopicPartition,
+    directories: Sequence[LogDir],
+    reason: str,
+    recovery_point: int = UNKNOWN,
+    foreign: Sequence[LogDir] = (),
+) -> Loaded:
+    """A partition that stays offline, see `Refused`."""
+    log.error("partition is offline: %s: %s", tp, reason)
+    refused = Refused(tuple(directories), reason, recovery_point, tuple(foreign))
+    return Loaded(refused={tp: refused})
+
+
+def _was_never_served(wanted: WantedReplica) -> bool:
+    return wanted.directory_id is None and wanted.was_never_served and not wanted.is_lost
+
+
+def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: Path) -> int | None:
+    """Where the checkpoint of a log directory says that a log begins; None if it does not say.
+
+    Args:
+        home: the log directory whose checkpoints speak of the partition.
+        tp: which.
+        config: of its topic.
+        path: of the partition's directory.
+    """
+    log_start = home.entry(LOG_STARTS, tp)
+    if config.remote_storage_enable:
+        return log_start
+    is_ours = home.files.knows(LOG_STARTS)
+    if log_start is None:
+        return 0 if is_ours and home.is_sound(LOG_STARTS) else None
+    if is_ours and not config.remote_log_delete_on_disable:
+        return log_start
+    # The first segment may lie above: the topic was tiered until now, and its remote part is given
+    # up; or Apache Kafka dropped segments before the checkpoint said so.
+    parsed = map(parse_segment_file, home.disk.list_dir(path))
+    first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
+    return max(log_start, first)
+
+
+def known_recovery_point(home: LogDir, tp: TopicPartition, path: Path) -> int | None:
+    """Below which offset all was flushed; None if that is not known.
+
+    Args:
+        home: the log directory whose checkpoints speak of the partition.
+        tp: which.
+        path: of the partition's directory.
+    """
+    point = home.entry(RECOVERY_POINTS, tp)
+    if point is not None:
+        return point if point >= 0 else None
+    if home.is_sound(RECOVERY_POINTS) and home.disk.exists(path_of(path, 0, LOG)):
+        return 0  # begun since the checkpoint was written
+    return None

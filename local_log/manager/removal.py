@@ -1,0 +1,133 @@
+"""Partition directories go away: renamed now, durably, and unlinked later or kept."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from kafka_protocol.files.segment_names import partition_dir, renamed_dir
+from kafka_protocol.types import TopicPartition
+from local_log.config import LogConfig
+from local_log.manager.checkpoints import Checkpoints
+from local_log.manager.deletion import DelayedDeletion, Removal
+from local_log.manager.dir_failures import DirFailures
+from local_log.manager.hosted_logs import HostedLogs
+from local_log.manager.loading import Loaded
+from local_log.manager.log_dir import CHECKPOINTS, LogDir
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+
+class LogRemoval:
+    """Takes partitions away: those that are deleted, and those that no metadata want."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        hosted: HostedLogs,
+        checkpoints: Checkpoints,
+        deletion: DelayedDeletion,
+        failures: DirFailures,
+        config_for: Callable[[str], LogConfig],
+    ) -> None:
+        self._disk, self._dice = ports.disk, ports.dice
+        self._hosted, self._checkpoints = hosted, checkpoints
+        self._deletion, self._failures = deletion, failures
+        self._config_for = config_for
+        self._aside: list[tuple[TopicPartition, LogDir]] = []
+        self._moved: list[tuple[TopicPartition, LogDir, LogDir]] = []
+
+    # -- deletion -------------------------------------------------------------------------------
+
+    def delete(self, *partitions: TopicPartition) -> int:
+        """Take logs away: their directories are renamed now and removed later.
+
+        A partition that is offline for what its files say goes as well; files that say they are
+        another partition are put aside and stay.
+
+        Returns:
+            How many of them there were.
+        """
+        removal = Removal()
+        self.let_go(partitions, removal)
+        self.remove(removal)
+        return removal.count
+
+    def let_go(self, partitions: Iterable[TopicPartition], removal: Removal) -> None:
+        """Forget logs, on the loop; `remove` takes their directories away, on a pool thread.
+
+        Until that is done nothing may be begun under these names.
+        """
+        for tp in partitions:
+            log, refused = self._hosted.get(tp), self._hosted.refused.get(tp)
+            foreign = () if refused is None else refused.foreign
+            # The topic is gone from the metadata: its own settings are only in its logs.
+            config = log.config if log else self._config_for(tp.topic)
+            directories = self._hosted.take_out(tp)
+            removal.count += bool(directories)
+            for directory in directories:
+                if directory.works:
+                    suffix = "stray" if directory in foreign else "delete"
+                    target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+                    removal.names.setdefault(directory, []).append((tp, target))
+                    if suffix == "delete":
+                        waiting = removal.due.setdefault(directory, {})
+                        waiting.setdefault(config.file_delete_delay_ms, []).append(target)
+
+    def remove(self, removal: Removal) -> None:
+        """Rename directories away, durably; what they hold is unlinked later."""
+        for directory, names in removal.names.items():
+            renames = [(directory.path / partition_dir(tp), target) for tp, target in names]
+            stale = directory.forget([tp for tp, _ in names])
+            written = dict.fromkeys([*CHECKPOINTS, *stale])  # in an order that a seed replays
+            if self._rename(renames, directory) and self._checkpoints.write(directory, written):
+                for delay_ms, targets in removal.due.get(directory, {}).items():
+                    self._deletion.later(targets, delay_ms)
+
+    def _rename(self, renames: Sequence[tuple[Path, Path]], directory: LogDir) -> bool:
+        try:
+            for source, target in renames:
+                self._disk.rename(source, target)
+            self._disk.fsync_path(directory.path)
+        except OSError as error:
+            self._failures.blame(directory, error)
+            return False
+        return True
+
+    # -- after a start --------------------------------------------------------------------------
+
+    def note(self, loaded: Loaded) -> None:
+        """Take note of what a start has found in the wrong place."""
+        self._aside, self._moved = loaded.aside, loaded.moved
+
+    def moved_to(self) -> set[LogDir]:
+        """Directories that partitions were moved to by hand, until `set_aside`."""
+        return {directory for _, _, directory in self._moved}
+
+    def set_aside(self) -> list[Path]:
+        """Rename away what `load` found to be no partition of this broker; nothing is deleted.
+
+        Called when the metadata have noted where the partitions lie.
+
+        Returns:
+            The new paths.
+        """
+        moved, self._moved = self._moved, []
+        for tp, home, _ in moved:
+            stale = home.forget([tp])
+            if home.works:
+                self._checkpoints.write(home, stale)
+        aside, self._aside = self._aside, []
+        renames: dict[LogDir, list[tuple[Path, Path]]] = {}
+        for tp, directory in aside:
+            if directory.works:
+                log.error(
+                    "partition is not in the metadata and is put aside: partition=%s directory=%s",
+                    tp,
+                    directory.path,
+                )
+                target = directory.path / renamed_dir(tp, self._dice.uuid(), "stray")
+                pair = directory.path / partition_dir(tp), target
+                renames.setdefault(directory, []).append(pair)
+        done = [pairs for home, pairs in renames.items() if self._rename(pairs, home)]
+        return [target for pairs in done for _, target in pairs]

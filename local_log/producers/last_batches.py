@@ -1,0 +1,74 @@
+"""The newest batch of each producer of a log, as a pass must know them.
+
+A log may have a million producers: they are gathered on the loop, some in each turn, packed, and
+sent in lines of a bounded size. What is appended meanwhile lies above the range of the pass, so
+that it does not matter on which side of a turn it comes.
+"""
+
+from array import array
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from local_log.producers.state import ProducerStates
+
+ENTRY_BYTES: Final = 24
+
+
+class LastBatch(NamedTuple):
+    """What the log remembers of a producer.
+
+    Attributes:
+        offset: last offset of its newest data batch; -1 if it wrote only markers in this epoch.
+        epoch: its newest one.
+    """
+
+    offset: int
+    epoch: int
+
+
+class LastBatches:
+    """Gathered for offsets from `first` (inclusive) to `end` (exclusive); lives on the loop.
+
+    Attributes:
+        packed: what was gathered: producer id, offset and epoch of each, 8 bytes a number.
+    """
+
+    __slots__ = ("_at", "_count", "_end", "_first", "_forgotten", "_ids", "_states", "packed")
+
+    def __init__(self, states: ProducerStates, first: int, end: int) -> None:
+        self._states, self._first, self._end = states, first, end
+        self._at, self._forgotten = 0, states.forgotten
+        self._count = len(states.producers)  # who comes later stands behind these
+        self._ids: Iterator[int] = iter(states.producers)
+        self.packed = bytearray()
+
+    def take(self, count: int) -> bool:
+        """Gather the next ones, at most so many; False: those were the last."""
+        states = self._states
+        if gone := states.forgotten - self._forgotten:  # any of them may have been before this one
+            self._at, self._forgotten = max(self._at - gone, 0), states.forgotten
+            self._ids = islice(states.producers, self._at, None)
+        count = min(count, self._count - self._at)
+        try:
+            ids = list(islice(self._ids, count))
+        except RuntimeError:  # some came: they stand behind those that were seen
+            self._ids = islice(states.producers, self._at, None)
+            ids = list(islice(self._ids, count))
+        self._at += len(ids)
+        found = array("q")
+        for producer_id in ids:
+            state = states.producers[producer_id]
+            offset = state.batches[-1][1] if state.batches else -1
+            if offset == -1 or self._first <= offset < self._end:
+                found.extend((producer_id, offset, state.epoch))
+        self.packed += found.tobytes()
+        return bool(ids) and self._at < self._count
+
+
+def unpacked(packed: bytes) -> dict[int, LastBatch]:
+    """By producer id, what was packed by a process of this machine."""
+    numbers = array("q", packed)
+    return {
+        numbers[at]: LastBatch(numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)
+    }

@@ -1,0 +1,107 @@
+"""Producer snapshots of a partition directory.
+
+`<offset>.snapshot` says what was known of the producers before `offset`.
+"""
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import producer_snapshot
+from kafka_protocol.files.producer_snapshot import ProducerEntry
+from local_log.file_names import DELETED, PRODUCER_SNAPSHOT, parse_segment_file, path_of
+from runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+
+class ProducerSnapshots:
+    """The snapshot files of one directory, known by their offsets."""
+
+    __slots__ = ("_directory", "_disk", "offsets")
+
+    def __init__(self, disk: Disk, directory: Path, names: Iterable[str]) -> None:
+        self._disk = disk
+        self._directory = directory
+        parsed = (parse_segment_file(name) for name in names)
+        self.offsets = sorted(p[0] for p in parsed if p is not None and p[1] == PRODUCER_SNAPSHOT)
+
+    def copy(self) -> "ProducerSnapshots":
+        """Another view of the same directory, for a pool thread: what it drops stays known here."""
+        twin = ProducerSnapshots(self._disk, self._directory, ())
+        twin.offsets = list(self.offsets)
+        return twin
+
+    def path(self, offset: int) -> Path:
+        """Where the snapshot at `offset` is or would be."""
+        return path_of(self._directory, offset, PRODUCER_SNAPSHOT)
+
+    def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Keep what is known before `offset`; made durable by the next flush of the log."""
+        self.write_file(offset, entries)
+        self.expect(offset)
+
+    def write_file(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write the file of a snapshot that is expected; on any thread."""
+        data = producer_snapshot.dump(entries)
+        self._disk.atomic_write(self.path(offset), data, durable=False)
+
+    def expect(self, offset: int) -> None:
+        """Count on a snapshot there."""
+        if offset not in self.offsets:
+            self.offsets = sorted([*self.offsets, offset])
+
+    def load_newest(self, *, start: int, end: int) -> tuple[int, list[ProducerEntry]] | None:
+        """Read the newest snapshot with an offset in [start, end]; damaged ones are removed.
+
+        Returns:
+            Its offset and entries, or None if there is none.
+        """
+        for offset in reversed(list(self.offsets)):
+            if not start <= offset <= end:
+                continue
+            try:
+                data = self._disk.read_file(self.path(offset))
+                return offset, producer_snapshot.parse(data)
+            except (CorruptFileError, FileNotFoundError) as error:
+                log.warning(
+                    "producer snapshot is damaged, using an older one: path=%s reason=%s",
+                    self.path(offset),
+                    error,
+                )
+                self.remove([offset])
+        return None
+
+    def remove(self, offsets: Iterable[int]) -> None:
+        """Unlink snapshots at once."""
+        gone = set(offsets)
+        for offset in gone:
+            self._disk.unlink(self.path(offset))
+        self.offsets = [offset for offset in self.offsets if offset not in gone]
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Unlink those of no segment, but keep the newest if it lies above all segments."""
+        bases = set(base_offsets)
+        newest = self.offsets[-1] if self.offsets else None
+        keep_newest = newest is not None and newest > max(bases, default=-1)
+        self.remove(
+            [o for o in self.offsets if o not in bases and not (keep_newest and o == newest)]
+        )
+
+    def forget(self, offsets: Iterable[int]) -> None:
+        """Those of segments that have left the log; their files are renamed later."""
+        gone = set(offsets)
+        self.offsets = [offset for offset in self.offsets if offset not in gone]
+
+    def rename_away(self, offset: int) -> list[Path]:
+        """Rename a forgotten snapshot away; its new name, if it was there. On any thread.
+
+        The file decides, not `offsets`: a copy to the remote tier may have made or removed it.
+        """
+        path = self.path(offset)
+        if not self._disk.exists(path):
+            return []
+        target = path.with_name(path.name + DELETED)
+        self._disk.rename(path, target)
+        return [target]

@@ -1,0 +1,1 @@
+"""One segment: its file, its indexes, reading it and repairing it."""

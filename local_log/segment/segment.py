@@ -1,0 +1,494 @@
+"""One segment: a `.log` file, its two indexes and, where needed, a transaction index.
+
+Only the last segment of a log is active: its log file is open for appending and its indexes are
+written. The bytes of a closed segment never change again. `size_bytes` counts whole batches that
+were written completely; bytes after it (a torn write) are never read.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+
+from kafka_protocol.files import txn_index
+from kafka_protocol.files.txn_index import AbortedTransaction
+from kafka_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, read_header
+from local_log.file_names import (
+    DELETED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TXN_INDEX,
+    open_moving,
+    path_of,
+    swap_path,
+)
+from local_log.segment.index import OffsetIndex, TimeIndex, read_now
+from runtime.disk import Buffer, Disk, OpenFile
+from runtime.disk_errors import half_done
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+_SCAN_BYTES = 4096 + HEADER_SIZE
+_BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
+_PLACE = Struct(">qi11xi")  # base offset, batch length, last offset delta
+_UNKNOWN = -2  # largest timestamp not yet looked up in the time index
+
+
+class LogSegment:
+    """Batches from `base_offset` (inclusive) on."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_has_aborted",
+        "_is_full",
+        "_is_moving",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "index_interval_bytes",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(self, disk: Disk, directory: Path, base_offset: int, size_bytes: int) -> None:
+        self._disk = disk
+        self._is_moving = False
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset)
+        self._file: OpenFile | None = None
+        self._has_aborted: bool | None = None  # None: not yet looked
+        self._is_full = False  # an index takes no further entry
+        self._max_timestamp = _UNKNOWN
+        self._offset_of_max_timestamp = base_offset
+        self.first_timestamp: int | None = None  # None: empty, or not yet read
+        # Starts at 0 again when a segment is reopened, as Kafka's does: files stay comparable.
+        self.bytes_since_entry = 0
+        self.index_interval_bytes = 4096
+        self.created_ms = 0
+
+    def path(self, suffix: str) -> Path:
+        """Path of one of its files."""
+        if self._is_moving:
+            swap = swap_path(self.directory, self.base_offset, suffix)
+            if self._disk.exists(swap):
+                return swap
+        return path_of(self.directory, self.base_offset, suffix)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a cleaner wrote it and its files are on their way to their names."""
+        return self._is_moving
+
+    @is_moving.setter
+    def is_moving(self, is_moving: bool) -> None:
+        self._is_moving = is_moving
+        self.offset_index.is_moving = self.time_index.is_moving = is_moving
+
+    def _open(self, suffix: str) -> OpenFile:
+        path = path_of(self.directory, self.base_offset, suffix)
+        return open_moving(self._disk, path) if self._is_moving else self._disk.open_read(path)
+
+    # -- life -----------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: Path, base_offset: int, *, index_bytes: int, now_ms: int
+    ) -> "LogSegment":
+        """Make an empty active segment."""
+        segment = cls(disk, directory, base_offset, 0)
+        segment._file = disk.open_append(segment.path(LOG))
+        if segment._file.size():
+            disk.truncate(segment._file, 0)
+        segment.offset_index.reset(index_bytes)
+        segment.time_index.reset(index_bytes)
+        segment._look_for_room()
+        disk.unlink(segment.path(TXN_INDEX))
+        segment.has_aborted = False
+        segment._max_timestamp = -1
+        segment.created_ms = now_ms
+        return segment
+
+    def activate(self, *, index_bytes: int, now_ms: int) -> None:
+        """Make the last segment of a log writable; what lies after `size_bytes` is cut.
+
+        It ages from when it was last written: restarts do not keep an idle one open for ever.
+        """
+        self.created_ms = min(now_ms, self.modified_ms())
+        self._file = self._disk.open_append(self.path(LOG))
+        if self._file.size() != self.size_bytes:
+            self._disk.truncate(self._file, self.size_bytes)
+        self.offset_index.activate(index_bytes)
+        self.time_index.activate(index_bytes)
+        self._look_for_room()
+        self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry()
+        self.bytes_since_entry = self.size_bytes - max(self.offset_index.last_entry().position, 0)
+
+    def prepare_inactive(self) -> None:
+        """Open what `become_inactive` writes to, which then needs no further descriptor."""
+        self.offset_index.prepare_trim()
+        self.time_index.prepare_trim()
+
+    def become_inactive(self) -> None:
+        """Close for writing: final time index entry, indexes trimmed to their entries."""
+        self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    @property
+    def file(self) -> OpenFile:
+        """The log file, opened when first needed."""
+        file = self._file
+        if file is None:
+            file = self._file = self._open(LOG)
+        return file
+
+    def release(self) -> None:
+        """Let go of all files; who still reads a region keeps its file open."""
+        self._file = None
+        self.offset_index.release()
+        self.time_index.release()
+
+    def fsync(self) -> None:
+        """Return when all its files survive a power cut.
+
+        A closed segment then gives up the descriptor it was written with, so that a log of many
+        segments holds few of them; who reads it opens it again.
+        """
+        if self._is_moving:
+            return  # what a cleaner wrote was durable before, and is on its way to other names
+        self._disk.fsync(self.file)
+        if not self.offset_index.is_active:
+            self._file = None
+        self.offset_index.fsync()
+        self.time_index.fsync()
+        if self._disk.exists(self.path(TXN_INDEX)):
+            self._disk.fsync_path(self.path(TXN_INDEX))
+
+    def rename_deleted(self) -> list[Path]:
+        """Take its files out of the log by adding `.deleted` to their names.
+
+        Returns:
+            The new names, to be unlinked later.
+        """
+        renamed = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                target = path.with_name(path.name + DELETED)
+                self._disk.rename(path, target)
+                renamed.append(target)
+        return renamed
+
+    # -- write ----------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch at the end of an active segment and index it.
+
+        An entry is made when more than `index_interval_bytes` lie before this batch since the last
+        one, and speaks of this batch: its last offset and first byte.
+
+        Raises:
+            OSError: nothing of the batch is left in the file, or the disk is broken.
+        """
+        file = self._file
+        assert file is not None
+        try:
+            self._disk.append(file, batch)
+        except OSError:
+            self._cut_torn()
+            raise
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self._add_entries(last_offset, max_timestamp)
+        elif max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if self.first_timestamp is None and self.size_bytes == 0:
+            self.first_timestamp = max_timestamp
+        self.size_bytes += size
+        self.bytes_since_entry += size
+
+    def _cut_torn(self) -> None:
+        """Cut what a failed write left behind: the next one would be written after it."""
+        assert self._file is not None
+        try:
+            self._disk.truncate(self._file, self.size_bytes)
+        except OSError as error:
+            raise half_done(error, "torn bytes cannot be cut") from error
+
+    def _add_entries(self, last_offset: int, max_timestamp: int) -> None:
+        before = self._max_timestamp, self._offset_of_max_timestamp
+        counts = self.offset_index.entries, self.time_index.entries
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        try:
+            if not self.offset_index.is_full:
+                self.offset_index.append(last_offset, self.size_bytes)
+            if not self.time_index.is_full:
+                self.time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
+        except OSError:
+            self._max_timestamp, self._offset_of_max_timestamp = before
+            self.offset_index.forget_from(counts[0])
+            self.time_index.forget_from(counts[1])
+            self._cut_torn()
+            raise
+        self.bytes_since_entry = 0
+        self._look_for_room()
+
+    def _look_for_room(self) -> None:
+        self._is_full = self.offset_index.is_full or self.time_index.is_full
+
+    def must_roll(
+        self,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+    ) -> bool:
+        """Whether a batch of `size` bytes ending with `last_offset` belongs into a new segment.
+
+        Its time counts from the first batch's, the wall clock where they have none.
+        """
+        used = self.size_bytes
+        if used == 0:
+            return False
+        if used + size > segment_bytes or last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self._is_full:
+            return True
+        first = self.first_timestamp
+        if first is None:
+            first = self.first_timestamp = self._read_first_timestamp()
+        return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
+
+    def _read_first_timestamp(self) -> int:
+        for _, header in self.batches(0):
+            return header.max_timestamp
+        return -1
+
+    def append_aborted(self, entry: AbortedTransaction) -> None:
+        """Note an aborted transaction whose marker is in this segment."""
+        file = self._disk.open_append(self.path(TXN_INDEX))
+        self._disk.append(file, txn_index.pack_entry(entry))
+        self._has_aborted = True
+
+    # -- read -----------------------------------------------------------------------------------
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest batch timestamp, -1 if there is none."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """Last offset of the first batch that has the largest timestamp."""
+        if self._max_timestamp == _UNKNOWN:
+            self._load_max_timestamp()
+        return self._offset_of_max_timestamp
+
+    def _load_max_timestamp(self) -> None:
+        """From the time index, if a batch confirms it: a wrong time would expire the segment.
+
+        On any thread: nothing is seen of it before it is whole.
+        """
+        newest, at = entry = self.time_index.last_entry()
+        if self.time_index.count():
+            start = self.offset_index.lookup(entry.offset).position
+            holders = (
+                header for _, header in self.batches(start) if header.last_offset >= entry.offset
+            )
+            holder = next(holders, None)
+            if holder is None or holder.max_timestamp != entry.timestamp:
+                newest, at, start = -1, self.base_offset, 0
+            newest, at = self._later_timestamp(start, newest, at)
+        self._offset_of_max_timestamp = at
+        self._max_timestamp = newest
+
+    def set_max_timestamp(self, timestamp: int, offset: int) -> None:
+        """Set what recovery found."""
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
+
+    def modified_ms(self) -> int:
+        """When it was last written, by the file system."""
+        path = path_of(self.directory, self.base_offset, LOG)
+        if self._is_moving:  # asked twice: it may get its name between two questions
+            with suppress(FileNotFoundError):
+                return self._disk.modified_ms(swap_path(self.directory, self.base_offset, LOG))
+        return self._disk.modified_ms(path)
+
+    def retention_timestamp(self) -> int:
+        """The time its age is counted from: its largest timestamp, else when it was written."""
+        newest = self.max_timestamp
+        return newest if newest >= 0 else self.modified_ms()
+
+    def batches(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk headers from a batch border on, without reading the records.
+
+        Yields:
+            Position and header of each whole batch before byte `end` (default: all).
+        """
+        stop = self.size_bytes if end is None else end
+        file = self.file
+        while position + HEADER_SIZE <= stop:
+            chunk = self._disk.read_at(file, position, min(_SCAN_BYTES, stop - position))
+            at = 0
+            while at + HEADER_SIZE <= len(chunk):
+                header = read_header(chunk, at)
+                size = header.batch_length + LOG_OVERHEAD
+                if header.batch_length < _BATCH_LENGTH_MIN or position + at + size > stop:
+                    return
+                yield position + at, header
+                at += size
+            if at == 0:
+                return  # the file is shorter than we thought
+            position += at
+
+    def find_batch(self, offset: int, *, may_wait: bool = True) -> tuple[int, BatchHeader] | None:
+        """The first batch whose last offset is >= `offset`; None if all end before it.
+
+        A damaged batch may end before it begins; it is not passed over.
+
+        Raises:
+            WouldWait: only the disk can tell, and it must not be waited for.
+        """
+        start = self.offset_index.lookup(offset, may_wait=may_wait)
+        position, stop = start.position, self.size_bytes
+        file, unpack = self.file, _PLACE.unpack_from
+        while position + HEADER_SIZE <= stop:
+            size = min(_SCAN_BYTES, stop - position)
+            if may_wait:
+                chunk = self._disk.read_at(file, position, size)
+            else:
+                chunk = read_now(self._disk, file, position, size)
+            at, last_start = 0, len(chunk) - HEADER_SIZE
+            while at <= last_start:
+                base, length, delta = unpack(chunk, at)
+                if base + delta >= offset or base >= offset:
+                    return position + at, read_header(chunk, at)
+                if length < _BATCH_LENGTH_MIN:
+                    return None
+                at += length + LOG_OVERHEAD
+            if at == 0:
+                return None  # the file is shorter than we thought
+            position += at
+        return None
+
+    def find_damage(self, offset: int, following: int) -> int | None:
+        """Where a damaged batch is that may hide `offset`, as far as headers tell; None: nowhere.
+
+        Args:
+            offset: in no batch, by their last offsets.
+            following: where the first batch after it begins; the log end if there is none.
+        """
+        start = end = self.offset_index.lookup(offset).position
+        before = None
+        for position, header in self.batches(start):
+            if header.base_offset > offset:
+                break
+            before, end = (position, header), position + header.size_bytes
+        else:
+            if end != self.size_bytes:
+                return end  # its length is none: what follows it cannot be found
+        if before is None:
+            return None
+        position, header = before
+        # A cleaner leaves fewer records than offsets, never more.
+        claims_too_few = header.base_offset + header.record_count == following
+        return position if claims_too_few or header.last_offset_delta < 0 else None
+
+    def read_bytes(self, position: int, size: int) -> bytes:
+        """Read part of the log file into the heap: off the hot path only."""
+        return self._disk.read_at(self.file, position, size)
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether it has a transaction index."""
+        if self._has_aborted is None:
+            self._has_aborted = self._disk.exists(self.path(TXN_INDEX))
+        return self._has_aborted
+
+    @has_aborted.setter
+    def has_aborted(self, has: bool) -> None:
+        self._has_aborted = has
+
+    def read_aborted(self, *, may_wait: bool = True) -> bytes:
+        """The whole entries of its transaction index, empty where there is none.
+
+        Raises:
+            WouldWait: as `find_batch`.
+        """
+        if not self.has_aborted:
+            return b""
+        file = self._open(TXN_INDEX)
+        size = file.size()
+        if may_wait:
+            data = self._disk.read_at(file, 0, size)
+        else:
+            data = read_now(self._disk, file, 0, size)
+        return data[: len(data) - len(data) % txn_index.ENTRY_SIZE]
+
+    def aborted(self) -> Iterator[AbortedTransaction]:
+        """Aborted transactions whose marker is here, in marker order.
+
+        Raises:
+            CorruptFileError: the index was changed since the log was opened.
+        """
+        return txn_index.iter_entries(self.read_aborted())
+
+    # -- truncation -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch that holds `offset` or later ones; the segment must be active.
+
+        A batch is not split: offsets before `offset` in the same batch go as well.
+        """
+        found = self.find_batch(offset)
+        if found is None:
+            return
+        file = self._file
+        assert file is not None
+        position = found[0]
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._look_for_room()
+        kept = [entry for entry in self.aborted() if entry.last_offset < offset]
+        path = self.path(TXN_INDEX)
+        if kept:
+            self._disk.atomic_write(path, b"".join(map(txn_index.pack_entry, kept)), durable=False)
+        else:
+            self._disk.unlink(path)
+        self._has_aborted = bool(kept)
+        self._disk.truncate(file, position)
+        self.size_bytes = position
+        self.bytes_since_entry = 0
+        if position == 0:
+            self.first_timestamp = None
+        self._find_max_timestamp()
+
+    def _find_max_timestamp(self) -> None:
+        """After a cut: the last entry that is left, and the batches that no entry covers yet."""
+        entry = self.time_index.last_entry()
+        self._max_timestamp, self._offset_of_max_timestamp = entry
+        start = self.offset_index.lookup(entry.offset).position if entry.timestamp >= 0 else 0
+        self._max_timestamp, self._offset_of_max_timestamp = self._later_timestamp(start, *entry)
+
+    def _later_timestamp(self, position: int, newest: int, at: int) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of its batch, if one is above `newest`."""
+        for _, header in self.batches(position):
+            if header.max_timestamp > newest:
+                newest, at = header.max_timestamp, header.last_offset
+        return newest, at

@@ -1,0 +1,1 @@
+"""The active controller: one term, its decisions and its deadlines."""

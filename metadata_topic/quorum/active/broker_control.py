@@ -1,0 +1,292 @@
+"""Brokers by the active controller's side: registrations, heartbeats, and sessions that end.
+
+Sessions live as long as a term of the controller. A heartbeat keeps its broker's session alive when
+it comes in, not when it is decided: a controller that is slow fences nobody for it. When a session
+is over, a decision fences the broker, in steps; it looks again when it is its turn, and once more
+when its records are there.
+
+Callback-based, on the loop's thread.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.steps import Steps
+from metadata_topic.controller.broker_sessions import UNKNOWN_OFFSET, BrokerSessions
+from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
+from metadata_topic.controller.free_descriptors import NOT_REPORTED
+from metadata_topic.controller.heartbeats import (
+    Heartbeat,
+    HeartbeatAnswer,
+    check_heartbeat,
+    heartbeat,
+)
+from metadata_topic.controller.registration_rules import check_cluster, check_registration
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.active.controller_loop import ControllerLoop
+from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.decisions import Done, Failed, Outcome
+from metadata_topic.quorum.active.ports import ControllerWorld
+from runtime.scheduler import Timer
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS: Final = 500
+FENCED_AT_ONCE: Final = 100
+"""Of thousands of brokers that are silent at once the others wait, and take their turns later."""
+
+
+class BrokerControl:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: ControllerLoop,
+        world: ControllerWorld,
+        *,
+        cluster_id: str,
+        session_timeout_ms: int,
+        kraft_version: Callable[[], int] = lambda: 0,
+        own_broker_id: int | None = None,
+    ) -> None:
+        """Watch the controller's terms.
+
+        Args:
+            loop: takes the decisions.
+            world: what it stands on.
+            cluster_id: of this cluster.
+            session_timeout_ms: `broker.session.timeout.ms`.
+            kraft_version: the finalised level, which is not in the image.
+            own_broker_id: the broker in this process: it lives as long as this controller does, and
+                sends itself no heartbeats.
+        """
+        self._loop = loop
+        self._clock = world.clock
+        self._scheduler = world.scheduler
+        self._metrics = world.metrics
+        self._cluster_id = cluster_id
+        self._timeout_ms = session_timeout_ms
+        self._kraft_version = kraft_version
+        self._own_broker_id = own_broker_id
+        self._sessions: BrokerSessions | None = None
+        self._fencing: set[tuple[int, int]] = set()
+        self._others_wait = False
+        self._timer: Timer | None = None
+        loop.watch(self)
+
+    # -- terms ----------------------------------------------------------------------------------
+
+    def on_active(self, image: MetadataImage) -> None:
+        """Give every broker that serves a whole session."""
+        self._sessions = BrokerSessions(self._timeout_ms, image, self._now())
+        if self._own_broker_id is not None:
+            self._sessions.end(self._own_broker_id)
+        self._fencing, self._others_wait = set(), False
+        self._arm()
+
+    def on_inactive(self) -> None:
+        """Forget all sessions."""
+        self._sessions = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- registrations --------------------------------------------------------------------------
+
+    def register(
+        self,
+        cluster_id: str,
+        registration: Registration,
+        done: Callable[[Outcome[int]], None],
+        *,
+        free_descriptors: int = NOT_REPORTED,
+        timeout_ms: int = DECISION_TIMEOUT_MS,
+    ) -> None:
+        """Register a broker, fenced; the response is its epoch.
+
+        `free_descriptors` as in `Heartbeat`, before this life has read any metadata.
+
+        `done` may get, besides what `ControllerLoop.submit` names: InconsistentClusterIdError,
+        DuplicateBrokerRegistrationError, UnsupportedFeatureError, InvalidRegistrationError.
+        """
+        sessions = self._sessions
+
+        def decide(image: MetadataImage) -> Steps[ControllerResult[int]]:
+            check_cluster(cluster_id, self._cluster_id)
+            check_registration(image, registration, kraft_version=self._kraft_version())
+            return register_broker.steps(
+                image, registration, has_live_session=self._has_live_session(image, registration)
+            )
+
+        def placed(end_offset: int) -> None:
+            broker = self._loop.decided_image.brokers[registration.node_id]
+            assert sessions is not None
+            session = sessions.of(broker.id, broker.epoch)
+            session.registered_at = end_offset - 1
+            session.descriptors.report(free_descriptors, UNKNOWN_OFFSET)
+
+        self._loop.submit(decide, done, timeout_ms=timeout_ms, placed=placed)
+
+    def _has_live_session(self, image: MetadataImage, registration: Registration) -> bool:
+        previous = image.brokers.get(registration.node_id)
+        if previous is None or self._sessions is None:
+            return False
+        return self._sessions.is_live(previous.id, previous.epoch, self._now())
+
+    # -- heartbeats -----------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        asked: Heartbeat,
+        done: Callable[[Outcome[HeartbeatAnswer]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Take a heartbeat; the answer says how the broker stands when it is committed.
+
+        `done` may get StaleBrokerEpochError besides what `ControllerLoop.submit` names. A heartbeat
+        that is not answered in time kept the session alive all the same.
+        """
+        sessions = self._sessions
+        if sessions is not None and self._is_registered(asked.broker_id, asked.broker_epoch):
+            session = sessions.touch(asked.broker_id, asked.broker_epoch, self._now())
+            session.descriptors.report(asked.free_descriptors, asked.metadata_offset)
+            self._arm()
+
+        decided: list[HeartbeatAnswer] = []
+
+        def decide(image: MetadataImage) -> Steps[ControllerResult[HeartbeatAnswer]]:
+            assert sessions is not None
+            broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
+            session = sessions.of(broker.id, broker.epoch)
+            session.metadata_offset = asked.metadata_offset
+            lowest = partial(sessions.lowest_active_offset, image, without=broker.id)
+            result = yield from heartbeat.steps(image, asked, session, lowest)
+            decided[:] = [result.response]
+            return result
+
+        def placed(end_offset: int) -> None:
+            assert sessions is not None
+            (answer,) = decided
+            session = sessions.get(asked.broker_id, asked.broker_epoch)
+            if session is None:
+                return
+            if answer.should_shut_down:
+                # DIFFERS: Kafka keeps the session, so that the broker's next life is refused for a
+                # while. This one said itself that it ends.
+                sessions.end(asked.broker_id)
+            elif answer.in_controlled_shutdown:
+                if session.shutdown_offset < 0:
+                    session.shutdown_offset = end_offset - 1
+            elif answer.is_fenced:
+                session.shutdown_offset = -1
+
+        def answered(outcome: Outcome[HeartbeatAnswer]) -> None:
+            if isinstance(outcome, Failed) and _code(outcome) == ErrorCode.REQUEST_TIMED_OUT:
+                self._metrics.timed_out_heartbeats.inc()
+            done(outcome)
+
+        self._loop.submit(decide, answered, timeout_ms=timeout_ms, placed=placed)
+
+    def _is_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        known = self._loop.decided_image.brokers.get(broker_id)
+        return known is not None and known.epoch == broker_epoch
+
+    # -- descriptors ----------------------------------------------------------------------------
+
+    def report_descriptors(
+        self, broker_id: int, broker_epoch: int, count: int, metadata_offset: int
+    ) -> None:
+        """Take a report of the broker in this process; see `FreeDescriptors.report`."""
+        if self._sessions is not None and self._is_registered(broker_id, broker_epoch):
+            session = self._sessions.of(broker_id, broker_epoch)
+            session.descriptors.report(count, metadata_offset)
+
+    def free_descriptors(self) -> dict[int, int]:
+        """How many more replicas each broker takes; those without a report are not in it."""
+        return {} if self._sessions is None else self._sessions.free_descriptors()
+
+    def replicas_placed(self, replicas: Mapping[int, int], end_offset: int) -> None:
+        """Note how many replicas brokers get by records below `end_offset` (exclusive)."""
+        if self._sessions is not None:
+            self._sessions.place(replicas, end_offset - 1)
+
+    # -- sessions that end ----------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Look again when the next session is over."""
+        if self._timer is not None or self._sessions is None:
+            return
+        now_ms = self._now()
+        end_ms = self._sessions.next_end_ms(now_ms)
+        if end_ms is not None:
+            self._look_after(max(0, end_ms - now_ms))
+
+    def _look_after(self, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._scheduler.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        self._timer, self._others_wait = None, False
+        sessions = self._sessions
+        if sessions is None:
+            return
+        brokers = self._loop.decided_image.brokers
+        for broker_id, epoch in sessions.ended(self._now()):
+            broker = brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch or broker.fenced:
+                sessions.end(broker_id)
+            elif (broker_id, epoch) not in self._fencing:
+                if len(self._fencing) >= FENCED_AT_ONCE:
+                    self._others_wait = True
+                    break
+                self._fence(sessions, broker_id, epoch)
+        self._arm()
+
+    def _fence(self, sessions: BrokerSessions, broker_id: int, epoch: int) -> None:
+        self._fencing.add((broker_id, epoch))
+        log.warning("a broker's session is over: broker=%d epoch=%d", broker_id, epoch)
+
+        def is_over() -> bool:
+            return not sessions.is_live(broker_id, epoch, self._now())
+
+        def decide(image: MetadataImage) -> Steps[ControllerResult[bool]]:
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch or not is_over():
+                return ControllerResult((), False)
+            names: Mapping[str, int] = {"broker_id": broker_id, "broker_epoch": epoch}
+            result = yield from fence_broker.steps(image, **names)
+            if not is_over():  # heard of while the records were made
+                return ControllerResult((), False)
+            return ControllerResult(result.records, True)
+
+        done = partial(self._fenced, sessions, broker_id, epoch)
+        self._loop.submit(decide, done, is_own=True)
+
+    def _fenced(
+        self, sessions: BrokerSessions, broker_id: int, epoch: int, outcome: Outcome[bool]
+    ) -> None:
+        if self._sessions is not sessions:
+            return
+        self._fencing.discard((broker_id, epoch))
+        if isinstance(outcome, Done):
+            if outcome.response and not sessions.is_live(broker_id, epoch, self._now()):
+                sessions.end(broker_id)
+            if self._others_wait and len(self._fencing) <= FENCED_AT_ONCE // 2:
+                self._look_after(0)
+            return
+        log.error("a broker could not be fenced: broker=%d error=%s", broker_id, outcome.error)
+        if self._timer is None:
+            self._look_after(_RETRY_MS)
+
+    def _now(self) -> int:
+        return self._clock.monotonic_ms()
+
+
+def _code(outcome: Failed) -> ErrorCode | None:
+    return outcome.error.code if isinstance(outcome.error, KafkaError) else None

@@ -1,0 +1,61 @@
+"""Decisions that are taken and not committed yet."""
+
+from collections import deque
+from typing import Any
+
+from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
+from metadata_topic.quorum.active.decisions import Decision
+from runtime.clock import Clock
+
+
+class DecisionsInFlight:
+    """Answers decisions once they are committed, in the order in which they were taken.
+
+    One without records waits as well: its answer may rest on what was decided before it.
+
+    Attributes:
+        uncommitted_bytes: of the records of all that are in flight.
+    """
+
+    __slots__ = ("_clock", "_in_flight", "_metrics", "_ready", "uncommitted_bytes")
+
+    def __init__(self, clock: Clock, metrics: ControllerMetrics) -> None:
+        """Begin with none; nothing is committed yet."""
+        self.uncommitted_bytes = 0
+        self._clock, self._metrics = clock, metrics
+        self._in_flight: deque[Decision[Any]] = deque()
+        self._ready = 0
+
+    def __len__(self) -> int:
+        """How many are in flight."""
+        return len(self._in_flight)
+
+    def add(self, decision: Decision[Any]) -> None:
+        """Take the newest; its outcome and where it ends are known."""
+        self._in_flight.append(decision)
+        self.uncommitted_bytes += decision.size_bytes
+
+    def settle(self, ready: int = 0) -> None:
+        """Answer what is committed and visible: everything below `ready` (exclusive), or before."""
+        self._ready = max(self._ready, ready)
+        while self._in_flight and self._in_flight[0].end_offset <= self._ready:
+            decision = self._in_flight.popleft()
+            if decision.size_bytes:
+                self.uncommitted_bytes -= decision.size_bytes
+                took_ms = self._clock.monotonic_ms() - decision.placed_ms
+                self._metrics.commit_time_ms.observe(took_ms)
+            assert decision.outcome is not None
+            decision.answer(decision.outcome)
+
+    def take_above(self, end_offset: int) -> list[Decision[Any]]:
+        """Take out those that end above `end_offset` without an answer, the oldest first."""
+        taken: list[Decision[Any]] = []
+        while self._in_flight and self._in_flight[-1].end_offset > end_offset:
+            decision = self._in_flight.pop()
+            self.uncommitted_bytes -= decision.size_bytes
+            taken.append(decision)
+        return taken[::-1]
+
+    def take_all(self) -> list[Decision[Any]]:
+        """Take out all without an answer, the oldest first."""
+        return self.take_above(-1)

@@ -1,0 +1,55 @@
+"""Lets an idle leader write a NoOp record in time; `idle_records` says when."""
+
+from collections.abc import Callable
+
+from metadata_topic.quorum.active.idle_records import ms_before_no_op
+from metadata_topic.quorum.active.ports import ControllerWorld
+from runtime.scheduler import Timer
+
+
+class NoOpTimer:
+    """Looks again and again whether a NoOp record is due."""
+
+    __slots__ = ("_is_idle", "_timer", "_world", "_write", "_wrote_ms")
+
+    def __init__(
+        self,
+        world: ControllerWorld,
+        *,
+        wrote_ms: Callable[[], int],
+        is_idle: Callable[[], bool],
+        write: Callable[[], None],
+    ) -> None:
+        """Look for the first time with `start`.
+
+        Args:
+            world: its audience is whom a record would tell something.
+            wrote_ms: when the leader appended last, or began to lead.
+            is_idle: whether nothing is on its way into the log.
+            write: writes a NoOp record.
+        """
+        self._world = world
+        self._wrote_ms, self._is_idle, self._write = wrote_ms, is_idle, write
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        interval_ms = self._world.settings.max_idle_interval_ms
+        wait_ms = ms_before_no_op(
+            self._world.audience(),
+            last_write_ms=self._wrote_ms(),
+            now_ms=self._world.clock.monotonic_ms(),
+            interval_ms=interval_ms,
+        )
+        if wait_ms is None:
+            return
+        if wait_ms == 0:
+            wait_ms = interval_ms
+            if self._is_idle():
+                self._write()
+        self._timer = self._world.scheduler.call_later(wait_ms, self.start)
+
+    def cancel(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,290 @@
+"""One term of the active controller: decisions in flight on the newest decided image.
+
+A decision goes through four places, always in the order in which it was asked for: it waits, is
+taken (in steps, if it is large, with other work of the loop in between), is gathered with others
+into one append, and is in flight until it is committed and visible here. Only then it is answered.
+
+The first is in `waiting_decisions`, taking them is here, appending in `decision_appends`, and the
+last in `decisions_in_flight`.
+
+Each is taken on the *decided* image: the committed one and everything decided since. So its answer,
+be it a refusal, may rest on records that are not committed yet; therefore also an answer without
+records waits until everything decided before is committed.
+
+Nothing of a term outlives it. At its end every caller is told that this is no controller, whatever
+becomes of the records, and the decided image is gone with it.
+
+Callback-based, on the loop's thread.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.steps import Steps
+from metadata_topic.controller.errors import UnwrittenDecisionError
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import Provenance
+from metadata_topic.image.records import make
+from metadata_topic.quorum.active.activation import begin_term, first_decisions
+from metadata_topic.quorum.active.decision_appends import DecisionAppends
+from metadata_topic.quorum.active.decisions import Decide, Decision, Done, Failed, Outcome
+from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight
+from metadata_topic.quorum.active.no_op_timer import NoOpTimer
+from metadata_topic.quorum.active.ports import ControllerWorld
+from metadata_topic.quorum.active.waiting_decisions import WaitingDecisions
+from metadata_topic.quorum.log.decision_batches import (
+    BatchPlace,
+    PreparedDecision,
+    decide_and_prepare,
+)
+from runtime.collector import look_after_step
+from runtime.scheduler import Timer
+
+_DECISIONS_A_TURN: Final = 8
+"""Small decisions that are taken without a pause: some milliseconds."""
+
+
+class ControllerTerm:
+    """See the module.
+
+    Attributes:
+        epoch: of the quorum.
+        decided: the newest decided image.
+        is_over: nothing of this term counts any more.
+    """
+
+    def __init__(
+        self, world: ControllerWorld, epoch: int, image: MetadataImage, fail: Callable[[str], None]
+    ) -> None:
+        """Begin a term; `begin` takes its first decisions.
+
+        Args:
+            world: what the controller stands on.
+            epoch: of the quorum, led by this node.
+            image: everything before the log's end is applied in it, or in a dead transaction.
+            fail: ends the term because it cannot go on.
+        """
+        self.epoch = epoch
+        self.decided = image
+        self.is_over = False
+        self._world = world
+        self._settings = world.settings
+        self._fail = fail
+        self._waiting = WaitingDecisions(world)
+        self._current: Decision[Any] | None = None
+        self._begun_ms = 0
+        self._steps: Steps[tuple[Any, PreparedDecision | None]] | None = None
+        self._appends = DecisionAppends(world, epoch, self)
+        self._appended: MetadataImage | None = None
+        self._in_flight = DecisionsInFlight(world.clock, world.metrics)
+        self._turn_timer: Timer | None = None
+        self._no_op_timer = NoOpTimer(
+            world,
+            wrote_ms=lambda: self._appends.wrote_ms,
+            is_idle=lambda: self.decision_count == 0,
+            write=lambda: self._add_own(_no_op, _ignore),
+        )
+
+    @property
+    def decision_count(self) -> int:
+        """Decisions that wait, are under way, or are not committed yet."""
+        return len(self._waiting) + len(self._in_flight) + (self._current is not None)
+
+    @property
+    def is_appended(self) -> bool:
+        """Whether all that was decided is in the log."""
+        return self._appends.is_empty
+
+    # -- begin and end --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Write what a new controller owes the log, and look after idle times."""
+        beginning = begin_term(self.decided, self._place(self._world.log.log_end()))
+        self.decided = beginning.image
+        if beginning.data is not None:
+            self._appends.add(beginning.data)
+        settings = self._settings
+        for decide in first_decisions(
+            settings.bootstrap,
+            min_insync_replicas=settings.min_insync_replicas,
+            registration=settings.registration,
+        ):
+            self._add_own(decide, self._first_taken)
+        self._no_op_timer.start()
+
+    def _first_taken(self, outcome: Outcome[None]) -> None:
+        if isinstance(outcome, Failed) and not self.is_over:
+            self._fail(f"the first records of a controller cannot be written: {outcome.error}")
+
+    def end(self, error: Exception) -> None:
+        """Drop everything that is not committed; tell all who wait."""
+        self.is_over = True
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+        self._no_op_timer.cancel()
+        self._appends.stop()
+        current = self._take_current()
+        dropped = [*self._in_flight.take_all(), *current, *self._waiting.take_all()]
+        for decision in dropped:
+            decision.answer(Failed(error))
+
+    def _take_current(self) -> list[Decision[Any]]:
+        """Take out the decision under way, if there is one, without an answer."""
+        current = [] if self._current is None else [self._current]
+        if self._steps is not None:
+            self._steps.close()
+        self._current = self._steps = None
+        return current
+
+    # -- decisions ------------------------------------------------------------------------------
+
+    def add(self, decision: Decision[Any], timeout_ms: int) -> None:
+        """Queue a decision; its caller waits so long at most."""
+        self._waiting.add(decision, timeout_ms=timeout_ms)
+        self._arm()
+
+    def _add_own(self, decide: Decide[None], done: Callable[[Outcome[None]], None]) -> None:
+        """Queue a decision that nobody waits for: it has no deadline."""
+        self._waiting.add(Decision(decide, done, asked_ms=self._now()), timeout_ms=None)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._turn_timer is None and not self.is_over:
+            self._turn_timer = self._world.scheduler.call_later(0, self._turn)
+
+    def _turn(self) -> None:
+        began_ms = self._now()
+        self._take_turn()
+        self._world.metrics.busy_ms.note(self._now() - began_ms)
+
+    def _take_turn(self) -> None:
+        """Take some small decisions, or a step of a large one; then others have the loop."""
+        self._turn_timer = None
+        for _ in range(_DECISIONS_A_TURN):
+            if self._steps is None and not self._begin_next():
+                return  # nothing to do, or `settle` goes on
+            if not self._step() or self.is_over:
+                break
+        if self._steps is not None or self._waiting:
+            self._arm()
+
+    def _begin_next(self) -> bool:
+        is_full = self._in_flight.uncommitted_bytes >= self._settings.uncommitted_bytes_max
+        if not self._waiting or (is_full and self._in_flight):
+            return False
+        self._follow_log()
+        decision = self._current = self._waiting.take()
+        self._begun_ms = self._now()
+        metrics = self._world.metrics
+        metrics.started.inc()
+        metrics.queue_time_ms.observe(self._begun_ms - decision.asked_ms)
+        place = self._place(self.decided.provenance.end_offset)
+        limit = self._settings.max_batch_bytes
+        self._steps = decide_and_prepare.steps(
+            decision.decide, self.decided, place, batch_bytes_max=limit
+        )
+        return True
+
+    def _follow_log(self) -> None:
+        """Control records of the quorum's own may have gone into the log since."""
+        end_offset = self._world.log.log_end()
+        if self._appends.is_empty and end_offset > self.decided.provenance.end_offset:
+            provenance = Provenance(end_offset - 1, self.epoch, self._world.clock.wall_ms())
+            self.decided = replace(self.decided, provenance=provenance)
+
+    def _place(self, base_offset: int) -> BatchPlace:
+        flushed_end = min(base_offset, self._world.log.flushed_end())
+        return BatchPlace(base_offset, self.epoch, self._world.clock.wall_ms(), flushed_end)
+
+    def _step(self) -> bool:
+        """Go on with the decision under way; whether it is taken now."""
+        assert self._steps is not None
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            response, prepared = end.value
+            self._taken(Done(response), prepared)
+        except Exception as error:  # noqa: BLE001  (nothing is written yet: its caller is told)
+            self._taken(Failed(error), None)
+        else:
+            look_after_step()
+            return False
+        return True
+
+    def _taken(self, outcome: Outcome[Any], prepared: PreparedDecision | None) -> None:
+        decision, self._current, self._steps = self._current, None, None
+        assert decision is not None
+        now_ms = decision.placed_ms = self._now()
+        self._world.metrics.processing_time_ms.observe(now_ms - self._begun_ms)
+        if prepared is not None:
+            try:
+                self.decided, _ = prepared.loader.take()
+            except Exception as error:  # noqa: BLE001  (the image is lost, and with it the term)
+                self._current = decision
+                self._fail(f"a decision broke the image: {error!r}")
+                return
+            decision.size_bytes = len(prepared.data)
+        decision.outcome = outcome
+        decision.end_offset = self.decided.provenance.end_offset
+        self._in_flight.add(decision)
+        if isinstance(outcome, Done):
+            decision.placed(decision.end_offset)
+        if prepared is not None:
+            self._appends.add(prepared.data)
+        self._in_flight.settle()
+
+    # -- the log --------------------------------------------------------------------------------
+
+    def on_appended(self) -> None:
+        """Everything that was decided so far is in the log."""
+        self._appended = self.decided
+
+    def on_broken(self, reason: str) -> None:
+        """The log takes no more of this term."""
+        self._fail(reason)
+
+    def on_not_appended(self, error: KafkaError) -> None:
+        """Nothing was written, and the log goes on: forget what was decided since the last append.
+
+        Descriptors or memory ran out, say. The decision under way rests on what is forgotten, too.
+        """
+        if self._appended is None:
+            self._fail(f"the first append of a term failed: {error!r}")
+            return
+        self.decided = self._appended
+        dropped = self._in_flight.take_above(self._appends.end_offset)
+        if self._steps is not None:
+            dropped += self._take_current()
+        for decision in dropped:
+            decision.answer(Failed(UnwrittenDecisionError(f"the change is not written: {error}")))
+
+    def settle(self, ready: int, image: MetadataImage) -> None:
+        """Answer what is committed and visible.
+
+        Args:
+            ready: everything below (exclusive) is committed, and applied on this node.
+            image: the newest one that is applied here.
+        """
+        is_quiet = self._appends.is_empty and self._steps is None
+        if is_quiet and image.provenance.end_offset == self.decided.provenance.end_offset:
+            self.decided = image  # equal to ours; so one of the two need not be kept
+            if self._appended is not None:
+                self._appended = image
+        self._appends.on_committed(ready)
+        self._in_flight.settle(ready)
+        if self._waiting:
+            self._arm()
+
+    def _now(self) -> int:
+        return self._world.clock.monotonic_ms()
+
+
+def _no_op(_image: MetadataImage) -> ControllerResult[None]:
+    return ControllerResult((make("NoOpRecord"),), None)
+
+
+def _ignore(_outcome: Outcome[None]) -> None:
+    """Nobody asked for it."""

@@ -1,0 +1,113 @@
+"""Requests and answers on their way out: each leaves once the vote or epoch it names is durable.
+
+A message waits for nothing else: not for the log, and not for a newer state of `quorum-state` than
+the one that it names.
+
+Thousands of Fetches may have waited for the same commit. Then `FETCHES_A_TURN` are answered at
+once, and other work of the loop comes in between.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, assert_never
+
+from metadata_topic.quorum.driver.answers import Answers
+from metadata_topic.quorum.driver.ports import DriverWorld
+from metadata_topic.raft.effects import Respond, RespondChunk, RespondRecords, Send
+from metadata_topic.raft.events import Answered
+from metadata_topic.raft.messages import FetchResponse
+
+FETCHES_A_TURN: Final = 50
+"""So many Fetches are answered without a pause: with all that follows some 10 ms of the loop."""
+
+Message = Send | Respond | RespondRecords | RespondChunk
+
+
+class OutgoingMessages:
+    """See the module; on the loop's thread."""
+
+    def __init__(
+        self, world: DriverWorld, answers: Answers, answered: Callable[[Answered], None]
+    ) -> None:
+        """Begin with nothing that waits; nothing is durable yet.
+
+        Args:
+            world: its transport takes requests.
+            answers: knows who waits for which answer.
+            answered: told once of each request that was sent, that its answer, or none, is here.
+        """
+        self._transport, self._scheduler = world.transport, world.ports.scheduler
+        self._dice = world.ports.dice
+        self._answers, self._answered = answers, answered
+        self._durable = 0
+        self._held: list[tuple[int, Callable[[], None]]] = []
+        self._fetches: deque[Callable[[], None]] = deque()
+        self._fetches_now = 0
+
+    def begin_turn(self) -> None:
+        """The loop has had time for others."""
+        self._fetches_now = 0
+
+    def send(self, message: Message) -> None:
+        """Let a message leave, now or once what it names is durable."""
+        leave = partial(self._leave, message)
+        match message:
+            case RespondRecords() | Respond(response=FetchResponse()):
+                leave = partial(self._answer_fetch, leave)
+        if self._durable >= message.after:
+            leave()
+        else:
+            self._held.append((message.after, leave))
+
+    def persisted(self, number: int) -> None:
+        """All states up to `number` (inclusive) are durable: what waited for them leaves."""
+        self._durable = number
+        ready = [leave for after, leave in self._held if after <= number]
+        self._held = [one for one in self._held if one[0] > number]
+        self.begin_turn()
+        for leave in ready:
+            leave()
+
+    def forget(self) -> None:
+        """Let nothing leave that still waits."""
+        self._held.clear()
+        self._fetches.clear()
+
+    def _leave(self, message: Message) -> None:
+        match message:
+            case Send():
+                self._send(message)
+            case Respond(token, response):
+                self._answers.respond(token, response)
+            case RespondRecords():
+                self._answers.respond_records(message)
+            case RespondChunk():
+                self._answers.respond_chunk(message)
+            case _:
+                assert_never(message)
+
+    def _send(self, effect: Send) -> None:
+        number, random = effect.number, self._dice.random
+        self._transport.send(
+            effect.to,
+            effect.request,
+            effect.timeout_ms,
+            lambda response: self._answered(Answered(number, response, random())),
+        )
+
+    def _answer_fetch(self, leave: Callable[[], None]) -> None:
+        if self._fetches or self._fetches_now >= FETCHES_A_TURN:
+            self._fetches.append(leave)
+            if len(self._fetches) == 1:
+                self._scheduler.call_later(0, self._answer_more)
+        else:
+            self._fetches_now += 1
+            leave()
+
+    def _answer_more(self) -> None:
+        now = [self._fetches.popleft() for _ in range(min(FETCHES_A_TURN, len(self._fetches)))]
+        if self._fetches:  # before an answer that cannot be given ends this turn
+            self._scheduler.call_later(0, self._answer_more)
+        for leave in now:
+            leave()

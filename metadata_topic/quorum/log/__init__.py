@@ -1,0 +1,1 @@
+"""The metadata log on the disk: batches, survey, verdict, flushed end."""

@@ -1,0 +1,137 @@
+"""Records that a leader sent: how much of them is sound, and what the core needs to know of it.
+
+Whole batches are taken as long as each is what a leader of the metadata log can have written: a
+right checksum, offsets that follow each other without a gap, epochs that never fall. The first that
+is not ends the walk; what stands before it is good. A last batch that is cut is no fault, if one
+came whole: a server may cut at a number of bytes. It is asked for again, and so is what stands
+behind very many batches: an idle leader's are of 72 bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_protocol.errors import KafkaError, MalformedMessageError
+from kafka_protocol.records.batch import (
+    CONTROL_FLAG,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    Buffer,
+    crc32c_of,
+)
+from kafka_protocol.records.control import ControlType, control_type, decode_control
+from kafka_protocol.records.records import iter_records
+from kafka_protocol.steps import Pace, Steps, stepwise
+from metadata_topic.quorum.log.batches import voters_of
+from metadata_topic.raft.messages import BatchFacts
+from metadata_topic.raft.voters import VoterSet
+
+_OFFSET_MAX: Final = 2**62
+"""No log gets there; above it the arithmetic of offsets could leave 64 bits."""
+BATCHES_MAX: Final = 2_000
+"""So many are taken at once: a follower appends them on its event loop, in some 10 ms."""
+_BYTES_PER_UNIT: Final = 4_000
+"""Bytes whose checksum takes about a unit of work (a microsecond)."""
+_BATCH_WORK: Final = 4
+_CONTROL_WORK: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedData:
+    """The good part of records that came.
+
+    Attributes:
+        batches: its batches, in order.
+        data: their bytes, back to back.
+        fault: why the batch after it was not taken; None if there is none, or it is only cut.
+    """
+
+    batches: tuple[BatchFacts, ...] = ()
+    data: bytes = b""
+    fault: str | None = None
+
+
+NO_DATA: Final = CheckedData()
+
+
+class _Unsound(Exception):
+    """A batch that no leader can have written."""
+
+
+@stepwise
+def checked_prefix(data: Buffer) -> Steps[CheckedData]:
+    """Find the good prefix of `data`, in steps; nothing that came makes this raise."""
+    size, position, fault = len(data), 0, None
+    batches: list[BatchFacts] = []
+    pace = Pace()
+    while position < size and len(batches) < BATCHES_MAX:
+        try:
+            end, facts, is_control = _next_batch(data, position, batches[-1] if batches else None)
+        except _Unsound as reason:
+            fault = f"{reason}, at byte {position} of {size}"
+            break
+        if facts is None:
+            if not batches:
+                fault = f"no whole batch in {size} bytes"
+            break
+        batches.append(facts)
+        work = _BATCH_WORK + (end - position) // _BYTES_PER_UNIT
+        position = end
+        if pace.is_step_over(work + (_CONTROL_WORK if is_control else 0)):
+            yield
+    return CheckedData(tuple(batches), bytes(memoryview(data)[:position]), fault)
+
+
+def _next_batch(
+    data: Buffer, position: int, before: BatchFacts | None
+) -> tuple[int, BatchFacts | None, bool]:
+    """End and facts of the batch at `position`, no facts if it is cut; whether it is control."""
+    if len(data) - position < HEADER_SIZE:
+        return position, None, False
+    base_offset, length, epoch, magic, crc, attributes, last_delta, *_, count = HEADER.unpack_from(
+        data, position
+    )
+    if magic != MAGIC:
+        raise _Unsound(f"a batch of magic {magic}")
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        raise _Unsound(f"a batch of {length + LOG_OVERHEAD} bytes")
+    end = position + length + LOG_OVERHEAD
+    if end > len(data):
+        return position, None, False
+    if crc32c_of(data, position + CRC_START, end - position - CRC_START) != crc:
+        raise _Unsound(f"checksum mismatch in the batch of offset {base_offset}")
+    if not 0 <= base_offset <= _OFFSET_MAX or last_delta < 0 or count < 1 or epoch < 0:
+        raise _Unsound(
+            f"a batch of epoch {epoch} from offset {base_offset} to {base_offset + last_delta} "
+            f"with {count} records"
+        )
+    if before is not None and base_offset != before.end_offset:
+        raise _Unsound(f"offset {base_offset} follows on {before.end_offset - 1}")
+    if before is not None and epoch < before.epoch:
+        raise _Unsound(f"epoch {epoch} at offset {base_offset} follows on {before.epoch}")
+    end_offset = base_offset + last_delta + 1
+    if not attributes & CONTROL_FLAG:
+        return end, BatchFacts(base_offset, end_offset, epoch), False
+    level, voters = _said(data, position, base_offset)
+    return end, BatchFacts(base_offset, end_offset, epoch, level, voters), True
+
+
+def _said(data: Buffer, position: int, base_offset: int) -> tuple[int | None, VoterSet | None]:
+    """What the control records of a batch say: kraft.version and voters."""
+    level, voters = None, None
+    try:
+        for record in iter_records(data, position):
+            kind = control_type(record)
+            if kind == ControlType.KRAFT_VERSION:
+                level = int(decode_control(record)[1].kraft_version)
+            elif kind == ControlType.KRAFT_VOTERS:
+                said = decode_control(record)[1]
+                ids = [voter.voter_id for voter in said.voters]
+                if len(set(ids)) != len(ids) or min(ids, default=0) < 0:
+                    raise _Unsound(f"voters {ids} at offset {record.offset}")
+                voters = voters_of(said)
+    except (KafkaError, MalformedMessageError) as error:
+        raise _Unsound(f"control records of offset {base_offset}: {error}") from error
+    return level, voters

@@ -1,0 +1,360 @@
+"""The log `__cluster_metadata-0`: a partition log whose batches are metadata or control records.
+
+It has no retention of its own: what a snapshot contains may go, nothing else. A segment is flushed
+before the next one begins, and the file `tidemark-flushed-end` notes after each flush how far that
+is (`flushed_end_note`). Whether the end of the log is sound was decided before it is opened, see
+`log_verdict`.
+
+A leader appends batches that it has made (`append`), a follower the leader's bytes as they came
+(`append_fetched`).
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
+from kafka_protocol.records.batch import iter_batches, read_header
+from kafka_protocol.records.control import ControlEntry, control_batch
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import TopicPartition
+from local_log.errors import UnexpectedAppendOffset, WouldWait
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks, LogRead
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.log.batches import note_flushed_end
+from metadata_topic.quorum.log.fetched import BATCHES_MAX
+from metadata_topic.quorum.log.flushed_end_file import FlushedEndFile
+from metadata_topic.quorum.log.flushed_end_note import FlushedEndNote
+from metadata_topic.quorum.log.gate import LogGate
+from metadata_topic.raft.snapshot_id import SnapshotId
+from runtime.clock import Clock
+from runtime.disk import Buffer, Disk
+
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+_LARGE: Final = 2
+"""Times `segment_bytes`: a segment becomes no larger, see `must_flush`."""
+
+
+class MetadataLog:
+    """Appends and reads batches; who leads and what is committed is decided elsewhere.
+
+    Attributes:
+        gate: whoever uses the log beside the loop comes through it.
+        on_offline: told once, on any thread, when the disk has failed, be it at a write or a read.
+        note: what is known on disk of how far the log is flushed.
+    """
+
+    def __init__(
+        self, log: PartitionLog, config: MetadataLogConfig, clock: Clock, note: FlushedEndNote
+    ) -> None:
+        self.gate = LogGate()
+        self.on_offline: Callable[[OSError], object] = lambda _error: None
+        self._log = log
+        self._config = config
+        self._clock = clock
+        self._segment_since_ms = clock.wall_ms()  # begun, or found, by this node
+        self.note = note
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        config: MetadataLogConfig,
+        disk: Disk,
+        clock: Clock,
+        recovery_point: int,
+        log_start: int | None = None,
+    ) -> "MetadataLog":
+        """Open or begin the log in `directory`, which exists.
+
+        Args:
+            directory: of the log.
+            config: of the log.
+            disk: files.
+            clock: dates segments.
+            recovery_point: everything below (exclusive end) was flushed before.
+            log_start: at or above the first segment's first offset; None: that offset.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        identity = directory / PARTITION_METADATA
+        if not disk.exists(identity):
+            disk.atomic_write(identity, dump_partition_metadata(METADATA_TOPIC_ID))
+        made: MetadataLog | None = None
+
+        def failed(error: OSError) -> None:
+            if made is not None:
+                made.on_offline(error)
+
+        log = PartitionLog.open(
+            directory,
+            topic_partition=METADATA_PARTITION,
+            topic_id=METADATA_TOPIC_ID,
+            config=config.log_config(),
+            disk=disk,
+            now_ms=clock.wall_ms(),
+            recovery_point=recovery_point,
+            log_start=log_start,
+            hooks=LogHooks(failed=failed),
+        )
+        made = cls(log, config, clock, FlushedEndNote(FlushedEndFile(directory, disk), log))
+        return made
+
+    @property
+    def start_offset(self) -> int:
+        """First offset still here."""
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """First offset not written yet (exclusive end)."""
+        return self._log.log_end_offset
+
+    @property
+    def flushed_end(self) -> int:
+        """First offset not known to be flushed (exclusive end)."""
+        return self._log.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self._log.size_bytes
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset not known to be committed (exclusive end)."""
+        return self._log.high_watermark
+
+    @property
+    def partition_log(self) -> PartitionLog:
+        """The log itself, for describing it; nobody else appends."""
+        return self._log
+
+    # -- appending ------------------------------------------------------------------------------
+
+    def append(self, batches: Buffer, *, timestamp_ms: int) -> None:
+        """Append whole batches that this node made as a leader, all of them into one segment.
+
+        A segment is flushed before the next one begins, so that damage in a closed segment is never
+        a torn tail. Nobody waits here for that: a full one grows until it is, see `must_flush`.
+
+        Raises:
+            KafkaStorageError: the disk failed; a part may be written.
+        """
+        self._append(batches, timestamp_ms)
+        self.note.led(read_header(batches).partition_leader_epoch)
+
+    def append_fetched(self, batches: Buffer, *, timestamp_ms: int) -> None:
+        """Append a leader's batches as they are, whole ones without a hole.
+
+        Raises:
+            UnexpectedAppendOffset: they do not begin at the log's end, or have a hole; nothing was
+                written.
+            CorruptMessage: one of them is damaged; those before it are written.
+            KafkaStorageError: the disk failed; a part may be written.
+        """
+        expected = self.end_offset
+        for _, header in iter_batches(batches):
+            if header.base_offset != expected:
+                raise UnexpectedAppendOffset(first_offset=header.base_offset, log_end=expected)
+            expected = header.next_offset
+        self._append(batches, timestamp_ms)
+
+    def _append(self, batches: Buffer, timestamp_ms: int) -> None:
+        if self._is_segment_full(len(batches)) and self.flushed_end >= self.end_offset:
+            self._log.roll(timestamp_ms)
+            self._segment_since_ms = self._clock.wall_ms()
+        self._log.append_batches(batches, now_ms=timestamp_ms)
+
+    def _is_segment_full(self, more_bytes: int) -> bool:
+        active = self._log.segments[-1]
+        if active.size_bytes == 0:
+            return False
+        age_ms = self._clock.wall_ms() - self._segment_since_ms
+        return (
+            active.size_bytes + more_bytes > self._config.segment_bytes
+            or age_ms > self._config.segment_ms
+        )
+
+    @property
+    def wants_flush(self) -> bool:
+        """Whether a flush is needed for the next segment to begin; nobody waits for it."""
+        return self._is_segment_full(1) and self.flushed_end < self.end_offset
+
+    def must_flush(self, more_bytes: int) -> bool:
+        """Whether the next append, of so many bytes, must wait for a flush: there it ends growing.
+
+        A log that is appended to all the time is never flushed to its end, so no segment would
+        begin. The flush is under way; the loop does not wait for it, the caller asks again.
+        """
+        size_bytes = self._log.segments[-1].size_bytes + more_bytes
+        return self.wants_flush and size_bytes > _LARGE * self._config.segment_bytes
+
+    def append_controls(
+        self, entries: Sequence[ControlEntry], *, epoch: int, timestamp_ms: int
+    ) -> None:
+        """Append one batch of control records."""
+        batch = control_batch(
+            entries,
+            base_offset=self.end_offset,
+            leader_epoch=epoch,
+            timestamp_ms=timestamp_ms,
+        )
+        note_flushed_end(batch, self.flushed_end)
+        self.append(batch, timestamp_ms=timestamp_ms)
+
+    def is_untouched(self, end_offset: int) -> bool:
+        """Whether the log works and still ends at `end_offset`: a failed append left nothing."""
+        return not self._log.is_offline and self._log.log_end_offset == end_offset
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def find(self, offset: int, max_bytes: int, end_offset: int, *, may_wait: bool) -> LogRead:
+        """Find batches from `offset` on: at least one, those that end at `end_offset` at most.
+
+        Raises:
+            WouldWait: it, or what it found, is not in memory; not with `may_wait`.
+            OffsetOutOfRange: `offset` is outside of the log.
+            KafkaStorageError: the disk failed.
+        """
+        found = self._log.read(
+            offset, max_bytes, end_offset=end_offset, min_one_batch=True, may_wait=may_wait
+        )
+        if not may_wait:
+            self._log.reader.check_resident(found)
+        return found
+
+    def bytes_of(self, found: LogRead) -> bytes:
+        """Read what `find` has found; whole batches, not very many. On any thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        read_at, regions = self._log.disk.read_at, found.regions
+        try:
+            data = b"".join(read_at(one.file, one.position, one.size_bytes) for one in regions)
+        except OSError as error:
+            self._log.health.fail(error)
+        size = 0
+        for position, header in islice(iter_batches(data), BATCHES_MAX):
+            size = position + header.size_bytes
+        return data if size == len(data) else data[:size]
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
+        """Read whole batches, as `find` and `bytes_of`; where the disk may be waited for."""
+        end = self.end_offset if end_offset is None else end_offset
+        return self.bytes_of(self.find(offset, max_bytes, end, may_wait=True))
+
+    def read_resident(self, offset: int, max_bytes: int, end_offset: int) -> bytes | None:
+        """As `read`, but None where it would wait for the disk."""
+        try:
+            return self.bytes_of(self.find(offset, max_bytes, end_offset, may_wait=False))
+        except WouldWait:
+            return None
+
+    # -- how far it is durable ------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything appended durable; may run on pool threads, also on two at once.
+
+        What was flushed is noted, see `flushed_end_note`.
+
+        Returns:
+            The end (exclusive) of what was there when the flush began; later appends are not in it.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        if self.flushed_end < self.end_offset:
+            self._log.flush()
+        self.note.note_flush()
+        return self.flushed_end
+
+    def note_flushed(self) -> None:
+        """Note on disk up to where the log is flushed; may run on a pool thread.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        self.note.write()
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Take note that everything below `offset` (exclusive) is committed."""
+        self._log.high_watermark = offset
+
+    # -- the ends move --------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and after `offset`, the note of what was flushed first.
+
+        May run on a pool thread while nobody appends or reads at or above `offset`. Durable when it
+        returns.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        with self.note.cutting(offset):
+            self._log.truncate_to(offset)
+
+    def restart_at(self, snapshot_id: SnapshotId) -> None:
+        """Drop everything: a snapshot replaces this log, which begins anew at its end.
+
+        The intent is on disk before the first file goes, and until the new log is there. May run on
+        a pool thread while nobody appends or reads.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        with self.note.restarting(snapshot_id):
+            self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            self._log.disk.fsync_path(self._log.directory)
+        self._segment_since_ms = self._clock.wall_ms()
+
+    # What a snapshot contains goes in four parts: what others see on the loop, what may wait for
+    # the disk on a pool thread. Nobody cuts the log meanwhile, see `gate`.
+
+    def raise_start(self, offset: int) -> None:
+        """Let the log begin at `offset`, the end of a snapshot, from now on; in memory.
+
+        Raises:
+            OffsetOutOfRange: above the high watermark.
+        """
+        self._log.raise_log_start(offset)
+
+    def forget_epochs_before(self, offset: int) -> None:
+        """Write the epochs as they are once the log begins at `offset`; on a pool thread.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._log.epoch_file.write_clipped_ahead(offset)
+
+    def take_out_old_segments(self) -> None:
+        """Let nobody find segments that lie wholly below the log start any more; in memory."""
+        expiry = self._log.retention.expire(self._clock.wall_ms())
+        if expiry is not None:
+            self._log.retention.take_out(expiry)
+
+    def delete_old_segments(self) -> None:
+        """Delete the files of segments that were taken out; on a pool thread.
+
+        The names of those that follow are durable first: after a power cut one of them is there.
+
+        Raises:
+            OSError, KafkaStorageError: the disk failed.
+        """
+        self._log.disk.fsync_path(self._log.directory)
+        retention = self._log.retention
+        retention.delete_later(retention.rename_leaving())
+
+    def close(self) -> None:
+        """Flush, note it, and release the files."""
+        self.flush()
+        self.note.write()
+        self.note.release()
+        self._log.close()

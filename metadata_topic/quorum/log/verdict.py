@@ -1,0 +1,259 @@
+"""Whether the end of the metadata log is a torn tail, or damage: a function of facts.
+
+A torn tail is what a kill or a power cut leaves of an append that nobody was answered for: it may
+be cut. Damage is the loss of what was flushed: cutting it would take back acknowledged changes, and
+a later start would give other records the same offsets. The two look alike at the place itself;
+what lies around it tells them apart. Damage is
+
+1. a place below the newest snapshot's end: only flushed records get into one;
+2. a place in a closed segment: a segment is flushed before the next one begins;
+3. a place below the flushed end that was noted: each flush does, see `flushed_end_file`;
+4. a place before a whole batch that was begun only after the place was flushed: each batch says up
+   to where its leader's log was flushed when it was begun. On another node's disk it says nothing:
+   a follower writes several fetched batches at once, and a power cut may tear the first of them. So
+   only batches count that this node began itself, in the epoch that the note names;
+5. a whole batch that does not continue the one before it: no power cut leaves that, but where the
+   batch's offset alone lay in a sector that was lost.
+
+Nothing is concluded from what is missing: without any of these signs a tail counts as torn.
+
+A snapshot that was fetched replaces the log; the intent is noted before the file has its name. So a
+snapshot that says more than a whole log with records, without that note, was put there by somebody
+else: neither of the two is right by itself, and the start is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metadata_topic.quorum.errors import (
+    DamagedMetadataError,
+    ForeignSnapshotError,
+    MissingMetadataError,
+)
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEnd
+from metadata_topic.quorum.log.survey import SegmentSurvey
+from metadata_topic.raft.snapshot_id import SnapshotId
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFacts:
+    """What a metadata directory holds.
+
+    Attributes:
+        directory: its name, for messages.
+        segments: oldest first.
+        newest_snapshot: by name, whether it can be read or not; None without snapshots.
+        usable_snapshot: the newest that can be read.
+        noted: content of `tidemark-flushed-end`; None if it is missing or damaged.
+    """
+
+    directory: str
+    segments: Sequence[SegmentSurvey]
+    newest_snapshot: SnapshotId | None = None
+    usable_snapshot: SnapshotId | None = None
+    noted: FlushedEnd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the next start can rely on.
+
+    Attributes:
+        segments: those that belong together, oldest first.
+        stale: older ones before a hole; all of them and the hole are below the snapshot.
+        end_offset: after the last sound batch (exclusive).
+        torn_bytes: behind that batch, to be cut.
+        last_epoch: the highest epoch seen in any batch, sound or behind the place; -1 for none.
+        is_replaced: the snapshot replaces the whole log, which begins anew at its end.
+    """
+
+    segments: tuple[SegmentSurvey, ...]
+    end_offset: int
+    torn_bytes: int
+    last_epoch: int
+    is_replaced: bool
+    stale: tuple[SegmentSurvey, ...] = ()
+
+
+def judge(facts: DirectoryFacts) -> Verdict:
+    """Tell a torn tail from damage.
+
+    Raises:
+        DamagedMetadataError: flushed bytes are gone or changed.
+        ForeignSnapshotError: a snapshot not made or fetched by this node contradicts the log.
+        MissingMetadataError: the log does not reach back to a usable snapshot.
+    """
+    base = 0 if facts.usable_snapshot is None else facts.usable_snapshot.end_offset
+    epochs = [later.epoch for s in facts.segments for later in s.later]
+    last_epoch = max([*epochs, *(s.last_epoch for s in facts.segments)], default=-1)
+    # Of a log that is being dropped any segments may be left, and in any state.
+    if _is_replacement_under_way(facts):
+        return Verdict((), base, 0, last_epoch, True)
+    chain = _chain(facts, base)
+    if _is_behind_whole(facts, chain) and chain[-1].end_offset == 0:
+        # There is nothing to lose: somebody gives a new node a snapshot to begin with.
+        return Verdict((), base, 0, last_epoch, True)
+    _check_end(facts, chain)
+    end = chain[-1].end_offset if chain else None
+    torn_bytes = chain[-1].size_bytes - chain[-1].whole_bytes if chain else 0
+    if chain and chain[0].base_offset > base:
+        raise MissingMetadataError(
+            f"{facts.directory}: the log begins at offset {chain[0].base_offset}, the newest usable"
+            f" snapshot ends at {base}: the records between are lost. Nothing was changed. "
+            "Restore the missing segments, or a snapshot that ends at or after the log's beginning"
+        )
+    stale = tuple(facts.segments[: len(facts.segments) - len(chain)])
+    end_offset = base if end is None else end
+    return Verdict(tuple(chain), end_offset, torn_bytes, last_epoch, False, stale)
+
+
+def _chain(facts: DirectoryFacts, base: int) -> list[SegmentSurvey]:
+    """The segments that continue each other up to the last one."""
+    chain: list[SegmentSurvey] = []
+    for segment in facts.segments:
+        if chain and segment.base_offset != chain[-1].end_offset:
+            before = chain[-1]
+            if before.fault is None and before.end_offset < segment.base_offset <= base:
+                # Segments below the snapshot were being deleted; some names came back.
+                chain = [segment]
+                continue
+            what = before.fault or f"the file ends, the next one is {segment.name}"
+            raise _damage(facts, before, what, "it is in a closed segment")
+        if chain and segment.last_epoch >= 0 and segment.last_epoch < chain[-1].last_epoch:
+            what = f"epoch {segment.last_epoch} after epoch {chain[-1].last_epoch}"
+            raise _damage(facts, segment, what, "epochs never fall")
+        chain.append(segment)
+    for closed in chain[:-1]:
+        if closed.fault is not None:
+            raise _damage(facts, closed, closed.fault, "it is in a closed segment")
+    return chain
+
+
+def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
+    """The newest snapshot, if it can be used and is not that of the format step."""
+    snapshot = facts.usable_snapshot
+    if snapshot is None or snapshot.end_offset == 0 or snapshot != facts.newest_snapshot:
+        return None
+    return snapshot
+
+
+def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
+    """Whether the log was being dropped for that snapshot: the intent is on disk before."""
+    snapshot = _newest_usable(facts)
+    return snapshot is not None and facts.noted is not None and facts.noted.restart == snapshot
+
+
+def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
+    return any(segment.whole_bytes for segment in chain)
+
+
+def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
+    """Whether the newest snapshot goes on beyond a log that has lost nothing by its own note.
+
+    A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
+    of another life, or log and note are an older copy that was put back.
+    """
+    snapshot, noted = _newest_usable(facts), facts.noted
+    if snapshot is None or noted is None or not chain:
+        return False
+    last = chain[-1]
+    is_whole = noted.offset <= last.end_offset and not last.is_contradiction
+    return last.end_offset < snapshot.end_offset and is_whole and not _proof(facts, last)
+
+
+def _is_of_newer_epoch(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
+    """Whether the newest snapshot has an epoch that the log does not know.
+
+    Then the log's records, the same offsets among them, would be those that lost an election.
+    """
+    snapshot = _newest_usable(facts)
+    if snapshot is None or not _has_batches(chain):
+        return False
+    return snapshot.epoch > max(segment.last_epoch for segment in chain)
+
+
+def _check_end(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> None:
+    """Make sure that what is missing behind the last sound batch was never flushed."""
+    noted = 0 if facts.noted is None else facts.noted.offset
+    snapshot_end = 0 if facts.newest_snapshot is None else facts.newest_snapshot.end_offset
+    if not chain:
+        if max(noted, snapshot_end) > 0:
+            raise _lost_log(facts, max(noted, snapshot_end))
+        return
+    last = chain[-1]
+    what = last.fault or "the log ends"
+    if _is_behind_whole(facts, chain):
+        raise _foreign(facts, last)
+    if last.end_offset < snapshot_end:
+        raise _damage(facts, last, what, f"it is below {snapshot_end}, the newest snapshot's end")
+    if last.end_offset < noted:
+        raise _damage(
+            facts, last, what, f"it is below {noted}, which {FLUSHED_END} notes as flushed"
+        )
+    if last.is_contradiction:
+        raise _damage(facts, last, what, "the batch is whole: it was not torn")
+    proof = _proof(facts, last)
+    if proof is not None:
+        raise _damage(facts, last, what, proof)
+    if _is_of_newer_epoch(facts, chain):
+        raise _foreign(facts, last)
+
+
+def _proof(facts: DirectoryFacts, segment: SegmentSurvey) -> str | None:
+    """Why the place behind the sound batches was flushed once; None if nothing says so.
+
+    Without a note nothing was fetched: a node writes it before its first Fetch.
+    """
+    for later in segment.later:
+        if facts.noted is not None and facts.noted.led_epoch != later.epoch:
+            continue
+        if later.flushed_end is not None and later.flushed_end > segment.end_offset:
+            return (
+                f"the batch of offset {later.base_offset} at position {later.position} was begun "
+                f"when the log was flushed to {later.flushed_end}"
+            )
+    return None
+
+
+def _damage(
+    facts: DirectoryFacts, segment: SegmentSurvey, what: str, why: str
+) -> DamagedMetadataError:
+    return DamagedMetadataError(
+        f"{facts.directory}/{segment.name} is damaged at position {segment.whole_bytes} (offset "
+        f"{segment.end_offset}): {what}. This is no torn tail: {why}. Nothing was changed. "
+        f"{_way_out(facts)}"
+    )
+
+
+def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError:
+    snapshot = facts.newest_snapshot
+    assert snapshot is not None
+    return ForeignSnapshotError(
+        f"{facts.directory}/{snapshot.file_name} is a snapshot up to offset {snapshot.end_offset} "
+        f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
+        f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
+        "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
+        f"changed. If this node made the snapshot: {_way_out(facts)}. Only if it is of another "
+        f"life: Move {snapshot.file_name} out of the directory, and the node goes on with its log"
+    )
+
+
+def _lost_log(facts: DirectoryFacts, end: int) -> DamagedMetadataError:
+    return DamagedMetadataError(
+        f"{facts.directory}: all segments of the metadata log are gone, and they were flushed to "
+        f"offset {end}. Nothing was changed. {_way_out(facts)}"
+    )
+
+
+def _way_out(facts: DirectoryFacts) -> str:
+    way = (
+        "Restore the file from a copy, or, one of several controllers, let it fetch the log again: "
+        "docs/metadata-log.md says when that is safe"
+    )
+    if facts.usable_snapshot is None or facts.usable_snapshot.end_offset == 0:
+        return f"{way}; there is no snapshot of the metadata"
+    name = facts.usable_snapshot.file_name
+    return (
+        f"{way}. The newest snapshot is {name}; the same page says how the only controller goes on "
+        "from it, losing every change made after it"
+    )

@@ -1,0 +1,1 @@
+"""Snapshots of the metadata: made, kept, served and fetched."""

@@ -1,0 +1,409 @@
+"""Makes snapshots of the metadata on any node, and lets go of what they replace.
+
+    snapshotter = Snapshotter(StoredMetadata(log, files), found, core, ...)
+    snapshotter.note_applied(image, size_bytes)      # after each image
+    snapshotter.look(image)                          # from a timer
+    snapshotter.make(image, done)                    # now
+
+On the loop's thread only, without asyncio. An image is immutable and holds committed records only,
+so records are made from it in slices between other work of the loop while the cluster moves on.
+Each slice is decoded again: a snapshot that no start could read must not replace one that it can.
+Files are the pool's work.
+
+A new snapshot lets old ones go, and with them the log they were the base of. The log start rises
+only to the end of an own snapshot that is left, on a follower at most to the leader's log start,
+never above the high watermark. First the log start rises in memory, here and in the core, so that
+nobody is sent to what goes; then segments go, then the old snapshots.
+
+A failing disk is logged and counted, not fatal: the log has everything, and a later trigger tries
+again.
+
+Source: KIP-630; triggers and clean-up as in Kafka's SnapshotGenerator and KafkaMetadataLog.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from kafka_protocol.errors import TidemarkError
+from kafka_protocol.steps import Pace, Steps
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import RECORD_WORK
+from metadata_topic.image.snapshot_records import snapshot_records
+from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.log.batches import read_records, whole_batches
+from metadata_topic.quorum.snapshot.metrics import SnapshotMetrics
+from metadata_topic.quorum.snapshot.rules import (
+    KeptSnapshot,
+    LogFacts,
+    SnapshotFacts,
+    is_snapshot_due,
+    snapshots_to_let_go,
+)
+from metadata_topic.quorum.snapshot.snapshots import snapshot_chunks
+from metadata_topic.quorum.snapshot.stored import StoredMetadata
+from metadata_topic.raft.events import LogStartRaised, SnapshotWritten
+from metadata_topic.raft.log_view import SnapshotFile
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from runtime.long_work import OnPool, Run, Until, Work
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+RETRY_MS: Final = 60_000
+"""So long after a failure no snapshot is due by itself."""
+Done = Callable[[SnapshotId | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSnapshot:
+    """What the start began with.
+
+    Attributes:
+        newest: the snapshot that it read, None without one.
+        log_end: of the log (exclusive): what lies between had to be replayed.
+        bytes_replayed: of record batches that were replayed before the first image was published.
+    """
+
+    newest: SnapshotFile | None = None
+    log_end: int = 0
+    bytes_replayed: int = 0
+
+
+class ToldCore(Protocol):
+    """The core of the replica, by its driver."""
+
+    def note_snapshot(self, event: SnapshotWritten) -> None:
+        """This node has made a snapshot; its name is durable."""
+        ...
+
+    def note_log_start(self, event: LogStartRaised) -> None:
+        """The log start has risen in memory; files go after this."""
+        ...
+
+
+class Snapshotter:
+    """See the module.
+
+    Attributes:
+        last_id: the newest snapshot on the disk, None without one.
+        problem: why the newest attempt at the files failed, for people; empty where it did not.
+        metrics: see there.
+    """
+
+    def __init__(
+        self,
+        stored: StoredMetadata,
+        found: FoundSnapshot,
+        core: ToldCore,
+        *,
+        facts_at: Callable[[int], QuorumFacts],
+        config: MetadataLogConfig,
+        ports: Ports,
+    ) -> None:
+        """Take the parts; nothing is done by itself before `note_applied` or `look`.
+
+        Args:
+            stored: the log, and where snapshots of it go.
+            found: see there.
+            core: is told what was made and what goes.
+            facts_at: voters and kraft.version at an offset.
+            config: triggers and retention.
+            ports: its clock dates batches, its pool `log-background` writes and deletes files.
+        """
+        self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
+        self._config, self._clock, self._scheduler = config, ports.clock, ports.scheduler
+        self._core, log = core, stored.log
+        self._in_gate = ports.executors.background  # for who has entered the gate already
+        self._pool = log.gate.pool(self._in_gate, ports.scheduler)
+        self.last_id = None if found.newest is None else found.newest.id
+        self._replay_end = found.log_end
+        self._records = found.log_end - self._last_end
+        self._bytes = found.bytes_replayed
+        self._since_ms = ports.clock.monotonic_ms()
+        self._not_before_ms = self._since_ms
+        self._leads = False
+        self._leader_log_start = -1
+        self._asked: deque[tuple[MetadataImage, Done]] = deque()
+        self._wants_cleaning = self._is_closed = False
+        self.problem = ""
+        self._run: Run[None] | None = None
+        self._when_idle: list[Callable[[], None]] = []
+        self.metrics = SnapshotMetrics(
+            ports.metrics,
+            ports.clock,
+            high_watermark=lambda: log.high_watermark,
+            newest_end=lambda: self._last_end,
+        )
+        self.metrics.found(0 if found.newest is None else found.newest.size_bytes)
+
+    @property
+    def _last_end(self) -> int:
+        return 0 if self.last_id is None else self.last_id.end_offset
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def note_applied(self, image: MetadataImage, size_bytes: int) -> None:
+        """An image was published; `size_bytes` of batches were read for it."""
+        self._bytes += size_bytes
+        self.look(image)
+
+    def look(self, image: MetadataImage) -> None:
+        """Begin a snapshot of a published image if one is due."""
+        if self.is_idle and not self._is_closed and self._is_due(image):
+            self.make(image, lambda _: None)
+
+    def make(self, image: MetadataImage, done: Done) -> None:
+        """Make a snapshot of a published image now, after those asked for before.
+
+        Args:
+            image: as the loader publishes it: committed, outside of metadata transactions.
+            done: told the newest snapshot, which holds at least `image`; None if it could not be
+                made.
+        """
+        if self._is_closed:
+            done(None)
+            return
+        self._asked.append((image, done))
+        self._start()
+
+    def on_role(self, *, leads: bool) -> None:
+        """Role, epoch or leader are others now; `leads`: this node is the leader."""
+        self._leads = leads
+        self._leader_log_start = -1  # of this leader nothing is known yet
+
+    def on_leader_log_start(self, offset: int) -> None:
+        """The leader's log starts at `offset`: this node's may begin there, too."""
+        has_risen = offset > self._leader_log_start
+        self._leader_log_start = offset
+        if has_risen and offset > self._log.start_offset and self._last_end > 0:
+            self._clean_soon()
+
+    def on_installed(self, snapshot_id: SnapshotId) -> None:
+        """A fetched snapshot stands for everything that was applied before."""
+        self.last_id = snapshot_id
+        self._begin_counting()
+        self._clean_soon()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being made or deleted."""
+        return self._run is None
+
+    def when_idle(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once nothing is being made or deleted; perhaps at once."""
+        self._when_idle.append(fn)
+        self._look_idle()
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way ends soon, see `when_idle`."""
+        self._is_closed = True
+
+    def abandon(self) -> None:
+        """End what is under way where it is: the log is left as after a kill."""
+        self._is_closed = True
+        run, self._run = self._run, None
+        if run is not None:
+            run.cancel()
+        self._tell_none()
+
+    # -- in turn --------------------------------------------------------------------------------
+
+    def _clean_soon(self) -> None:
+        self._wants_cleaning = True
+        self._start()
+
+    def _start(self) -> None:
+        if self._run is None and not self._is_closed:
+            self._run = Run(
+                self._work_off(), self._scheduler, done=lambda _: self._rest(), failed=self._break
+            )
+            self._run.start()
+
+    def _work_off(self) -> Work[None]:
+        while (self._asked or self._wants_cleaning) and not self._is_closed:
+            if not self._asked:
+                yield from self._clean()
+                continue
+            image, done = self._asked[0]
+            made = yield from self._make(image)
+            if self._wants_cleaning:
+                yield from self._clean()
+            self._asked.popleft()
+            done(made)
+
+    def _rest(self) -> None:
+        self._run = None
+        if self._is_closed:
+            self._tell_none()
+        self._look_idle()
+
+    def _break(self, error: Exception) -> None:
+        """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
+        log.error("making a snapshot failed in an unknown way", exc_info=error)
+        self.metrics.failures.inc()
+        self.problem = f"making a snapshot failed: {error!r}"
+        self._run, self._wants_cleaning = None, False
+        self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
+        self._tell_none()
+        self._look_idle()
+
+    def _tell_none(self) -> None:
+        asked, self._asked = self._asked, deque()
+        for _, done in asked:
+            done(None)
+
+    def _look_idle(self) -> None:
+        if self.is_idle:
+            waiting, self._when_idle = self._when_idle, []
+            for fn in waiting:
+                fn()
+
+    # -- making ---------------------------------------------------------------------------------
+
+    def _is_due(self, image: MetadataImage) -> bool:
+        now_ms, end = self._clock.monotonic_ms(), image.provenance.end_offset
+        facts = SnapshotFacts(
+            self._bytes,
+            self._records if end >= self._replay_end else 0,
+            now_ms - self._since_ms,
+            end > self._last_end,
+        )
+        return now_ms >= self._not_before_ms and is_snapshot_due(facts, self._config)
+
+    def _begin_counting(self) -> None:
+        self._bytes = self._records = 0
+        self._since_ms = self._clock.monotonic_ms()
+
+    def _make(self, image: MetadataImage) -> Work[SnapshotId | None]:
+        place = image.provenance
+        snapshot_id = SnapshotId(place.end_offset, place.epoch)
+        if snapshot_id.end_offset <= self._last_end:
+            return self.last_id
+        counted, started_ms = self._bytes, self._clock.monotonic_ms()
+        self._begin_counting()
+        try:
+            size_bytes = yield from self._write(image, snapshot_id)
+        except (OSError, TidemarkError) as error:
+            log.exception("cannot make a snapshot: file=%s", snapshot_id.file_name)
+            self.metrics.failures.inc()
+            self.problem = f"the snapshot {snapshot_id.file_name} cannot be made: {error}"
+            self._bytes += counted
+            self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
+            return None
+        if size_bytes is None:
+            return None if self._is_closed else self.last_id
+        self.last_id, self.problem = snapshot_id, ""
+        self.metrics.generated(size_bytes, self._clock.monotonic_ms() - started_ms)
+        log.info("wrote snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
+        self._core.note_snapshot(SnapshotWritten(SnapshotFile(snapshot_id, size_bytes)))
+        self._wants_cleaning = True
+        return snapshot_id
+
+    def _write(self, image: MetadataImage, snapshot_id: SnapshotId) -> Work[int | None]:
+        """Write the file; None if nobody needs it any more."""
+        chunks: list[bytearray] = []
+        facts = self._facts_at(snapshot_id.end_offset)
+        for chunk in snapshot_chunks(
+            snapshot_records(image),
+            snapshot_id=snapshot_id,
+            last_contained_timestamp_ms=image.provenance.timestamp_ms,
+            now_ms=self._clock.wall_ms,
+            kraft_version=facts.kraft_version,
+            voters=facts.voters,
+            cluster_id=self._files.cluster_id,
+        ):
+            yield from _read_back(chunk)
+            if chunk:
+                chunks.append(chunk)
+            yield None  # a piece is a few milliseconds; others come first now
+            if self._is_needless(snapshot_id):
+                return None
+        yield Until(self._log.gate.when_open)
+        yield OnPool(self._pool, self._flush_log)
+        yield Until(self._log.gate.when_open)
+        if self._is_needless(snapshot_id):
+            return None
+        size_bytes: int = yield OnPool(self._pool, partial(self._files.write, snapshot_id, chunks))
+        if snapshot_id.end_offset < self._log.start_offset:  # a fetched one came meanwhile
+            self._wants_cleaning = True
+            return None
+        return size_bytes
+
+    def _is_needless(self, snapshot_id: SnapshotId) -> bool:
+        return self._is_closed or snapshot_id.end_offset <= self._last_end
+
+    def _flush_log(self) -> None:
+        """Below the end of a snapshot all is flushed, and noted: a start counts on it."""
+        self._log.flush()
+        self._log.note_flushed()
+
+    # -- cleaning -------------------------------------------------------------------------------
+
+    def _clean(self) -> Work[None]:
+        """Delete snapshots that retention does not keep, and the log before the oldest kept one."""
+        yield Until(self._log.gate.when_open)
+        self._wants_cleaning = False
+        self._log.gate.enter()
+        try:
+            yield from self._let_go()
+        except (OSError, TidemarkError) as error:
+            log.exception("cannot delete what a snapshot replaces")
+            self.metrics.failures.inc()
+            self.problem = f"what a snapshot replaces cannot be deleted: {error}"
+        finally:
+            self._log.gate.leave()
+
+    def _let_go(self) -> Work[None]:
+        kept: list[KeptSnapshot] = yield OnPool(self._in_gate, self._look_at_files)
+        if not kept:
+            return
+        self.metrics.found(kept[-1].size_bytes)
+        facts = LogFacts(self._log.size_bytes, self._log.start_offset, self._start_limit)
+        count = snapshots_to_let_go(kept, facts, self._config)
+        if count == 0:
+            return
+        start = kept[count].id.end_offset
+        if start > self._log.start_offset:
+            self._log.raise_start(start)
+            left = tuple(SnapshotFile(one.id, one.size_bytes) for one in kept[count:])
+            self._core.note_log_start(LogStartRaised(start, left))
+            # The log first: a snapshot without its log is harmless, a log without its snapshot is
+            # lost.
+            yield OnPool(self._in_gate, partial(self._log.forget_epochs_before, start))
+            self._log.take_out_old_segments()
+            yield OnPool(self._in_gate, self._log.delete_old_segments)
+        yield OnPool(self._in_gate, partial(self._delete, [one.id for one in kept[:count]]))
+
+    @property
+    def _start_limit(self) -> int:
+        committed = self._log.high_watermark
+        return committed if self._leads else min(committed, self._leader_log_start)
+
+    def _look_at_files(self) -> list[KeptSnapshot]:
+        now_ms = self._clock.wall_ms()
+        return [
+            KeptSnapshot(one, self._files.size_bytes(one), now_ms - self._files.modified_ms(one))
+            for one in self._files.ids()
+        ]
+
+    def _delete(self, snapshot_ids: Sequence[SnapshotId]) -> None:
+        for snapshot_id in snapshot_ids:
+            self._files.delete(snapshot_id)
+            log.info("deleted snapshot: file=%s", snapshot_id.file_name)
+
+
+def _read_back(chunk: bytearray) -> Steps[None]:
+    pace = Pace()
+    for position, header in whole_batches(chunk):
+        if header.is_control:
+            continue
+        for _ in read_records(chunk, position):
+            if pace.is_step_over(RECORD_WORK):
+                yield

@@ -1,0 +1,92 @@
+"""Snapshots as the driver of the core needs them: served in chunks, fetched in chunks.
+
+A fetched snapshot grows in a `.part` file whose name has a random part, so that it never meets one
+that is written here. It is checked whole before it gets its name: every checksum, header,
+footer and cluster. From then on the log must begin at its end; that intent is on disk before the
+name is, so a start after a kill in between goes on with it.
+
+Calls may wait for the disk; they come one after the other, but for `read_chunk`.
+
+Source: KIP-630.
+"""
+
+import logging
+from pathlib import Path
+
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.records.errors import InvalidRecordError
+from metadata_topic.quorum.log.metadata_log import MetadataLog
+from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, SnapshotFiles
+from metadata_topic.raft.events import SnapshotInstalled, SnapshotRefused
+from metadata_topic.raft.log_view import SnapshotFile
+from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.voter_history import QuorumFacts
+from runtime.disk import Disk, OpenFile
+
+log = logging.getLogger(__name__)
+
+
+class DiskSnapshotStore:
+    """See the module; a `SnapshotStore`."""
+
+    def __init__(self, files: SnapshotFiles, metadata_log: MetadataLog, disk: Disk) -> None:
+        """Take what the start has opened."""
+        self._files = files
+        self._log = metadata_log
+        self._disk = disk
+        self._part: tuple[SnapshotId, Path, OpenFile] | None = None
+
+    def read_chunk(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes | None:
+        """Bytes of a snapshot; None if it is not here any more."""
+        try:
+            return self._files.read_part(snapshot_id, position, max_bytes) or None
+        except FileNotFoundError:
+            return None
+
+    def write_chunk(self, snapshot_id: SnapshotId, position: int, data: bytes) -> int:
+        """Write bytes of the one that is being fetched; position 0 begins anew.
+
+        Returns:
+            The position after them.
+        """
+        if position == 0:
+            self.drop_chunks()
+            path = self._files.part_path(snapshot_id)
+            self._part = (snapshot_id, path, self._disk.open_append(path))
+        assert self._part is not None
+        fetched_id, _, file = self._part
+        assert (fetched_id, file.size()) == (snapshot_id, position), "chunks come in order"
+        self._disk.append(file, data)
+        return file.size()
+
+    def install(
+        self, snapshot_id: SnapshotId, size_bytes: int
+    ) -> SnapshotInstalled | SnapshotRefused:
+        """Check what was fetched, give it its name, and let the log begin anew at its end."""
+        assert self._part is not None
+        fetched_id, path, file = self._part
+        assert fetched_id == snapshot_id
+        try:
+            found = self._files.check(self._disk.read_file(path))
+        except (CorruptSnapshotError, InvalidRecordError, MalformedMessageError) as error:
+            log.warning("fetched snapshot is damaged: file=%s: %s", snapshot_id.file_name, error)
+            self.drop_chunks()
+            return SnapshotRefused(snapshot_id)
+        assert file.size() == size_bytes, "the core asks once all of it is written"
+        self._disk.fsync(file)
+        file.close()
+        self._part = None
+        self._log.note.intend_restart(snapshot_id)
+        self._disk.rename(path, self._files.path(snapshot_id), durable=True)
+        self._log.restart_at(snapshot_id)
+        log.info("loaded snapshot: file=%s size_bytes=%d", snapshot_id.file_name, size_bytes)
+        facts = QuorumFacts(found.kraft_version, found.voters, in_log=True)
+        return SnapshotInstalled(SnapshotFile(snapshot_id, size_bytes), facts)
+
+    def drop_chunks(self) -> None:
+        """Forget the one that is being fetched."""
+        if self._part is not None:
+            _, path, file = self._part
+            self._part = None
+            file.close()
+            self._disk.unlink(path)

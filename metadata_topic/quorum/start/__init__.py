@@ -1,0 +1,1 @@
+"""From a formatted directory to a replica that may start."""

@@ -1,0 +1,188 @@
+"""Formatting a node's directories: identity, and what the first start begins with.
+
+Every log directory gets `meta.properties` and `bootstrap.checkpoint`. With a dynamic quorum
+the metadata directory also gets the checkpoint 0-0, which names the first voters with their
+directory ids: this node alone (`--standalone`) or several (`--initial-controllers`). A controller
+that joins such a quorum gets none (`--no-initial-controllers`). Byte for byte what Kafka's storage
+tool writes, apart from times, ids and the comment lines of the properties file.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.errors import MalformedMessageError, TidemarkError
+from kafka_protocol.files.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    dump_meta_properties,
+)
+from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from metadata_topic.controller.features import DEFAULT_FEATURES
+from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.records import MetadataRecord, UnknownMetadataRecordError, make
+from metadata_topic.quorum.errors import UnreadableRecordError
+from metadata_topic.quorum.snapshot.snapshots import (
+    CorruptSnapshotError,
+    SnapshotFiles,
+    read_snapshot,
+    snapshot_chunks,
+)
+from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
+from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.clock import Clock
+from runtime.dice import Dice
+from runtime.disk import Disk
+
+BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
+_WAY_OUT: Final = (
+    "If it was, restore the file from a copy: every log directory of this node, and every node "
+    "that was formatted with the same features, has the same records in it"
+)
+METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+
+
+class AlreadyFormattedError(TidemarkError):
+    """A directory has `meta.properties` already; nothing was written."""
+
+    def __init__(self, directories: Sequence[Path]) -> None:
+        names = ", ".join(str(directory) for directory in directories)
+        super().__init__(f"already formatted: {names}")
+        self.directories = tuple(directories)
+
+
+class NotFormattedError(TidemarkError):
+    """A directory lacks what the format step writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatPlan:
+    """What to write.
+
+    Attributes:
+        log_dirs: all of `log.dirs`.
+        metadata_log_dir: where `__cluster_metadata-0` lives; one of `log_dirs`.
+        standalone: this node's endpoint for other controllers: make a dynamic quorum of one
+            (kraft.version 1). None with static voters (kraft.version 0).
+        features: levels to finalise; kraft.version follows from `standalone` and `voters`.
+        more_records: written after the features (credentials).
+        directory_ids: ids to use instead of random ones.
+        voters: with whom a dynamic quorum of several begins (kraft.version 1). Where this node is
+            among them, its metadata directory gets the id that they have for it.
+    """
+
+    cluster_id: str
+    node_id: int
+    log_dirs: tuple[Path, ...]
+    metadata_log_dir: Path
+    standalone: VoterEndpoint | None = None
+    features: Mapping[str, int] = field(default_factory=lambda: DEFAULT_FEATURES)
+    more_records: tuple[MetadataRecord, ...] = ()
+    directory_ids: Mapping[Path, bytes] = field(default_factory=dict)
+    voters: VoterSet | None = None
+
+
+def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
+    """Feature levels as bootstrap records: metadata.version first, the rest by name, no zeros."""
+    others = sorted(name for name in features if name != METADATA_VERSION)
+    return [
+        make("FeatureLevelRecord", name=name, feature_level=features[name])
+        for name in (METADATA_VERSION, *others)
+        if features.get(name, 0) > 0
+    ]
+
+
+def format_directory(
+    plan: FormatPlan, *, disk: Disk, clock: Clock, dice: Dice
+) -> dict[Path, bytes]:
+    """Write everything that a first start needs.
+
+    `meta.properties` is written last in each directory: it is what makes it formatted, so an
+    interrupted format can be repeated.
+
+    Returns:
+        The directory id of each log directory.
+
+    Raises:
+        AlreadyFormattedError: before anything is written.
+    """
+    done = [path for path in plan.log_dirs if disk.exists(path / META_PROPERTIES)]
+    if done:
+        raise AlreadyFormattedError(done)
+    given = {**_own_directory(plan), **plan.directory_ids}
+    ids = {path: given.get(path) or dice.uuid() for path in plan.log_dirs}
+    records = [*feature_records(plan.features), *plan.more_records]
+    for path in plan.log_dirs:
+        make_dirs_durably(disk, path)
+        disk.atomic_write(path / BOOTSTRAP_FILE, _bootstrap(records, clock))
+        voters = _first_voters(plan, ids[path]) if path == plan.metadata_log_dir else None
+        if voters is not None:
+            _write_voters(path, voters, disk=disk, clock=clock, dice=dice)
+        meta = MetaProperties(plan.cluster_id, plan.node_id, ids[path])
+        disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
+    return ids
+
+
+def _bootstrap(records: Iterable[MetadataRecord], clock: Clock) -> bytes:
+    chunks = snapshot_chunks(
+        records,
+        snapshot_id=BOOTSTRAP_ID,
+        last_contained_timestamp_ms=0,
+        now_ms=clock.wall_ms,
+    )
+    return b"".join(chunks)
+
+
+def _own_directory(plan: FormatPlan) -> dict[Path, bytes]:
+    """The id of the metadata directory where the first voters say it."""
+    mine = None if plan.voters is None else plan.voters.get(plan.node_id)
+    return {} if mine is None else {plan.metadata_log_dir: mine.key.directory_id}
+
+
+def _first_voters(plan: FormatPlan, directory_id: bytes) -> VoterSet | None:
+    if plan.standalone is None:
+        return plan.voters
+    return VoterSet((Voter(ReplicaKey(plan.node_id, directory_id), (plan.standalone,)),))
+
+
+def _write_voters(
+    metadata_log_dir: Path, voters: VoterSet, *, disk: Disk, clock: Clock, dice: Dice
+) -> None:
+    directory = metadata_log_dir / METADATA_DIRECTORY
+    make_dirs_durably(disk, directory)
+    chunks = snapshot_chunks(
+        (),
+        snapshot_id=BOOTSTRAP_ID,
+        last_contained_timestamp_ms=clock.wall_ms(),
+        now_ms=clock.wall_ms,
+        kraft_version=1,
+        voters=voters,
+    )
+    SnapshotFiles(directory, disk, dice).write(BOOTSTRAP_ID, chunks)
+
+
+def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:
+    """Read the records that the format step left for the first start.
+
+    Raises:
+        NotFormattedError: there is no bootstrap file.
+        CorruptSnapshotError: it is not whole.
+        UnreadableRecordError: it holds a record that this version cannot read.
+    """
+    path = log_dir / BOOTSTRAP_FILE
+    try:
+        return read_snapshot(disk.read_file(path)).records
+    except FileNotFoundError:
+        raise NotFormattedError(
+            f"{path} is missing: was {log_dir} formatted? Nothing was changed. {_WAY_OUT}"
+        ) from None
+    except CorruptSnapshotError as error:
+        raise CorruptSnapshotError(f"{path}: {error}. Nothing was changed. {_WAY_OUT}") from error
+    except (UnknownMetadataRecordError, InvalidRecordError, MalformedMessageError) as error:
+        raise UnreadableRecordError(
+            f"{path} has a record that this version cannot read: {error}. Nothing was changed. "
+            "Start the version that formatted the directory, or a later one"
+        ) from error

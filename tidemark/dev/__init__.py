@@ -1,0 +1,1 @@
+"""The `tidemark dev` command: settings and several controllers."""

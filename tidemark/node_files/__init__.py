@@ -1,0 +1,1 @@
+"""The files of a stopped node: formatting, log directories, offline logs."""

@@ -1,0 +1,261 @@
+"""The log directories of a node as its disks and its metadata see them, and the two ways out.
+
+A broker keeps a directory offline that is missing, or that is a copy of another time. A person who
+knows better says so here: `accept` takes such a copy as it is, `forget` gives a lost directory up.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from broker.config.broker_config import BrokerConfig
+from broker.node.directories import Directories, open_directories
+from broker.node.directory_checks import check_lives
+from broker.node.lives import Life, dump_lives, read_lives
+from broker.node.metadata_log import open_metadata_node
+from kafka_protocol.errors import CorruptFileError, TidemarkError
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from local_log.manager.log_dir import LIVES
+from metadata_topic.controller.directories import (
+    NEVER_ASSIGNED,
+    forget_directory,
+    replicas_of_broker,
+)
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import DIRECTORY_LOST
+from runtime.disk import Disk
+from runtime.ports import system_ports
+from tidemark.node_files.offline_topics import read_image
+
+_SHOWN_MAX = 20
+LOST = "lost"
+"""What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted."""
+
+
+class LogDirectoryError(TidemarkError):
+    """The command cannot do what was asked; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryRow:
+    """One log directory.
+
+    Attributes:
+        id: as text; empty if it is not known.
+        path: empty if the directory is in none.
+        state: for people.
+        replicas: how many the metadata have there.
+    """
+
+    id: str
+    path: str
+    state: str
+    replicas: int
+
+
+def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
+    """Compare disks and metadata; changes nothing, and works beside a running broker."""
+    image = read_image(config, disk)
+    counts = Counter(replica.directory_id for replica in replicas_of_broker(image, config.node_id))
+    broker = image.brokers.get(config.node_id)
+    registered = set() if broker is None else set(broker.log_dirs)
+    rows, seen = [], set()
+    for path in config.log_dirs:
+        directory_id, state = _state_of(path, disk)
+        if directory_id is None:
+            rows.append(DirectoryRow("", str(path), state, 0))
+            continue
+        seen.add(directory_id)
+        life = None if broker is None else broker.last_life_of(directory_id)
+        later = _later_end(disk, path, image)
+        if later is not None:
+            state = f"written when the metadata log ended at {later}: that log is an older copy"
+        elif life is not None and path != config.metadata_log_dir and not _names(disk, path, life):
+            state = f"of another time: {LIVES} does not name the last life of this broker"
+        rows.append(
+            DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
+        )
+    for directory_id in sorted((registered | set(counts)) - seen - NEVER_ASSIGNED):
+        shown = LOST if directory_id == DIRECTORY_LOST else uuid_to_text(directory_id)
+        rows.append(DirectoryRow(shown, "", "missing", counts[directory_id]))
+    return rows
+
+
+def _state_of(path: Path, disk: Disk) -> tuple[bytes | None, str]:
+    try:
+        meta = parse_meta_properties(disk.read_file(path / META_PROPERTIES))
+    except FileNotFoundError:
+        if disk.is_dir(path) and set(disk.list_dir(path)) - {".lock", "lost+found"}:
+            return None, f"cannot be used: it is not empty and has no {META_PROPERTIES}"
+        return None, "not formatted"
+    except (OSError, CorruptFileError) as error:
+        return None, f"cannot be used: {error}"
+    return meta.directory_id, "there"
+
+
+def _names(disk: Disk, path: Path, life: bytes) -> bool:
+    return life in [known.incarnation_id for known in read_lives(disk, path)]
+
+
+def _later_end(disk: Disk, path: Path, image: MetadataImage) -> int | None:
+    """Where the metadata log ended when this directory was written, if that is beyond its end."""
+    ends = [known.metadata_end for known in read_lives(disk, path)]
+    return next((end for end in ends if end > image.provenance.end_offset), None)
+
+
+@contextmanager
+def stopped(config: BrokerConfig, disk: Disk) -> Iterator[Directories]:
+    """Hold the locks of a node's directories: its broker must not run meanwhile.
+
+    Raises:
+        DirectoryError: it runs, or they cannot be used.
+    """
+    directories = open_directories(
+        config.log_dirs, metadata_path=config.metadata_log_dir, node_id=config.node_id, disk=disk
+    )
+    try:
+        yield directories
+    finally:
+        directories.release()
+
+
+def accept(config: BrokerConfig, directory: str, disk: Disk) -> Path:
+    """Take a directory of another time than the metadata as it is: the next start uses it.
+
+    Returns:
+        Its path.
+
+    Raises:
+        LogDirectoryError: no such directory, or nothing to accept.
+    """
+    directory_id = parse_directory_id(directory)
+    with stopped(config, disk) as directories:
+        path = next((p for p, known in directories.ids.items() if known == directory_id), None)
+        if path is None:
+            raise LogDirectoryError(
+                f"log directory {directory} is in no path of log.dirs; "
+                "`tidemark directories list` shows which there are"
+            )
+        image = read_image(config, disk)
+        broker = image.brokers.get(config.node_id)
+        life = None if broker is None else broker.last_life_of(directory_id)
+        is_behind = _later_end(disk, path, image) is not None
+        if not is_behind and (life is None or _names(disk, path, life)):
+            raise LogDirectoryError(f"log directory {directory} ({path}) is not of another time")
+        disk.atomic_write(path / LIVES, dump_lives([] if life is None else [Life(life, 0)]))
+        return path
+
+
+def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list[str]:
+    """Name the partitions whose records are given up with a directory.
+
+    Raises:
+        LogDirectoryError: the directory is there, or the metadata know nothing of it.
+    """
+    directory_id = parse_directory_id(directory)
+    for row in directory_rows(config, disk):
+        if not row.id and row.state.startswith("cannot be used"):
+            raise LogDirectoryError(
+                f"log directory {row.path} {row.state}; it may be {directory}: mend it, or take it "
+                "out of log.dirs first"
+            )
+        if row.path and row.id == uuid_to_text(directory_id):
+            raise LogDirectoryError(
+                f"log directory {directory} is there ({row.path}): only a missing one is forgotten"
+            )
+    image = read_image(config, disk)
+    broker = image.brokers.get(config.node_id)
+    lost = [
+        f"{replica.topic.name}-{replica.partition}"
+        for replica in replicas_of_broker(image, config.node_id)
+        if replica.directory_id == directory_id
+    ]
+    if not lost and (broker is None or directory_id not in broker.log_dirs):
+        raise LogDirectoryError(
+            f"log directory {directory} is not known; `tidemark directories list` shows which are"
+        )
+    return lost
+
+
+def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[str]:
+    """Say what forgetting these partitions also takes: what only the remote store still holds."""
+    image = read_image(config, disk)
+    topics = {partition: partition.rpartition("-")[0] for partition in lost}
+    lines = []
+    tiered = [
+        partition
+        for partition, topic in topics.items()
+        if image.topic_config(topic).get("remote.storage.enable", "").strip().lower() == "true"
+    ]
+    if tiered:
+        lines.append(
+            f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
+            f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): their copies in the remote store are "
+            "served no more, and offsets that were acknowledged are given again."
+        )
+    if REMOTE_LOG_METADATA_TOPIC in topics.values():
+        lines.append(
+            f"A part of {REMOTE_LOG_METADATA_TOPIC} is among them: which segments the remote store "
+            "holds is forgotten too, also of partitions in other directories."
+        )
+    return lines
+
+
+def forget(config: BrokerConfig, directory: str, disk: Disk) -> list[str]:
+    """Give a lost directory up: its partitions begin anew, empty, at the next start.
+
+    Returns:
+        The partitions.
+
+    Raises:
+        LogDirectoryError: as `lost_by_forgetting`.
+    """
+    lost_by_forgetting(config, directory, disk)
+    directory_id = parse_directory_id(directory)
+    with stopped(config, disk) as directories:
+        given_up = asyncio.run(_write_forgotten(config, directories, directory_id, disk))
+    return [f"{topic}-{partition}" for topic, partition in given_up]
+
+
+async def _write_forgotten(
+    config: BrokerConfig, directories: Directories, directory_id: bytes, disk: Disk
+) -> list[tuple[str, int]]:
+    def decide(image: MetadataImage) -> ControllerResult[list[tuple[str, int]]]:
+        working = list(directories.ids.values())
+        return forget_directory(image, config.node_id, directory_id, working=working)
+
+    logging.getLogger("metadata_topic").setLevel(logging.WARNING)
+    ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
+    node = open_metadata_node(config, directories, ports, lambda _error: None)
+    # An old copy of the metadata must not be written to.
+    try:
+        await node.begin(
+            lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk)
+        )
+        return await node.submit(decide)
+    finally:
+        await node.close()
+        ports.executors.shutdown()
+
+
+def parse_directory_id(text: str) -> bytes:
+    """Read a directory id, or `lost`.
+
+    Raises:
+        LogDirectoryError: it is neither.
+    """
+    if text == LOST:
+        return DIRECTORY_LOST
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise LogDirectoryError(
+            f"{text!r} is no directory id (22 characters, as in {META_PROPERTIES}), nor `lost`"
+        ) from error
