@@ -10,7 +10,8 @@ from benchmarks.group_members import Connection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
-from metadata_topic.quorum.wire.peer_calls import request_frame
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.quorum.wire.peers import call_of
 from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import FetchRequest, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
@@ -139,8 +140,8 @@ class Pings:
         vote = VoteRequest(0, key, voter, 0, 0, pre_vote=True)
         fetch = FetchRequest(key, 0, 0, 0, max_wait_ms=0)
         self._frames = [
-            request_frame(vote, 2, identity, 0, b"bench"),
-            request_frame(fetch, 17, identity, 0, b"bench"),
+            call_of(vote, identity, lambda _: None, 0).frame(Versions(2, 2), 0, b"bench"),
+            call_of(fetch, identity, lambda _: None, 0).frame(Versions(17, 17), 0, b"bench"),
         ]
         self._port = controller.port
         self._task: asyncio.Task[NoReturn] | None = None

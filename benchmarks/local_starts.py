@@ -4,9 +4,9 @@ import sys
 import time
 from collections.abc import Iterable
 
+from kafka_client.blocking import BlockingClient
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.wire_client import WireClient
 
 _VERSION = 8
 _EARLIEST_LOCAL = -4
@@ -17,7 +17,7 @@ def wait_for(
 ) -> None:
     """Return when every partition's local log starts at `offset` or later."""
     began = time.monotonic()
-    with WireClient(bootstrap, "bench") as client:
+    with BlockingClient(bootstrap, "bench") as client:
         for partition in partitions:
             while (start := local_start(client, topic, partition)) < offset:
                 if time.monotonic() - began > deadline_s:
@@ -25,7 +25,7 @@ def wait_for(
                 time.sleep(0.2)
 
 
-def local_start(client: WireClient, topic: str, partition: int) -> int:
+def local_start(client: BlockingClient, topic: str, partition: int) -> int:
     """The first offset that is here (ListOffsets, timestamp -4)."""
     cls = codec.request(ApiKey.LIST_OFFSETS).cls
     asked = cls.Topics.Partitions(partition_index=partition, timestamp=_EARLIEST_LOCAL)

@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kafka_client.blocking import BlockingClient
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from pipeline.cluster.cluster import look, offsets
-from pipeline.cluster.wire_client import WireClient
 from rlmm.api import Fence, SegmentUpdate
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
@@ -83,7 +83,7 @@ def events_of(partition: TopicIdPartition, deleted: int, live: int) -> Iterator[
             yield update(late, SegmentState.DELETE_SEGMENT_FINISHED)
 
 
-def is_judged(client: WireClient) -> bool:
+def is_judged(client: BlockingClient) -> bool:
     """Before that, brokers answer no question about epochs: it is no part of a plan."""
     cluster = look(client)
     found = offsets(client, cluster, cluster.topic(TOPIC), 0)
@@ -113,7 +113,7 @@ def main(live: int, deleted: int) -> None:
             placed._write_checkpoints(broker, [long], ends)
             broker.start()
             began = time.perf_counter()
-            with WireClient(broker.bootstrap) as client:
+            with BlockingClient(broker.bootstrap) as client:
                 until(lambda: is_judged(client), "the tier has judged it", deadline_s=600)
             print(f"judged after {time.perf_counter() - began:.1f} s", flush=True)
             command = [sys.executable, "-c", PLANNER, broker.bootstrap, TOPIC]

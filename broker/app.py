@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
@@ -24,6 +24,9 @@ from runtime.collector import short_full_passes
 from runtime.executors import favour_the_loop
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import Ports, system_ports
+
+if TYPE_CHECKING:
+    from broker.broker import Extend
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,7 @@ def run(
     *,
     on_started: Callable[[ServerProcess], None] = _nothing,
     spawn_tier: Spawn = start_tier_process,
+    extend: "Extend | None" = None,
 ) -> int:
     """Run a broker, a controller or both until SIGTERM or SIGINT.
 
@@ -64,6 +68,7 @@ def run(
         make_ports: what it stands on, given its event loop.
         on_started: called once, when clients are served, or the controller takes part.
         spawn_tier: starts a tier process.
+        extend: adds what stands above a broker to one that serves; see `broker.testing`.
 
     Returns:
         The exit code of the process: 0 after a clean stop, 1 after a fatal error, which has been
@@ -71,7 +76,7 @@ def run(
     """
     favour_the_loop()
     with short_full_passes():
-        return asyncio.run(_run(config, make_ports, on_started, spawn_tier))
+        return asyncio.run(_run(config, make_ports, on_started, spawn_tier, extend))
 
 
 async def _run(
@@ -79,12 +84,13 @@ async def _run(
     make_ports: MakePorts,
     on_started: Callable[[ServerProcess], None],
     spawn_tier: Spawn,
+    extend: "Extend | None",
 ) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    server = _server(config, _with_its_clock(config, make_ports(loop)), spawn_tier)
+    server = _server(config, _with_its_clock(config, make_ports(loop)), spawn_tier, extend)
     watch = LoopWatch(server.metrics, "tidemark_")
     waiting = asyncio.ensure_future(asked_to_stop.wait())
     try:
@@ -114,12 +120,14 @@ async def _run(
     return EXIT_OK
 
 
-def _server(config: BrokerConfig, ports: Ports, spawn_tier: Spawn) -> ServerProcess:
+def _server(
+    config: BrokerConfig, ports: Ports, spawn_tier: Spawn, extend: "Extend | None"
+) -> ServerProcess:
     """What `process.roles` names; a controller does not load what a broker needs."""
     if config.is_broker:
         from broker.broker import Broker
 
-        return Broker(config, ports, spawn_tier)
+        return Broker(config, ports, spawn_tier, extend)
     from broker.controller_server import Controller
 
     return Controller(config, ports)

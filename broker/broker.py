@@ -9,6 +9,8 @@ next start recovers.
 """
 
 import logging
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig, check_tiered_topics
@@ -38,14 +40,13 @@ from broker.node.registration import BrokerRegistration
 from broker.node.remote_life import LifeSettings, RemoteLife
 from broker.node.roles import check_broker_among_several, check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
-from broker.observe.health import Check, offline_directories, offline_reasons
+from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
-from broker.process.identity_watch import POOL
-from broker.process.server_process import ServerProcess
+from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
@@ -56,11 +57,11 @@ from broker.replica.wanted import (
     found_replicas,
     refused_replicas,
 )
-from broker.testing.control.commands import ControlCommands
-from broker.testing.control.wiring import add_commands
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from broker.topics.forwarded_creation import ForwardedCreation
+from kafka_client.connection import POOL, THREADS
+from local_log.cleaner.cleaner import LogCleaner
 from local_log.errors import KafkaStorageError
 from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
@@ -72,17 +73,32 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 
+class ServingParts(NamedTuple):
+    """Parts of a broker that serves, for what stands above it (`broker.testing`)."""
+
+    handlers: HandlerParts
+    server: Server
+    cleaner: LogCleaner
+    health: Health
+    on_stop: Callable[[Undo], None]
+
+
+Extend = Callable[[ServingParts], Awaitable[None]]
+
+
 class Broker(ServerProcess):
     """A combined broker and controller.
 
     Attributes:
         live: the settings, with what changed since the start.
-        control: commands of the control listener; parts add theirs.
-        control_address: host:port of that listener once it is open, "" where it is off.
     """
 
     def __init__(
-        self, config: BrokerConfig, ports: Ports, spawn_tier: Spawn = start_tier_process
+        self,
+        config: BrokerConfig,
+        ports: Ports,
+        spawn_tier: Spawn = start_tier_process,
+        extend: Extend | None = None,
     ) -> None:
         """Make a broker of the running event loop; nothing is touched before `start`.
 
@@ -90,10 +106,11 @@ class Broker(ServerProcess):
             config: its settings.
             ports: of its own: the pools end with it.
             spawn_tier: starts a tier process.
+            extend: adds what stands above a broker to one that serves.
         """
         super().__init__(config, ports)
         self._spawn_tier = spawn_tier
-        self.control, self.control_address = ControlCommands(), ""
+        self._extend = extend
         self._broker_epoch = -1
         self._active: ActiveController | None = None
         self._image_waits_for: Check = lambda: ()
@@ -118,10 +135,10 @@ class Broker(ServerProcess):
         await self._listen()
         self.health.stage = "running"
         await self._connect_tier()
-        if self.config.control_listener is not None:
-            from broker.testing.control.listener import open_control  # loads OpenSSL, with hmac
-
-            self.control_address = await open_control(self.config, self.control, self._on_stop)
+        if self._extend is not None:
+            await self._extend(
+                ServingParts(self._parts, self._server, self._cleaner, self.health, self._on_stop)
+            )
         self._housekeeping.start(self.config.log_initial_task_delay_ms)
         self._on_stop(self._housekeeping.stop)
         self._cleaner.start()
@@ -170,9 +187,8 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         await self._recovery_pool.run(self._settle_directories, self._image())
-        self._active = ActiveController(
-            self._node, side.own_handlers, self._ports.executors.pool(POOL, 1)
-        )
+        self._active = ActiveController(self._node, side.own_handlers, self._ports)
+        self._on_stop(self._active.close)
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
@@ -237,7 +253,7 @@ class Broker(ServerProcess):
             self._registration,
             self._replicas,
             self._server.descriptors_for_partitions,
-            ports.executors.pool(POOL, 1),
+            ports.executors.pool(POOL, THREADS),
         )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
         if self._tier is not None:
@@ -249,14 +265,6 @@ class Broker(ServerProcess):
         )
         register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
-        if self.config.control_listener is not None:
-            from broker.testing.faults.service import (
-                add_faults,  # of tests: others need not load it
-            )
-
-            add_faults(
-                self.control, self._server, self._replicas.topic_names.get, self._tier, ports
-            )
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems
@@ -329,7 +337,7 @@ class Broker(ServerProcess):
             ports=ports,
             active=self._active,
         )
-        self.advance = add_commands(self.control, parts, self.health, self._cleaner)
+        self._parts = parts
         limits, on_failure = network_limits(self.config), self._opened.file_failed
         server = Server(build_handlers(parts), limits, ports)
         server.read_failures.on_failure = on_failure

@@ -186,8 +186,8 @@ def copied_through(
         if span.last < log_start:
             continue
         wanted = span._replace(first=max(span.first, log_start))
-        if (run.last_offset + 1 if run else log_start) != wanted.first:
-            break
+        if run is None and wanted.first != log_start:
+            return None
         end = min(finished.end_of_run(span.epoch, wanted.first), span.last)
         if end >= wanted.first:
             run = CopiedRun(end, span.epoch)

@@ -26,9 +26,9 @@ def _is_expected(error: Exception) -> bool:
     # imported here: a start that goes well does not need all of them
     from broker.config.key import ConfigError
     from broker.node.directories import DirectoryError
+    from kafka_client.blocking import ClusterError
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
-    from pipeline.cluster.wire_client import ClusterError
     from pipeline.errors import PipelineError
     from tidemark.node_files.formatting import FormatError
     from tidemark.node_files.log_directories import LogDirectoryError

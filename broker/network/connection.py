@@ -15,7 +15,6 @@ import logging
 import select
 import socket
 from asyncio import Future
-from typing import TYPE_CHECKING
 
 from broker.network.authentication import Session
 from broker.network.buffers import PROGRESS_BYTES
@@ -24,12 +23,9 @@ from broker.network.intake import SMALL_FRAME_BYTES, Intake
 from broker.network.outflow import Outflow
 from broker.network.registry import CloseConnection
 from broker.network.sender import Sender
+from broker.network.shared import Shared
 from broker.network.turns import TURN_NS
 from broker.network.unanswered import Slot
-
-if TYPE_CHECKING:
-    from broker.network.server import Server
-
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +43,7 @@ class Connection(Intake):
         "waiting_bytes",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+    def __init__(self, server: Shared, sock: socket.socket, peer: Peer) -> None:
         super().__init__(server, sock, peer)
         self._sender = Sender(sock, server.disk)
         self._outflow = Outflow(server, sock, self._sender, self._has_room, self._failed)

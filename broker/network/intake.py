@@ -10,16 +10,13 @@ Must not know what a frame asks for, nor how it is answered: that is `Connection
 import socket
 from abc import ABC, abstractmethod
 from struct import Struct
-from typing import TYPE_CHECKING
 
 from broker.network.buffers import GrowingFrame
 from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
+from broker.network.shared import Shared
 from broker.network.turns import TURN_NS
 from broker.network.unanswered import Unanswered
-
-if TYPE_CHECKING:
-    from broker.network.server import Server
 
 SMALL_FRAME_BYTES = 32 * 1024
 LARGE_BEGINS_BYTES = 4 * 1024
@@ -61,7 +58,7 @@ class Intake(ABC):
         "peer",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+    def __init__(self, server: Shared, sock: socket.socket, peer: Peer) -> None:
         self._server, self._sock = server, sock
         self.peer, self.address = peer, peer.address[0]
         self.account = server.turns.account(self.address)

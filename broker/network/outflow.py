@@ -7,13 +7,10 @@ loop never waits for a disk.
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from broker.network.sender import FileFailed, Sender, SendFailed
+from broker.network.shared import Shared
 from runtime.disk import FileRegion
-
-if TYPE_CHECKING:
-    from broker.network.server import Server
 
 
 class Outflow:
@@ -39,7 +36,7 @@ class Outflow:
 
     def __init__(
         self,
-        server: "Server",
+        server: Shared,
         sock: socket.socket,
         sender: Sender,
         room: Callable[[], None],

@@ -24,6 +24,7 @@ from broker.network.listening import listen
 from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory, of_frames, of_objects
 from broker.network.room import Room
+from broker.network.shared import Shared
 from broker.network.turns import Turns
 from broker.network.unsent import Unsent
 from broker.network.wide_requests import WideRequests
@@ -51,7 +52,7 @@ ACCEPTS_MAX = 64
 """Accepts of one wake-up."""
 
 
-class Server:
+class Server(Shared):
     """All connections of one kind of listener: of clients, or of controllers.
 
     Attributes:
@@ -264,11 +265,11 @@ class Server:
             self._unauthenticated[connection] = self.clock.monotonic_ms()
 
     def authenticated(self, connection: Connection) -> None:
-        """The peer of a connection is known now."""
+        """See `Shared`."""
         del self._unauthenticated[connection]
 
     def forget(self, connection: Connection, peer: Peer, reason: str, *, quiet: bool) -> None:
-        """A connection has closed: count it out and write its log line."""
+        """See `Shared`."""
         self._connections.discard(connection)
         self._open.inc(-1, peer.listener_name)
         host = peer.address[0]
@@ -290,7 +291,7 @@ class Server:
             self._all_closed.set()
 
     def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
-        """Read a region on a pool thread and call `done` on the loop."""
+        """See `Shared`."""
         read = asyncio.ensure_future(
             self._pool.run(self.disk.read_at, piece.file, piece.position, piece.size_bytes)
         )

@@ -10,15 +10,19 @@ from inspect import isawaitable
 from typing import Any, Final, Protocol
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.one_request import NO_ANSWER, Conversation
 from broker.topics.forwarded_creation import VERSION, AskThere
+from kafka_client.connection import Connections
+from kafka_client.exchange import ConnectionSettings
+from kafka_client.requests import NoAnswerError, NotSentError
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
-from runtime.executors import Pool
+from runtime.ports import Ports
 
-_CONNECT_S: Final = 2.0
+_CONNECT_MS: Final = 2_000
+_LIFECYCLE: Final = frozenset({ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT})
+"""Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced."""
 
 
 class KnownQuorum(Protocol):
@@ -48,7 +52,7 @@ class ActiveController:
     """See the module."""
 
     def __init__(
-        self, node: KnownQuorum, here: Mapping[ApiKey, DecodedHandler], pool: Pool
+        self, node: KnownQuorum, here: Mapping[ApiKey, DecodedHandler], ports: Ports
     ) -> None:
         """Nothing is asked yet.
 
@@ -56,10 +60,12 @@ class ActiveController:
             node: knows who leads.
             here: take requests while this node's own controller leads: no connection speaks for the
                 broker in its process.
-            pool: looks names up.
+            ports: of the connections.
         """
-        self._node, self._here, self._pool = node, here, pool
-        self._client_id = f"broker-{node.node_id}-to-controller".encode()
+        self._node, self._here = node, here
+        self._client_id = f"broker-{node.node_id}-to-controller"
+        settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
+        self._lifecycle, self._forwarding = (Connections(settings, ports) for _ in range(2))
 
     @property
     def is_here(self) -> bool:
@@ -81,25 +87,26 @@ class ActiveController:
         """
         if self.is_here:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
-        address = self._address()
-        talk = Conversation(address, self._client_id, self._pool)
+        host, port = address = self._address()
+        connections = self._lifecycle if api_key in _LIFECYCLE else self._forwarding
         try:
-            async with asyncio.timeout(_CONNECT_S):
-                await talk.__aenter__()
-        except (OSError, TimeoutError) as error:
+            return await connections.to(address).request(
+                api_key, question, versions=version, timeout_ms=timeout_ms
+            )
+        except NotSentError as error:
             raise NotControllerError(
-                f"the active controller at {address[0]}:{address[1]} cannot be reached: {error}"
+                f"the active controller at {host}:{port} cannot be reached: {error}"
             ) from error
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                return await talk.ask(api_key, version, question)
-        except NO_ANSWER as error:
+        except NoAnswerError as error:
             raise DecisionTimedOut(
-                f"no answer of the active controller at {address[0]}:{address[1]}; the change may "
-                "be carried out or not"
+                f"no answer of the active controller at {host}:{port}; the change may be carried "
+                "out or not"
             ) from error
-        finally:
-            await talk.__aexit__()
+
+    def close(self) -> None:
+        """End the connections; requests end without an answer."""
+        self._lifecycle.close()
+        self._forwarding.close()
 
     async def _ask_here(
         self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int
@@ -107,7 +114,7 @@ class ActiveController:
         handler = self._here.get(api_key)
         if handler is None:
             raise NotControllerError(f"this node has become the active controller: {api_key.name}")
-        context = RequestContext(api_key, version, 0, self._client_id.decode(), "", ("", 0), 0)
+        context = RequestContext(api_key, version, 0, self._client_id, "", ("", 0), 0)
         answer = handler.handle(context, question)
         try:
             async with asyncio.timeout(timeout_ms / 1_000):

@@ -9,7 +9,7 @@ from broker.node.raft_config import append_linger_ms, quorum_settings, raft_conf
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.node_settings import NodeSettings, NodeTransport
-from metadata_topic.quorum.wire.peers import peers_of
+from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity
 from runtime.ports import Ports
 
@@ -31,7 +31,7 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
 
 def _transport(config: BrokerConfig, directories: Directories, ports: Ports) -> NodeTransport:
     identity = WireIdentity(directories.cluster_id, config.controller_listener_names[0])
-    return peers_of(identity, config.node_id, ports.scheduler, ports.executors)
+    return Peers(identity, config.node_id, ports)
 
 
 def open_metadata_node(

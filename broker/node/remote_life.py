@@ -197,7 +197,7 @@ class RemoteLife:
             await self._pause(self._settings.heartbeat_interval_ms if is_settled else RETRY_MS)
 
     async def _heartbeat(self, *, want_shut_down: bool) -> ErrorCode:
-        # Each has a connection of its own: one that comes in after the last one would have this
+        # One whose connection has ended may still be served: after the last one it would have this
         # broker serve again, which is gone by then.
         async with self._one_beat:
             if self._wants_to_leave and not want_shut_down:

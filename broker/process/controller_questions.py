@@ -4,17 +4,21 @@ For the start only: a connection a question, and no answer is an answer, too.
 """
 
 import asyncio
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from broker.node.identity_check import Look, SeenReplica
-from broker.node.one_request import NO_ANSWER, Conversation
+from kafka_client.connection import Connection
+from kafka_client.exchange import ConnectionSettings
+from kafka_client.requests import ClientError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
-from runtime.executors import Pool
+from runtime.ports import Ports
 
 _CONTROLLERS: Final = 2
 _DESCRIBE_CLUSTER: Final = 1
@@ -41,37 +45,35 @@ class Said:
 class ControllerQuestions:
     """Asks one controller after the other; on the event loop."""
 
-    def __init__(self, node_id: int, pool: Pool, timeout_ms: int) -> None:
+    def __init__(self, node_id: int, ports: Ports, timeout_ms: int) -> None:
         """Take the parts; nothing is opened yet.
 
         Args:
             node_id: of this node, for the client id.
-            pool: looks names up.
+            ports: of the connections.
             timeout_ms: for a controller's answers in all, its name and the connection included.
         """
-        self._client_id = f"identity-check-{node_id}".encode()
-        self._pool, self._timeout_s = pool, timeout_ms / 1000
+        self._settings = ConnectionSettings(client_id=f"identity-check-{node_id}")
+        self._ports, self._timeout_ms = ports, timeout_ms
 
     async def ask(self, node: Node) -> Said:
         """Ask which cluster it belongs to, and what it knows if it leads."""
         said = Said()
-        try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                Conversation((node.host, node.port), self._client_id, self._pool) as talk,
-            ):
-                cluster = await talk.ask(
-                    ApiKey.DESCRIBE_CLUSTER, _DESCRIBE_CLUSTER, _cluster_question()
+        connection = Connection((node.host, node.port), self._settings, self._ports)
+        ask = partial(connection.request, timeout_ms=self._timeout_ms)
+        with closing(connection), suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                said = _of_cluster(
+                    await ask(
+                        ApiKey.DESCRIBE_CLUSTER, _cluster_question(), versions=_DESCRIBE_CLUSTER
+                    )
                 )
-                said = _of_cluster(cluster)
-                quorum = await talk.ask(
-                    ApiKey.DESCRIBE_QUORUM, _DESCRIBE_QUORUM, _quorum_question()
+                quorum = await ask(
+                    ApiKey.DESCRIBE_QUORUM, _quorum_question(), versions=_DESCRIBE_QUORUM
                 )
                 look = _look(quorum, f"{node.host}:{node.port}")
                 said = Said(said.cluster_id, look, said.controllers)
-        except NO_ANSWER:
-            pass  # what it has said until then counts
-        return said
+        return said  # where the second question has no answer, that of the first counts
 
 
 def _cluster_question() -> Any:

@@ -18,8 +18,6 @@ from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-POOL: Final = "quorum-peers"
-_THREADS: Final = 4
 TIMEOUT_MS: Final = 1_000
 """A controller that does not answer holds the start up for so long."""
 RECENT_MS: Final = 1_000
@@ -40,13 +38,12 @@ class IdentityWatch:
             me: this node.
             known: where controllers listen, this one included where it is named.
             needed: so many of another cluster show that this node is in the wrong one.
-            ports: its clock, timers and pool `quorum-peers`.
+            ports: its clock, timers and connections.
         """
         self._me, self._needed = me, needed
         self._known = dict.fromkeys(known)
         self._ports = ports
-        pool = ports.executors.pool(POOL, _THREADS)
-        self._questions = ControllerQuestions(me.key.id, pool, TIMEOUT_MS)
+        self._questions = ControllerQuestions(me.key.id, ports, TIMEOUT_MS)
         self._doubts = Doubts(me, RECENT_MS)
         self._clusters: dict[str, str] = {}
 

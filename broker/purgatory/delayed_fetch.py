@@ -7,6 +7,7 @@ is put off to the end of the loop's current work, so that several appends cost o
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from broker.replica.fetch_watch import FetchWatch
 from runtime.scheduler import Scheduler, Timer
@@ -20,7 +21,7 @@ class DelayedFetch:
     def __init__(
         self,
         *,
-        watch: FetchWatch,
+        watch: FetchWatch[Any],
         missing_bytes: int,
         wait_ms: int,
         attempt: Callable[[bool], int | None],

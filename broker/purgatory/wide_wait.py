@@ -2,6 +2,7 @@
 
 import asyncio
 from asyncio import Future
+from typing import Any
 
 from broker.replica.fetch_watch import FetchWatch
 from runtime.scheduler import Scheduler, Timer
@@ -24,7 +25,7 @@ class WideWait:
         "is_over",
     )
 
-    def __init__(self, *, watch: FetchWatch, wait_ms: int, scheduler: Scheduler) -> None:
+    def __init__(self, *, watch: FetchWatch[Any], wait_ms: int, scheduler: Scheduler) -> None:
         """Park for `wait_ms`; 0: look once."""
         self._watch = watch
         self._is_changed = bool(watch.changed)  # while a look was taken

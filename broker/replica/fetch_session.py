@@ -61,7 +61,7 @@ class FetchSession:
     epoch: int
     last_used_ms: int
     partitions: OrderedDict[PartitionKey, FetchPartition] = field(default_factory=OrderedDict)
-    watch: FetchWatch = field(default_factory=FetchWatch)
+    watch: FetchWatch[Partition] = field(default_factory=FetchWatch)
     pending: set[FetchPartition] = field(default_factory=set)
     next_turn: int = 0
     is_in_use: bool = False
@@ -108,7 +108,7 @@ class FetchContext:
         self._by_key: dict[PartitionKey, list[FetchPartition]] | None = None
         if session is not None and self._owns_session:
             session.is_in_use = True
-            self._watch: FetchWatch | None = session.watch
+            self._watch: FetchWatch[Partition] | None = session.watch
         else:
             self._watch = None
             if session is not None:
@@ -125,7 +125,7 @@ class FetchContext:
         return self._session is not None
 
     @property
-    def watch(self) -> FetchWatch:
+    def watch(self) -> FetchWatch[Partition]:
         """Notes what happens in the partitions that were looked at."""
         if self._watch is None:
             self._watch = FetchWatch()

@@ -6,11 +6,7 @@ answer the same again.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from broker.replica.partition import Partition
-
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 SLICE_PARTITIONS: Final = 500
 """So many are left in a turn of the loop."""
@@ -26,7 +22,16 @@ class Waiter(Protocol):
         """Role, epoch, log start or existence changed: look again now."""
 
 
-class FetchWatch:
+class Watched(Protocol):
+    """A partition, as far as it is watched."""
+
+    watches: "set[FetchWatch[Any]]"
+
+
+Partition = TypeVar("Partition", bound=Watched)
+
+
+class FetchWatch(Generic[Partition]):
     """Is registered at each partition that was looked at.
 
     Where no fetch is parked, a partition notes it once and forgets it until the next look: appends
@@ -44,12 +49,12 @@ class FetchWatch:
         self.parked: Waiter | None = None
         self._watched: set[Partition] = set()
 
-    def add(self, partition: "Partition") -> None:
+    def add(self, partition: Partition) -> None:
         """Watch a partition from now on: call it in the turn of the loop in which it is read."""
         self._watched.add(partition)
         partition.watches.add(self)
 
-    def on_bytes(self, partition: "Partition", size_bytes: int) -> None:
+    def on_bytes(self, partition: Partition, size_bytes: int) -> None:
         """So many bytes became visible there."""
         self.changed.add(partition)
         if self.parked is None:
@@ -57,7 +62,7 @@ class FetchWatch:
         else:
             self.parked.on_bytes(size_bytes)
 
-    def on_change(self, partition: "Partition") -> None:
+    def on_change(self, partition: Partition) -> None:
         """Role, epoch, log start or existence changed there."""
         self.changed.add(partition)
         if self.parked is None:
@@ -65,12 +70,12 @@ class FetchWatch:
         else:
             self.parked.on_change()
 
-    def take_changed(self) -> "set[Partition]":
+    def take_changed(self) -> set[Partition]:
         """The partitions to look at again; from now on they count as looked at."""
         changed, self.changed = self.changed, set()
         return changed
 
-    def _leave(self, partition: "Partition") -> None:
+    def _leave(self, partition: Partition) -> None:
         self._watched.discard(partition)
         partition.watches.discard(self)
 
@@ -80,7 +85,7 @@ class FetchWatch:
         self._leave_some(watched)
         self.changed = set()
 
-    def _leave_some(self, watched: "set[Partition]") -> None:
+    def _leave_some(self, watched: set[Partition]) -> None:
         for _ in range(min(SLICE_PARTITIONS, len(watched))):
             watched.pop().watches.discard(self)
         if watched:

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Sequence
+from typing import Any
 
 from broker.replica.commit_futures import CommitFutures
 from broker.replica.errors import (
@@ -108,7 +109,7 @@ class Partition:
         self.verdict: Verdict = Judgement.OPEN
         self.unjudged_end = -1
         self.waiters: set[Waiter] = set()
-        self.watches: set[FetchWatch] = set()
+        self.watches: set[FetchWatch[Any]] = set()
         self._pool, self._judgements = pool, judgements
         self._standing = Standing.NOT_CONCERNED
         log.ends.changed = self._wake

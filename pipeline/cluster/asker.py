@@ -17,11 +17,11 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.cluster import Cluster, NotNowError, Topic, look, name_of
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 
 _ENTRIES_MAX = 20_000
 """So many entries stand in one request at most."""
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 class Asker:
     """Questions to the brokers of one cluster."""
 
-    def __init__(self, client: WireClient, deadline_s: float = 60.0) -> None:
+    def __init__(self, client: BlockingClient, deadline_s: float = 60.0) -> None:
         """Nothing is asked yet.
 
         Args:

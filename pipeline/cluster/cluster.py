@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import ClusterError, WireClient
 
 _LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -4, -5
 _TOPIC_RESOURCE = 2
@@ -106,7 +106,7 @@ class PartitionOffsets:
 
 
 def look(
-    client: WireClient, names: Iterable[str] | None = None, address: Address | None = None
+    client: BlockingClient, names: Iterable[str] | None = None, address: Address | None = None
 ) -> Cluster:
     """Ask for brokers and topics: all, or those of these names that there are.
 
@@ -141,7 +141,7 @@ def look(
     )
 
 
-def is_tiered(client: WireClient, topic: str) -> bool:
+def is_tiered(client: BlockingClient, topic: str) -> bool:
     """Whether the topic's `remote.storage.enable` is true.
 
     Raises:
@@ -161,7 +161,7 @@ def is_tiered(client: WireClient, topic: str) -> bool:
 
 
 def offsets(
-    client: WireClient, cluster: Cluster, topic: Topic, partition: int
+    client: BlockingClient, cluster: Cluster, topic: Topic, partition: int
 ) -> PartitionOffsets | None:
     """Ask the leader where the tiers of a partition begin and end.
 
@@ -190,7 +190,7 @@ def offsets(
 
 
 def epoch_chain(
-    client: WireClient, cluster: Cluster, topic: Topic, partition: int, epochs: Iterable[int]
+    client: BlockingClient, cluster: Cluster, topic: Topic, partition: int, epochs: Iterable[int]
 ) -> list[EpochEntry] | None:
     """The leader's epoch chain, as far as segments of these epochs need it.
 
@@ -244,7 +244,7 @@ def chain_from_ends(ends: Mapping[int, int], leader_epoch: int) -> list[EpochEnt
 
 
 def _offset(
-    client: WireClient, address: Address, topic: str, partition: int, timestamp: int
+    client: BlockingClient, address: Address, topic: str, partition: int, timestamp: int
 ) -> int:
     request = codec.request(ApiKey.LIST_OFFSETS).cls
     wanted = request.Topics.Partitions(partition_index=partition, timestamp=timestamp)

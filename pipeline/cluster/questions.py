@@ -6,12 +6,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Answer, Asker
 from pipeline.cluster.cluster import name_of
-from pipeline.cluster.wire_client import ClusterError
 
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 

@@ -10,14 +10,14 @@ broker says of a log's bounds counts only after a look, for it may be deposed.
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.cluster import NotNowError
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import ClusterError, WireClient
 from pipeline.values import Isolation
 
 _METADATA_VERSION = 12
@@ -76,7 +76,7 @@ class Leader:
 
     def __init__(
         self,
-        client: WireClient,
+        client: BlockingClient,
         partition: TopicIdPartition,
         isolation: Isolation,
         hint: Address | None = None,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from kafka_client.blocking import ClusterError
 from pipeline.cluster.cluster import NotNowError
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError

@@ -10,7 +10,7 @@ from pipeline.errors import OptionError
 from pipeline.spark.options import batch_options
 from pipeline.spark.reader import BatchReader, FilteringBatchReader
 from pipeline.spark.schema import columns_of
-from pipeline.spark.stream_reader import stream_reader_class
+from pipeline.spark.stream_reader import PlainStreamReader
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -34,3 +34,12 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """What `spark.readStream.format("tidemark")` reads with; it checks all itself."""
     return stream_reader_class()(options, schema)
+
+
+def stream_reader_class() -> type[PlainStreamReader]:
+    """The reader for the PySpark that is installed."""
+    if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+        return PlainStreamReader
+    from pipeline.spark.stream_reader_42 import LimitedStreamReader
+
+    return LimitedStreamReader

@@ -83,12 +83,3 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
                 "options maxOffsetsPerTrigger and minOffsetsPerTrigger need PySpark 4.2 or newer"
                 f" (admission control), here is {pyspark.__version__}: leave them out or upgrade"
             )
-
-
-def stream_reader_class() -> type[PlainStreamReader]:
-    """The reader for the PySpark that is installed."""
-    if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
-        return PlainStreamReader
-    from pipeline.spark.stream_reader_42 import LimitedStreamReader
-
-    return LimitedStreamReader

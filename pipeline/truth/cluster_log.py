@@ -21,13 +21,14 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.transport import Address
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
 from pipeline.cluster.epoch_walk import epochs_before
-from pipeline.cluster.greeting import Address
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -39,7 +40,6 @@ from pipeline.cluster.questions import (
     list_offsets,
     tiered_topics,
 )
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.errors import OptionError, TopicReplacedError
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Tiers, stretches
@@ -101,7 +101,7 @@ class ClusterLog:
         if protocol != "PLAINTEXT":
             raise OptionError(f"security.protocol={protocol}: only PLAINTEXT is known here")
         self._where = where
-        self._asker = Asker(WireClient(where.cluster.bootstrap, where.cluster.client_id))
+        self._asker = Asker(BlockingClient(where.cluster.bootstrap, where.cluster.client_id))
         self._metadata = MetadataTopic(self._asker, clock)
         self._indexes = SegmentIndexes(self._opened_store)
         self._store: RemoteStorageManager | None = None

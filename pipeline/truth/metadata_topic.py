@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
@@ -32,7 +33,6 @@ from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, leader_of
 from pipeline.cluster.cluster import NotNowError, name_of
 from pipeline.cluster.questions import LATEST, list_offsets
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.plan.live import LiveIndex
 from pipeline.truth.one_ahead import OneAhead
 from rlmm import records

@@ -86,6 +86,7 @@ def test_a_normal_client_may_read_the_metadata_topic(tiered_broker: BrokerProces
         consumer.close()
 
 
+@pytest.mark.smoke
 def test_segments_shows_both_tiers_of_a_topic(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     fill(broker)

@@ -18,6 +18,7 @@ PREFIX = "tier/"
 LEAKED_ID = bytes(15) + b"\x07"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("entropy_chars", [pytest.param(0, marks=pytest.mark.long), 4])
 def test_an_audit_of_a_bucket_finds_damage_and_repairs_orphans(
     s3: S3Endpoint,

@@ -187,9 +187,9 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
 
 @pytest.mark.parametrize("nonsense", ["tides", "AAAAAAAAAAAAAAAAAAAAAA", "x" * 22])
 def test_what_is_no_unknown_topic_id_is_not_forgotten(
-    tiered_broker: BrokerProcess, nonsense: str
+    shared_tiered_broker: BrokerProcess, nonsense: str
 ) -> None:
-    code, said = forget(tiered_broker, nonsense, "--yes")
+    code, said = forget(shared_tiered_broker, nonsense, "--yes")
     assert code == 1
     assert "topic id" in said
     assert "Traceback" not in said

@@ -13,7 +13,10 @@ from tests.support.brokers.process import free_ports, until
 pytestmark = pytest.mark.lasts(seconds=20)
 
 ROOT = Path(__file__).parents[2]
-OURS = ("kafka_protocol", "runtime", "local_log", "rsm_plugins", "rlmm", "rlm", "broker")
+OURS = (
+    "kafka_protocol", "runtime", "kafka_client", "local_log", "rsm_plugins", "rlmm", "rlm",
+    "broker",
+)  # fmt: skip
 CLAIMED = "the claim on the store is taken"
 TYPED_PLUGIN = """
 from collections.abc import Mapping

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.records.batch import CODEC_MASK, read_header
 from kafka_protocol.records.errors import (
     InflatedTooLargeError,
@@ -10,7 +11,6 @@ from kafka_protocol.records.errors import (
     UnsupportedCodecError,
 )
 from kafka_protocol.records.records import build_batch, iter_records
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.truth.metadata_topic import values_of
 
 VALUES = (

@@ -230,6 +230,15 @@ def toml_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+def edit_text(edit: Edit) -> str:
+    """An edit as a table has it, but for its file."""
+    lines = [] if edit.function is None else [f'function = "{edit.function}"']
+    lines.append("old = " + toml_text("\n".join(edit.old)))
+    if edit.new:
+        lines.append("new = " + toml_text("\n".join(edit.new)))
+    return "\n".join(lines)
+
+
 def entry(bug: Planted) -> str:
     """A bug's entry in its table."""
     why = bug.why if len(bug.why) < COLUMNS - 8 else "\n".join(textwrap.wrap(bug.why, COLUMNS))
@@ -242,12 +251,7 @@ def entry(bug: Planted) -> str:
     for edit in bug.edits:
         if len(bug.edits) > 1:
             lines.append(f"[[{bug.id}.edits]]")
-        lines.append(f'file = "{edit.file}"')
-        if edit.function is not None:
-            lines.append(f'function = "{edit.function}"')
-        lines.append("old = " + toml_text("\n".join(edit.old)))
-        if edit.new:
-            lines.append("new = " + toml_text("\n".join(edit.new)))
+        lines += [f'file = "{edit.file}"', edit_text(edit)]
     return "\n".join(lines) + "\n"
 
 

@@ -10,8 +10,8 @@ from tidemark.errors import ConfigError, TidemarkError
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    "kafka_protocol", "runtime", "local_log", "rsm_plugins", "rlmm", "metadata_topic", "rlm",
-    "broker", "pipeline", "pyspark_tidemark", "tidemark",
+    "kafka_protocol", "runtime", "kafka_client", "local_log", "rsm_plugins", "rlmm",
+    "metadata_topic", "rlm", "broker", "pipeline", "pyspark_tidemark", "tidemark",
 )  # fmt: skip
 BUILTIN = {"Exception", "ValueError", "OSError", "RuntimeError", "LookupError", "KeyError"}
 OF_A_SIMULATION = {"PowerCutError"}

@@ -3,12 +3,12 @@
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.planted.run import A_DAYS_BUGS, rotated
+from tests.support.named_tests import is_there
 from tests.support.planted_bugs import (
     ROOT,
     TABLES,
@@ -23,24 +23,14 @@ from tests.support.planted_bugs import (
     read_tables,
 )
 
-
-@cache
-def names_in(file: str) -> set[str] | None:
-    """The functions and classes of a file of tests; None: there is no such file."""
-    path = ROOT / file
-    if path.suffix != ".py":
-        return set() if path.exists() else None
-    text = path.read_text() if path.exists() else ""
-    return set(re.findall(r"^ *(?:async )?(?:def|class) (\w+)", text, re.MULTILINE)) or None
+pytestmark = pytest.mark.lasts(seconds=12)
 
 
 def faults(bug: Planted) -> list[str]:
     """What is wrong with an entry."""
     found = [] if bug.why.endswith(".") else [f"{bug.id}: `why` is a sentence, with its full stop"]
     for test in bug.tests:
-        file, *names = re.sub(r"\[.*", "", test).split("::")
-        there = names_in(file)
-        if there is None or not there.issuperset(names):
+        if not is_there(test):
             found.append(f"{bug.id}: there is no test {test}: name the one that notices now")
     try:
         planted_texts(ROOT, bug)

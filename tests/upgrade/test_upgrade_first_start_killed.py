@@ -64,6 +64,7 @@ def _start_killed_before(broker: DirectoriesBroker, step: int) -> bool:
     return ended is not None
 
 
+@pytest.mark.integration
 @pytest.mark.rounds(seconds=6 * STEPS)
 @pytest.mark.timeout(86_400 if ALL_STEPS else 300)
 @pytest.mark.parametrize(

@@ -75,8 +75,14 @@ def command(
         _warn_of_half_a_topic(directory)
         click.echo(welcome(config, directory, s3))
     from broker.app import run  # a wrong configuration fails before this loads
+    from broker.testing import extension_of
 
-    sys.exit(run(config) if on_started is None else run(config, on_started=on_started))
+    extend = extension_of(config)
+    sys.exit(
+        run(config, extend=extend)
+        if on_started is None
+        else run(config, on_started=on_started, extend=extend)
+    )
 
 
 def _warn_of_half_a_topic(data: Path) -> None:

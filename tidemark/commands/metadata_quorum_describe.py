@@ -2,7 +2,7 @@
 
 import click
 
-from pipeline.cluster.wire_client import WireClient
+from kafka_client.blocking import BlockingClient
 from runtime.clock import SystemClock
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import client_settings
@@ -24,7 +24,7 @@ def command(bootstrap: Bootstrap, *, status: bool, replication: bool, human_read
     if settings.without_effect:
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     clock = SystemClock()
-    with WireClient(address, settings.client_id) as client:
+    with BlockingClient(address, settings.client_id) as client:
         limits = Limits(settings.api_timeout_ms, settings.request_timeout_ms)
         of_controllers = bootstrap.controller is not None
         found = QuorumAsker(client, limits, clock, of_controllers=of_controllers).describe()

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicIdPartition
 from pipeline.cluster.cluster import Topic, epoch_chain, is_tiered, offsets
-from pipeline.cluster.wire_client import ClusterError
 from tidemark.remote import segments_view
 from tidemark.remote.metadata_reader import MetadataReader
 from tidemark.remote.options import ToolCommand, cluster_options

@@ -19,5 +19,6 @@ def command(config_file: Path, override: tuple[str, ...]) -> None:
     log_to_stdout()
     config = load(config_file, override)
     from broker.app import run  # a wrong configuration fails before this loads
+    from broker.testing import extension_of
 
-    sys.exit(run(config))
+    sys.exit(run(config, extend=extension_of(config)))

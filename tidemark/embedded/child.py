@@ -41,9 +41,9 @@ def main() -> None:
 
 def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | None") -> int:
     from broker.app import run
-    from broker.broker import Broker
     from broker.process.server_process import ServerProcess
     from broker.testing.control.status import bootstrap_servers
+    from broker.testing.wiring import Control
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
     from tidemark.embedded.settings import embedded_settings
@@ -62,18 +62,19 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
         ports = system_ports(loop)
         return replace(ports, clock=ShiftedClock(ports.clock, given["offset_ms"]))
 
+    control = Control()
+
     def started(broker: ServerProcess) -> None:
-        assert isinstance(broker, Broker)
         ready = {
             "event": "ready",
             "bootstrap_servers": bootstrap_servers(broker.config),
-            "control_address": broker.control_address,
+            "control_address": control.address,
             "warnings": warnings,
         }
         os.write(events_fd, json.dumps(ready).encode() + b"\n")
 
     spawn = spawn_tier or start_tier_process
-    return run(config, make_ports, on_started=started, spawn_tier=spawn)
+    return run(config, make_ports, on_started=started, spawn_tier=spawn, extend=control.extend)
 
 
 if __name__ == "__main__":

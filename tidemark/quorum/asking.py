@@ -6,16 +6,17 @@ broker passes the question on itself.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from runtime.clock import Clock
 from tidemark.quorum.description import QuorumDescription, QuorumError, described
 
@@ -49,7 +50,7 @@ class QuorumAsker:
 
     def __init__(
         self,
-        client: WireClient,
+        client: BlockingClient,
         limits: Limits,
         clock: Clock,
         *,
@@ -68,7 +69,6 @@ class QuorumAsker:
         self._client, self._limits, self._clock = client, limits, clock
         self._of_controllers, self._pause = of_controllers, pause
         self._learned: dict[Address, None] = {}
-        self._versions: dict[Address, dict[int, tuple[int, int]]] = {}
         self._deadline_ms = self._patience_ms = 0
         self._hangs = False  # an address of the last round took the connection and said nothing
 
@@ -188,25 +188,18 @@ class QuorumAsker:
             raise QuorumError(
                 f"{_text(address)} does not serve {ours.name.removesuffix('Request')}"
             )
-        version = min(theirs[1], ours.max_version)
-        if version < max(theirs[0], ours.min_version):
+        version = min(theirs.last, ours.max_version)
+        if version < max(theirs.first, ours.min_version):
             raise QuorumError(
-                f"{_text(address)} serves {ours.name} {theirs[0]}-{theirs[1]}; known here are "
+                f"{_text(address)} serves {ours.name} {theirs.first}-{theirs.last}; known here are "
                 f"{ours.min_version}-{ours.max_version}"
             )
         return version
 
-    def _served(self, address: Address) -> dict[int, tuple[int, int]]:
+    def _served(self, address: Address) -> Mapping[int, Versions]:
         """Which APIs it announces, with their versions."""
-        found = self._versions.get(address)
-        if found is None:
-            answer = self._ask(
-                address, ApiKey.API_VERSIONS, 0, codec.request(ApiKey.API_VERSIONS).cls()
-            )
-            _check(answer, f"{_text(address)} refuses ApiVersions")
-            found = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-            self._versions[address] = found
-        return found
+        self._client.timeout_s = self._limit_ms() / 1000
+        return self._client.versions(address)
 
     def _ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
         self._client.timeout_s = self._limit_ms() / 1000

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire import codec
@@ -17,7 +18,6 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from metadata_topic.controller.removed_topics import RemoteDataWish
 from pipeline.cluster.cluster import Cluster
-from pipeline.cluster.wire_client import ClusterError, WireClient
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts
 from rsm_plugins.segment import RemoteLogSegmentMetadata
@@ -106,7 +106,7 @@ def find(metadata: MetadataReader, topic_id: bytes) -> RemoteData:
     return RemoteData(topic_id, left[0].topic_id_partition.topic, left, segments)
 
 
-def ask(client: WireClient, topic_id: bytes, wish: RemoteDataWish) -> None:
+def ask(client: BlockingClient, topic_id: bytes, wish: RemoteDataWish) -> None:
     """Have the cluster note it: DeleteTopics by id, with a tagged field that Kafka skips.
 
     Raises:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.config.broker_config import read_properties
+from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicIdPartition
 from pipeline.cluster.cluster import Cluster, Topic, look
-from pipeline.cluster.wire_client import ClusterError, WireClient
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock, SystemClock
@@ -28,7 +28,7 @@ class Session:
 
     bootstrap: str
     settings: Mapping[str, str]
-    client: WireClient
+    client: BlockingClient
     cluster: Cluster
     clock: Clock
 
@@ -92,5 +92,5 @@ def connected(bootstrap: str, command_config: Path | None) -> Iterator[Session]:
     if protocol != "PLAINTEXT":
         raise ClusterError(f"security.protocol={protocol}: only PLAINTEXT is known here")
     client_id = settings.get("client.id", "tidemark-remote-tools")
-    with WireClient(bootstrap, client_id) as client:
+    with BlockingClient(bootstrap, client_id) as client:
         yield Session(bootstrap, settings, client, look(client), SystemClock())

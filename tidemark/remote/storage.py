@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.config.key import ConfigError
 from broker.config.keys_tidemark import TIDEMARK_KEYS
-from pipeline.cluster.wire_client import ClusterError
+from kafka_client.blocking import ClusterError
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
 from tidemark.node_files.loading import load, parse_overrides
 from tidemark.rsm.plugin import make_first_plugin

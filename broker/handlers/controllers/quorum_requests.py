@@ -1,8 +1,8 @@
 """Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), Fetch (1) and FetchSnapshot (59).
 
 Replicas of the metadata log ask these of each other. The wire's part is decided in
-`metadata_topic.quorum.wire.requests`, all else by the replica; here one is handed to the other. What
-each version brought is said there, too.
+`metadata_topic.quorum.wire.requests`, all else by the replica; here one is handed to the other.
+What each version brought is said there, too.
 
 Fetch is announced from version 4 on, as Kafka's controllers do; below 13 it is refused, for it does
 not say which topic id it means.

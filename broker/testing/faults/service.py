@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 
 from broker.network.dispatch import Dispatcher
-from broker.network.server import Server
 from broker.remote.tier import RemoteTier
 from broker.testing.control.commands import ControlCommands, ControlError, number_of
 from broker.testing.faults.book import Entry, FaultBook, Hit
@@ -157,17 +156,6 @@ class FaultService:
         if entry is not None:
             entry.hit(Hit(self._clock.wall_ms(), hit.call.value, 0, hit.topic))
             self._was_hit()
-
-
-def add_faults(
-    commands: ControlCommands,
-    server: Server,
-    name_of: NameOf,
-    tier: RemoteTier | None,
-    ports: Ports,
-) -> None:
-    """Add the commands of faults; requests pay nothing before one of them was sent."""
-    FaultService(server.dispatcher, server.served, name_of, tier, ports).register(commands)
 
 
 def _is_of_requests(entry: Entry) -> bool:

@@ -1,44 +1,79 @@
-"""Requests to other controllers over TCP: the transport of a replica of the metadata log.
+"""Requests to other controllers: the transport of a replica of the metadata log.
 
-One connection for each address, made when it is first needed. A dead peer costs its own requests
-their time and nobody else's. All of it runs on the event loop's thread; a request is no task.
+One connection for each address (`kafka_client`). A dead peer costs its own requests their time and
+nobody else's. Nothing here tries again; that is the core's decision, at the core's pace. All of it
+runs on the event loop's thread; a request is no task.
 
-Connections are in the clear. TLS and SASL are missing here as on the broker's listeners.
+Connections are in the clear, as on the broker's listeners.
 """
 
-from typing import Final
+import logging
+from collections.abc import Callable
+from typing import Any
 
-from metadata_topic.quorum.wire.peer_calls import Call, Done
-from metadata_topic.quorum.wire.peer_link import Link, LinkSettings
-from metadata_topic.quorum.wire.rpc import WireIdentity
-from metadata_topic.raft.messages import Node, Request
-from runtime.executors import Executors
-from runtime.scheduler import Scheduler
+from kafka_client.connection import KEPT, Connections
+from kafka_client.exchange import ConnectionSettings
+from kafka_client.requests import Answer, Call, ClientError, NotSentError
+from kafka_client.transport import Address
+from kafka_protocol.wire.codec import request as request_codec
+from metadata_topic.quorum.log.fetched import NO_DATA, checked_prefix
+from metadata_topic.quorum.wire.requests import is_sayable, write_request
+from metadata_topic.quorum.wire.responses import read_answer, records_of, without_pre_vote
+from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
+from metadata_topic.raft.messages import FetchRequest, Node, Request, Response, VoteRequest
+from runtime.log_context import escape
+from runtime.ports import Ports
 
-__all__ = ["Done", "LinkSettings", "Peers", "peers_of"]
+log = logging.getLogger(__name__)
 
-POOL: Final = "quorum-peers"
-_THREADS: Final = 4
-"""Names that no server answers for keep some of them busy for seconds."""
-_KEPT_LINKS: Final = 32
-"""Addresses change over the years; of more than these, the unused are forgotten."""
+Done = Callable[[Response | None], None]
+"""Gets the answer of a request, or None if there will be none."""
+
+
+class _TakenForAVoteError(NotSentError):
+    """The peer would take a pre-vote for a vote; `answer` is what it gets instead."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__("a pre-vote would be taken for a vote")
+        self.answer = answer
+
+
+def call_of(
+    request: Request, identity: WireIdentity, done: Callable[[Any], None], timeout_ms: int
+) -> Call:
+    """The request on its way; `done` gets a `Response` whose records are checked."""
+    api_key = api_of(request)
+
+    def encode(version: int) -> bytes:
+        if isinstance(request, VoteRequest) and not is_sayable(request, version):
+            raise _TakenForAVoteError(without_pre_vote(request))
+        body = write_request(request, version, identity)
+        return request_codec(api_key).encode(body, version)
+
+    def read(answer: Answer) -> Response:
+        body = answer.decode()
+        is_fetch = isinstance(request, FetchRequest)
+        return read_answer(request, body, checked_prefix(records_of(body)) if is_fetch else NO_DATA)
+
+    return Call(api_key, encode, done, versions=VERSIONS[api_key], read=read, timeout_ms=timeout_ms)
 
 
 class Peers:
     """Sends requests of the quorum to other nodes; use it from the event loop's thread only."""
 
-    def __init__(self, settings: LinkSettings, scheduler: Scheduler, executors: Executors) -> None:
+    def __init__(self, identity: WireIdentity, node_id: int, ports: Ports) -> None:
         """Nothing is opened before the first `send`.
 
         Args:
-            settings: of all connections.
-            scheduler: of the event loop.
-            executors: their pool `quorum-peers` looks names up and decodes long answers.
+            identity: of this replica's quorum.
+            node_id: of this node; it has Kafka's client id of a replica.
+            ports: of the connections.
         """
-        self._settings, self._scheduler = settings, scheduler
-        self._pool = executors.pool(POOL, _THREADS)
-        self._links: dict[tuple[str, int], Link] = {}
-        self._closed = False
+        self._identity, self._scheduler = identity, ports.scheduler
+        settings = ConnectionSettings(client_id=f"raft-client-{node_id}")
+        self._connections = Connections(settings, ports)
+        self._said: dict[Address, str] = {}
+        self._is_closed = False
 
     def send(self, to: Node, request: Request, timeout_ms: int, done: Done) -> None:
         """Ask `to`; `done` is called once, later, on the loop's thread.
@@ -49,34 +84,35 @@ class Peers:
             timeout_ms: for all of it: name, connection, answer.
             done: gets the answer; None if there is none in time, or none that can be read.
         """
-        call = Call(request, done, self._scheduler)
-        if self._closed:
-            call.finish(None)
-            return
-        link = self._link((to.host, to.port))
-        call.expire_after(timeout_ms, lambda: link.expired(call, timeout_ms))
-        link.send(call)
+        address = to.host, to.port
+
+        def ended(result: Any) -> None:
+            if isinstance(result, _TakenForAVoteError):
+                result = result.answer
+            response = None if isinstance(result, ClientError) else result
+            self._say(address, "" if response is not None else str(result))
+            self._scheduler.call_soon(lambda: done(response))
+
+        call = call_of(request, self._identity, ended, max(timeout_ms, 0))
+        self._connections.to(address).send(call)
 
     def close(self) -> None:
         """Close all connections; requests end without an answer, later ones at once."""
-        self._closed = True
-        for link in self._links.values():
-            link.end("closed", quiet=True)
-        self._links.clear()
+        self._is_closed = True
+        self._connections.close()
 
-    def _link(self, address: tuple[str, int]) -> Link:
-        link = self._links.get(address)
-        if link is None:
-            if len(self._links) >= _KEPT_LINKS:
-                self._links = {at: one for at, one in self._links.items() if one.is_in_use}
-            link = Link(address, self._settings, self._scheduler, self._pool)
-            self._links[address] = link
-        return link
-
-
-def peers_of(
-    identity: WireIdentity, node_id: int, scheduler: Scheduler, executors: Executors
-) -> Peers:
-    """The transport of node `node_id`, with Kafka's client id of a replica."""
-    settings = LinkSettings(identity=identity, client_id=f"raft-client-{node_id}")
-    return Peers(settings, scheduler, executors)
+    def _say(self, address: Address, reason: str) -> None:
+        """Log why a controller does not answer, once for each reason; and that it does again."""
+        before = self._said.get(address, "")
+        if reason == before or self._is_closed:
+            return
+        where = escape(address[0]), address[1]
+        if reason:
+            text = "a controller cannot be asked: address=%s:%d reason=%s"
+            log.warning(text, *where, escape(reason, 300))
+            if len(self._said) >= KEPT:  # addresses change over the years
+                self._said.clear()
+            self._said[address] = reason
+        else:
+            log.info("a controller answers again: address=%s:%d", *where)
+            del self._said[address]

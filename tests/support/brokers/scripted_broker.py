@@ -124,11 +124,20 @@ class ScriptedBroker:
         )  # fmt: skip
         return answer(topics=[answer.Topics(name=topic.name, partitions=[part])])
 
+    def api_versions(self, _: Any) -> Any:
+        answer = codec.response(ApiKey.API_VERSIONS).cls
+        served = [
+            answer.ApiKeys(api_key=key, min_version=0, max_version=codec.request(key).max_version)
+            for key in (ApiKey.METADATA, ApiKey.FETCH, ApiKey.LIST_OFFSETS)
+        ]
+        return answer(api_keys=served)
+
     def answer(self, frame: bytes) -> bytes:
         header = read_request_header(frame)
         key, version = header.api_key, header.api_version
         request, _ = codec.request(key).decode(frame, version, header.body_offset)
         ask = {
+            ApiKey.API_VERSIONS: self.api_versions,
             ApiKey.METADATA: self.metadata,
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: self.list_offsets,

@@ -10,7 +10,7 @@ from broker.handlers.controllers.table import build_controller_handlers
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.server import Server
 from metadata_topic.quorum.view import QuorumView
-from metadata_topic.quorum.wire.peers import Peers, peers_of
+from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import Node, Request, Response
 from runtime.ports import system_ports
@@ -65,7 +65,7 @@ class Asker:
 @asynccontextmanager
 async def asking(identity: WireIdentity = IDENTITY) -> AsyncIterator[Asker]:
     ports = system_ports(asyncio.get_running_loop())
-    peers = peers_of(identity, 9, ports.scheduler, ports.executors)
+    peers = Peers(identity, 9, ports)
     try:
         yield Asker(peers)
     finally:

@@ -1,1 +1,1 @@
-"""Simulated quorums of the production code: nodes on ports of `tests.support.sim`, one seed a run."""
+"""Simulated quorums of the production code: nodes on simulated ports, one seed a run."""

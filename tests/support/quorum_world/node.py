@@ -1,7 +1,7 @@
 """One node of the simulated quorum: a machine, and the product's replica that runs on it.
 
-Opened by `open_replica`, run by `MetadataReplica`, on ports of `tests.support.sim`. What it does is seen
-in three places: its core's steps, its messages, and its disk.
+Opened by `open_replica`, run by `MetadataReplica`, on ports of `tests.support.sim`. What it does is
+seen in three places: its core's steps, its messages, and its disk.
 """
 
 from collections.abc import Callable

@@ -177,7 +177,7 @@ class Job:
         except ProcessEnded as error:
             if not self.process.has_ended:  # it ends here: whoever runs the loop must know
                 self._failure = error
-        except BaseException as error:  # noqa: BLE001 - raised where the loop is
+        except BaseException as error:
             self._failure = error
         del self.process.jobs[self], self._crew.jobs[self]
         self._crew.idle.append(self._worker)

@@ -8,8 +8,9 @@
     work(Disk())          # the next life sees one of the states that were possible
 
 The running process sees its files as on any disk. At the cut the tree below `root` is rewritten to
-one of the states that a POSIX disk may have then (see `tests.support.sim.power_cut_model`). The dice draw
-it, so that a seed replays it. What was below `root` when the disk was made counts as durable.
+one of the states that a POSIX disk may have then (see `tests.support.sim.power_cut_model`). The
+dice draw it, so that a seed replays it. What was below `root` when the disk was made counts as
+durable.
 
 A kill is the mild case (`kills`): the process ends, the machine goes on. What was written is there
 for the next process, and may be lost still by a later cut: the same disk serves both.

@@ -147,7 +147,7 @@ class SimPool:
             came_back: Callable[[], object]
             try:
                 result = fn(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - handed over to whoever asks for the result
+            except Exception as error:
                 came_back = partial(future.set_exception, error)
             else:
                 came_back = partial(future.set_result, result)

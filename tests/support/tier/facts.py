@@ -45,6 +45,8 @@ def facts(
     high_watermark: int = 1_000,
     chain: tuple[tuple[int, int], ...] = ((1, 0),),
     local_bytes: int | None = None,
+    closed_from: int = 0,
+    closed_bytes_below: int = 0,
 ) -> LogFacts:
     size = sum(each.size_bytes for each in closed) if local_bytes is None else local_bytes
     description = LogDescription(
@@ -61,5 +63,7 @@ def facts(
         local_bytes=size,
         metadata_offset=1,
         log_end_offset=1_000,
+        closed_from=closed_from,
+        closed_bytes_below=closed_bytes_below,
     )
     return LogFacts(description, segments)

@@ -374,7 +374,7 @@ class InlineWorkers:
         def work() -> None:
             try:
                 result = job()
-            except Exception as error:  # noqa: BLE001 - handed to `done`
+            except Exception as error:
                 self.post(partial(done, None, error))
             else:
                 self.post(partial(done, result, None))

@@ -18,9 +18,9 @@ from pipeline.shipping import packed_task, shipped
 from pipeline.spark.options import batch_options
 from pipeline.spark.partition import SplitPartition, tasks_of
 from pipeline.spark.reader import BatchReader
+from pipeline.spark.reading import stream_reader_class
 from pipeline.spark.schema import schema_of
 from pipeline.spark.source import TidemarkSource
-from pipeline.spark.stream_reader import stream_reader_class
 from pipeline.values import Isolation, OffsetRange, Source, Split, StoreAddress
 from tests.support.source.said_log import TopicPartition
 

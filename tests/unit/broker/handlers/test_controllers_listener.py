@@ -15,8 +15,9 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.view import ControllerNode, QuorumView, ReplicaProgress
-from metadata_topic.quorum.wire.peer_calls import request_frame
+from metadata_topic.quorum.wire.peers import call_of
 from metadata_topic.quorum.wire.rpc import WireIdentity
 from metadata_topic.raft.messages import (
     FetchRequest,
@@ -200,7 +201,8 @@ async def test_chunks_that_nobody_reads_yet_are_asked_for_one_at_a_time() -> Non
         identity = WireIdentity("cluster", "CONTROLLER")
         for number in range(5):
             asked = FetchSnapshotRequest(one, 3, snapshot_id, number, 1_000)
-            client.writer.write(request_frame(asked, 1, identity, number, b"x"))
+            call = call_of(asked, identity, lambda _: None, 0)
+            client.writer.write(call.frame(Versions(1, 1), number, b"x"))
         for number in range(5):
             await until(lambda: len(replica.parked) == 1)
             assert [request.position for request in replica.requests] == list(range(number + 1))

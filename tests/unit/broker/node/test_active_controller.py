@@ -1,9 +1,7 @@
 """A broker asks the active controller, wherever it is; what is not known is never success."""
 
 import asyncio
-import contextlib
-import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,12 +23,18 @@ from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
 from tests.support.brokers.process import free_ports
+from tests.support.kafka_client.node import Serve, framed, serving
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
+from tests.support.worlds.waiting import until
 
 ME, OTHER = 1, 2
 VERSION = 7
-Serve = Callable[[asyncio.StreamReader], Awaitable[None]]
+APIS = {
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.BROKER_HEARTBEAT: (0, 1),
+    ApiKey.BROKER_REGISTRATION: (0, 4),
+}
 
 
 class Known:
@@ -64,41 +68,28 @@ class Here(DecodedHandler):
 @asynccontextmanager
 async def asked(view: QuorumView, *here: DecodedHandler) -> AsyncIterator[ActiveController]:
     ports = system_ports(asyncio.get_running_loop())
+    known = Known(view, is_leader=view.is_leader)
+    active = ActiveController(known, {one.api_key: one for one in here}, ports)
     try:
-        yield ActiveController(
-            Known(view, is_leader=view.is_leader),
-            {one.api_key: one for one in here},
-            ports.executors.pool("names", 1),
-        )
+        yield active
     finally:
+        active.close()
         ports.executors.shutdown()
 
 
-@asynccontextmanager
-async def served_by(serve: Serve) -> AsyncIterator[int]:
-    over: list[asyncio.Event] = []
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        over.append(asyncio.Event())
-        await serve(reader)
-        writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        over[-1].set()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-        for one in over:
-            await one.wait()
+def hangs_up(*_: int) -> bytes:
+    return b""
 
 
-async def hangs_up(reader: asyncio.StreamReader) -> None:
-    await reader.readexactly(4)
+def says_nothing(*_: int) -> None:
+    return None
 
 
-async def says_nothing(reader: asyncio.StreamReader) -> None:
-    await reader.read()
+def answers(key: int, version: int, number: int) -> bytes:
+    codec = response(ApiKey(key))
+    fields = {"topics": [codec.cls.Topics(name="t")]} if key == ApiKey.CREATE_TOPICS else {}
+    body = codec.encode(codec.cls(**fields), version)
+    return framed(number.to_bytes(4, "big") + b"\0" + body)
 
 
 def led_at(port: int) -> QuorumView:
@@ -143,9 +134,38 @@ async def test_a_controller_that_cannot_be_reached_was_not_asked() -> None:
 async def test_a_change_without_an_answer_may_be_done_and_is_done_nowhere_else(
     serve: Serve,
 ) -> None:
-    async with served_by(serve) as port, asked(led_at(port)) as active:
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
         code, here = await create(active)
     assert (code, here.served) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+
+
+async def test_no_connection_is_opened_per_heartbeat_or_forwarded_request() -> None:
+    """A slow change must not hold up heartbeats: they have a connection of their own."""
+    may_answer = False
+
+    def serve(key: int, version: int, number: int) -> bytes | None:
+        may = may_answer or key != ApiKey.CREATE_TOPICS
+        return answers(key, version, number) if may else None
+
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        slow = asyncio.create_task(
+            active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=60_000)
+        )
+        await until(lambda: node.versions == [VERSION])
+        heartbeat = codec.request(ApiKey.BROKER_HEARTBEAT).cls()
+        for _ in range(20):
+            await active.ask(ApiKey.BROKER_HEARTBEAT, 1, heartbeat, timeout_ms=10_000)
+        assert (slow.done(), node.connections) == (False, 2)
+        slow.cancel()
+    may_answer = True
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        for _ in range(20):
+            assert (await create(active))[0] == ErrorCode.NONE
+        assert node.connections == 1
+        active.close()
+        with pytest.raises(NotControllerError):
+            await active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=1_000)
+        await until(lambda: node.ended == 1)
 
 
 async def test_where_this_node_leads_it_is_served_here() -> None:
@@ -201,26 +221,12 @@ class Waiting:
             await asyncio.sleep(0)
 
 
-async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One CreateTopics, as an active controller answers it."""
-    (size,) = struct.unpack(">i", await reader.readexactly(4))
-    frame = await reader.readexactly(size)
-    cls = response(ApiKey.CREATE_TOPICS).cls
-    body = codec.response(ApiKey.CREATE_TOPICS).encode(cls(topics=[cls.Topics(name="t")]), VERSION)
-    head = frame[4:8] + b"\0"
-    writer.write(struct.pack(">i", len(head) + len(body)) + head + bytes(body))
-    await writer.drain()
-    writer.close()
-    await writer.wait_closed()
-
-
 async def test_a_client_waits_for_an_election_and_is_answered_by_the_elected() -> None:
-    server = await asyncio.start_server(answers, "127.0.0.1", 0)
-    async with server, asked(QuorumView(epoch=3)) as active:
+    async with serving(answers, APIS) as node, asked(QuorumView(epoch=3)) as active:
         waiting = Waiting(active, timeout_ms=5_000)
         await waiting.pass_ms(3_000)
         assert not waiting.task.done()
-        waiting.known.view = led_at(server.sockets[0].getsockname()[1])
+        waiting.known.view = led_at(node.port)
         await waiting.pass_ms(RETRY_MS)
         answer = await waiting.task
     assert [(one.name, one.error_code) for one in answer.topics] == [("t", ErrorCode.NONE)]

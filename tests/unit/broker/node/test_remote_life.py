@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +11,17 @@ from broker.node.remote_life import LifeSettings, RemoteLife
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.framing import read_request_header
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
+from tests.support.kafka_client.node import framed, greeted, serving
+from tests.support.worlds.waiting import until
 
 VERSION = 1
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Replica:
@@ -41,80 +43,87 @@ async def free_descriptors() -> int:
     return 321
 
 
+APIS = {ApiKey.BROKER_HEARTBEAT: (0, 1)}
+
+
 @contextlib.asynccontextmanager
 async def life_before(
-    serve: Serve, on_end: Callable[[BaseException], None] = lambda _error: None
+    port: int,
+    on_end: Callable[[BaseException], None] = lambda _error: None,
+    interval_ms: int = 20_000,
 ) -> AsyncIterator[RemoteLife]:
-    """A life whose active controller is `serve`."""
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    """A life whose active controller listens there; an interval is a heartbeat's time, too."""
     ports = system_ports(asyncio.get_running_loop())
-    async with server:
-        node: Any = Replica(server.sockets[0].getsockname()[1])
-        yield RemoteLife(
-            ActiveController(node, {}, ports.executors.pool("names", 1)),
-            node,
-            Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
-            LifeSettings(
-                cluster_id="c",
-                heartbeat_interval_ms=200,
-                offline_dirs=lambda: (),
-                free_descriptors=free_descriptors,
-                on_end=on_end,
-            ),
-            ports.scheduler,
-        )
+    replica: Any = Replica(port)
+    active = ActiveController(replica, {}, ports)
+    yield RemoteLife(
+        active,
+        replica,
+        Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
+        LifeSettings(
+            cluster_id="c",
+            heartbeat_interval_ms=interval_ms,
+            offline_dirs=lambda: (),
+            free_descriptors=free_descriptors,
+            on_end=on_end,
+        ),
+        ports.scheduler,
+    )
+    active.close()
     ports.executors.shutdown()
+
+
+def taken(number: int, **fields: Any) -> bytes:
+    message = response(ApiKey.BROKER_HEARTBEAT)
+    body = message.encode(message.cls(**fields), VERSION)
+    return framed(number.to_bytes(4, "big") + b"\0" + body)
 
 
 async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
     """One that comes in after it would have the broker, which is gone, serve again."""
-    is_under_way = asyncio.Event()
     came: list[str] = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        frame = await reader.readexactly(size)
-        body_at = 10 + int.from_bytes(frame[8:10], "big") + 1
-        asked = codec.request(ApiKey.BROKER_HEARTBEAT).decode(frame, VERSION, body_at)[0]
-        assert asked.free_descriptors == 321
-        if asked.want_shut_down:
-            came.append("the last one")
-            cls = response(ApiKey.BROKER_HEARTBEAT)
-            body = frame[4:8] + b"\0" + cls.encode(cls.cls(should_shut_down=True), VERSION)
-            writer.write(len(body).to_bytes(4, "big") + body)
-        else:
-            is_under_way.set()
-        with contextlib.suppress(OSError):
-            await reader.read()
-        if not asked.want_shut_down:
-            came.append("end of the one before")
+    async def controller(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = ""
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while size := await reader.readexactly(4):
+                frame = await reader.readexactly(int.from_bytes(size, "big"))
+                header = read_request_header(frame)
+                if header.api_key == ApiKey.API_VERSIONS:
+                    writer.write(greeted(APIS, header.correlation_id))
+                    continue
+                message = codec.request(ApiKey.BROKER_HEARTBEAT)
+                asked = message.decode(frame, VERSION, header.body_offset)[0]
+                assert asked.free_descriptors == 321
+                name = "the last one" if asked.want_shut_down else "one before"
+                came.append(name)
+                if asked.want_shut_down:
+                    writer.write(taken(header.correlation_id, should_shut_down=True))
+        if name:  # the time was not over before it was asked
+            came.append(f"end of {name}")
         writer.close()
 
-    async with life_before(serve) as life:
+    server = await asyncio.start_server(controller, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, life_before(port, interval_ms=200) as life:
         life.epoch = 7
         unfencing = asyncio.ensure_future(life.unfence())
-        await is_under_way.wait()
+        await until(lambda: came == ["one before"])
         await life.leave()
         unfencing.cancel()
-    assert came[:2] == ["end of the one before", "the last one"]
+        life._active.close()
+        await until(lambda: len(came) >= 4)
+    assert came[:3] == ["one before", "end of one before", "the last one"]
 
 
 async def test_an_error_of_a_later_kafka_is_no_reason_to_beat_no_more() -> None:
-    beats = asyncio.Semaphore(0)
+    def serve(_key: int, _version: int, number: int) -> bytes:
+        return taken(number, error_code=9_999)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        frame = await reader.readexactly(size)
-        cls = response(ApiKey.BROKER_HEARTBEAT)
-        body = frame[4:8] + b"\0" + cls.encode(cls.cls(error_code=9_999), VERSION)
-        writer.write(len(body).to_bytes(4, "big") + body)
-        beats.release()
-        writer.close()
-
-    async with life_before(serve) as life, asyncio.timeout(10):
+    async with serving(serve, APIS) as node, life_before(node.port) as life:
         unfencing = asyncio.ensure_future(life.unfence())
-        await beats.acquire()
-        await beats.acquire()
+        await until(lambda: len(node.versions) >= 3)
+        assert node.connections == 1
         unfencing.cancel()
         await life.close()
 
@@ -122,10 +131,11 @@ async def test_an_error_of_a_later_kafka_is_no_reason_to_beat_no_more() -> None:
 async def test_a_heartbeat_that_fails_at_something_unknown_ends_the_broker() -> None:
     end: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
-    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    async with life_before(serve, end.set_result) as life, asyncio.timeout(10):
+    async with (
+        asyncio.timeout(10),
+        serving(lambda *_: b"", APIS) as node,
+        life_before(node.port, end.set_result) as life,
+    ):
         life._settings = replace(life._settings, offline_dirs=lambda: 1 // 0)
         unfencing = asyncio.ensure_future(life.unfence())
         assert isinstance(await end, ZeroDivisionError)

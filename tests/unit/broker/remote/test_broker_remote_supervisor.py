@@ -42,6 +42,8 @@ from tests.support.sim.ports import simulated
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.waiting import until
 
+pytestmark = pytest.mark.lasts(seconds=8)
+
 
 def config(root: Path, **changes: object) -> TierConfig:
     root.mkdir(exist_ok=True)

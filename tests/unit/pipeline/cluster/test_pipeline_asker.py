@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import NotNowError, UnknownTopicError
-from pipeline.cluster.greeting import Address
 from pipeline.cluster.questions import (
     LATEST,
     EpochAsked,
@@ -20,12 +21,11 @@ from pipeline.cluster.questions import (
     epoch_ends,
     list_offsets,
 )
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 
 ORDERS = [TopicPartition("orders", number) for number in range(3)]
 
 
-class TableClient(WireClient):
+class TableClient(BlockingClient):
     """Answers as a cluster of two brokers does, of which the second leads partition 1."""
 
     def __init__(self) -> None:

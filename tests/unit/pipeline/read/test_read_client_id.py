@@ -2,8 +2,8 @@
 
 import pytest
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicIdPartition, TopicPartition
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.read import split as reading
 from pipeline.values import ClusterAddress, Isolation, Source, Split, TailPiece
 
@@ -15,7 +15,7 @@ def test_a_tail_is_read_under_the_users_client_id(
     def refuse(bootstrap: str, said: str) -> None:
         raise ClusterError(f"{bootstrap} heard of {said}")
 
-    monkeypatch.setattr(reading, "WireClient", refuse)
+    monkeypatch.setattr(reading, "BlockingClient", refuse)
     client = {} if client_id is None else {"client.id": client_id}
     source = Source(None, ClusterAddress("h:1", client), "", Isolation.READ_UNCOMMITTED, True)
     piece = TailPiece(TopicIdPartition(bytes(16), 0, "t"), 0, 9)

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.files import offset_index
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import EpochEntry, TopicPartition
 from pipeline.cluster.cluster import NotNowError
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError, PipelineError
 from pipeline.read.batch_front import batch_front

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client.blocking import ClusterError
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicIdPartition
-from pipeline.cluster.wire_client import ClusterError
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError
 from pipeline.read.limits import ReadLimits

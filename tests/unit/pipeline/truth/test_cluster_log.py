@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafka_client.blocking import BlockingClient
+from kafka_client.transport import Address
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import WireClient
 from pipeline.truth import cluster_log
 from pipeline.truth.cluster_log import ClusterLog
 from pipeline.values import ClusterAddress, Where
@@ -21,7 +21,7 @@ NODES = ("one", "two")
 Epochs = list[int]
 
 
-class Brokers(WireClient):
+class Brokers(BlockingClient):
     """Two brokers; the first tells each time the next of what it is given, the second the last.
 
     Attributes:
@@ -77,7 +77,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     def open_log(*told: Epochs | None, ends: dict[int, int] | None = None) -> ClusterLog:
         monkeypatch.setattr(Brokers, "told", list(told), raising=False)
         monkeypatch.setattr(Brokers, "ends", ends or {}, raising=False)
-        monkeypatch.setattr(cluster_log, "WireClient", Brokers)
+        monkeypatch.setattr(cluster_log, "BlockingClient", Brokers)
         where = Where(cluster=ClusterAddress(f"{NODES[0]}:1"))
         logs.append(ClusterLog(where, ManualClock()))
         return logs[-1]

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
@@ -14,8 +16,6 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
 from pipeline.truth.metadata_topic import MetadataTopic
 from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
@@ -29,7 +29,7 @@ STAMP = Stamp(Fence(0, 1))
 CHAIN = [EpochEntry(0, 0)]
 
 
-class MetadataBroker(WireClient):
+class MetadataBroker(BlockingClient):
     """The leader of a topic of one partition; `fetched` are the offsets that it was asked for."""
 
     def __init__(self, log_start: int = 0) -> None:

@@ -93,6 +93,46 @@ def test_time_retention_gives_up_the_oldest_and_stops_at_the_first_that_is_young
     assert move(given) is None
 
 
+def test_a_segment_that_holds_the_log_start_alone_is_given_up_too() -> None:
+    assert move(facts([], TWO, start=9, local_start=20), retention_ms=850) == (10, "time")
+    assert aged(facts(CLOSED, [], start=9), retention_bytes=200) == (10, "size")
+
+
+def test_retention_of_zero_keeps_nothing_and_of_minus_one_everything() -> None:
+    small = [remote(1, 0, 9, size=1)]
+    assert move(facts([], TWO, local_start=20), retention_ms=0) == (20, "time")
+    assert move(facts([], TWO, local_start=20), retention_bytes=0) == (20, "size")
+    assert move(facts([], small, local_start=10), retention_ms=-1, retention_bytes=-1) is None
+    assert aged(facts(CLOSED, []), retention_ms=0) == (30, "time")
+    assert aged(facts([local(0, 9, size=1)], [])) is None
+
+
+def test_what_time_gave_up_counts_no_more_for_the_size() -> None:
+    given = facts([], TWO, local_start=20)
+    assert move(given, retention_ms=850, retention_bytes=150) == (10, "time")
+
+
+def test_a_young_segment_inside_an_old_one_keeps_nothing_behind_it() -> None:
+    """The one inside was finished first: neither is superseded."""
+    inside, around = remote(1, 5, 14, at_ms=900), remote(2, 0, 19)
+    given = facts([], [inside, around, remote(3, 20, 29)], local_start=30)
+    assert move(given, retention_ms=500) == (30, "time")
+
+
+def test_a_segment_behind_a_gap_is_not_given_up() -> None:
+    given = facts([], [TWO[0], remote(3, 20, 29)], local_start=30)
+    assert move(given, retention_ms=1) == (10, "time")
+
+
+def test_what_is_remote_of_a_dropped_topic_is_given_up() -> None:
+    def dropped(given: LogFacts) -> retention_policy.MoveLogStart | None:
+        drop = PartitionSettings(mode="drop")
+        return retention_policy.log_start_by_retention(given, drop, 1_000)
+
+    assert dropped(facts([], TWO, local_start=20)) == retention_policy.MoveLogStart(20, "drop")
+    assert dropped(facts([], TWO, start=20, local_start=20)) is None
+
+
 def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
     given = facts(CLOSED, TWO, local_bytes=330)
     assert move(given, retention_bytes=330) is None
@@ -109,6 +149,20 @@ def test_size_retention_counts_offsets_in_two_segments_once() -> None:
     assert move(given, retention_bytes=60) == (10, "size")
     assert move(given, retention_bytes=61) is None
     assert move(given, retention_bytes=10) == (15, "size")
+
+
+def test_size_retention_counts_a_segment_of_two_epochs_whole() -> None:
+    two_epochs = remote(2, 10, 19, epochs=((1, 0), (2, 14)))
+    given = facts([], [TWO[0], two_epochs], local_start=20, chain=((1, 0), (2, 14)))
+    assert move(given, retention_bytes=101) is None
+    assert move(given, retention_bytes=100) == (10, "size")
+
+
+def test_size_retention_rounds_the_bytes_of_a_part_down() -> None:
+    overlapping = [remote(1, 0, 9), remote(2, 8, 14, size=11), remote(3, 13, 19, size=11)]
+    given = facts([], overlapping, local_start=20)  # 5 of 7 offsets, of two: 7 bytes each
+    assert move(given, retention_bytes=15) is None
+    assert move(given, retention_bytes=14) == (10, "size")
 
 
 def test_what_is_not_copied_is_never_given_up_however_old_or_big() -> None:
@@ -172,6 +226,23 @@ def test_what_was_closed_and_copied_since_the_log_was_described_counts_once() ->
     assert move(given, retention_bytes=100) == (10, "size")
 
 
+def test_closed_segments_that_the_description_leaves_out_count_once() -> None:
+    known = {"local_bytes": 330, "closed_from": 20, "closed_bytes_below": 200}
+    given = facts(CLOSED[2:], TWO, **known)
+    assert move(given, retention_bytes=231) is None
+    assert move(given, retention_bytes=230) == (10, "size")
+    unknown = known | {"closed_from": 21, "closed_bytes_below": 210}  # less is copied now
+    assert move(facts([], TWO, **unknown), retention_bytes=431) is None
+    assert move(facts([], TWO, **unknown), retention_bytes=430) == (10, "size")
+
+
+def test_local_bytes_of_which_the_first_offset_is_copied_count_once() -> None:
+    active = facts([], [remote(1, 0, 10)], local_start=10, local_bytes=50)
+    for given in (active, facts(CLOSED[:2], [remote(1, 0, 10)])):
+        assert move(given, retention_bytes=1) is None
+        assert move(given, retention_bytes=0) == (11, "size")
+
+
 def test_a_segment_of_which_another_leader_copied_a_part_counts_once() -> None:
     part = remote(2, 10, 18, size=90)
     given = facts(CLOSED, [TWO[0], part], local_bytes=330)
@@ -208,6 +279,16 @@ def test_a_dangling_copy_goes_and_an_own_running_one_stays() -> None:
     assert reasons(given, 0, {started.metadata.id.id}) == []
 
 
+def test_a_deletion_that_was_begun_goes_on() -> None:
+    begun = remote(5, 20, 29, state=SegmentState.DELETE_SEGMENT_STARTED)
+    assert reasons(facts(CLOSED, [begun]), 0) == [(20, "begun")]
+
+
+def test_a_deletion_is_due_when_no_put_of_that_copy_can_land() -> None:
+    assert not retention_policy.deletion_is_due(1_000, now_ms=1_050, copy_max_ms=50)
+    assert retention_policy.deletion_is_due(1_000, now_ms=1_051, copy_max_ms=50)
+
+
 def test_of_two_copies_the_one_finished_first_stays() -> None:
     later = remote(9, 0, 9)
     given = facts(CLOSED, [TWO[0], later])
@@ -216,8 +297,8 @@ def test_of_two_copies_the_one_finished_first_stays() -> None:
 
 
 def test_of_two_copies_the_one_finished_later_goes_also_where_it_sorts_first() -> None:
-    later = remote(1, 0, 9)._replace(finished_order=7)
-    earlier = remote(2, 0, 9)._replace(finished_order=6)
+    later = remote(1, 0, 9)._replace(finished_order=1)
+    earlier = remote(2, 0, 9)._replace(finished_order=0)
     found = retention_policy.deletions(facts(CLOSED, [later, earlier]), 0, set())
     assert [(each.metadata.id, each.reason) for each in found] == [(later.metadata.id, "overlap")]
 

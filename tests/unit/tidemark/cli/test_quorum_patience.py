@@ -1,17 +1,18 @@
 """How long the asker of a quorum waits for each answer; the client and the clock are made up."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from pipeline.cluster.greeting import Address
-from pipeline.cluster.wire_client import ClusterError, UnreachableError, WireClient
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.transport import Address
+from kafka_protocol.wire.schema import Versions
 from tests.support.sim.clock import ManualClock
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.description import QuorumError
 
 
-class Hung(WireClient):
+class Hung(BlockingClient):
     """One address that takes connections and answers nothing."""
 
     def __init__(self, clock: ManualClock) -> None:
@@ -24,7 +25,7 @@ class Hung(WireClient):
     ) -> Iterator[Address]:
         yield from addresses
 
-    def ask(self, address: Address, api_key: int, version: int, body: object) -> object:
+    def versions(self, address: Address) -> Mapping[int, Versions]:
         self.waited_ms.append(round(self.timeout_s * 1000))
         self.clock.advance(self.waited_ms[-1])
         raise UnreachableError("hung:1: timed out") from TimeoutError("timed out")

@@ -9,7 +9,7 @@ import pytest
 
 from broker.network.registry import DecodedHandler, RawHandler, RequestContext
 from broker.testing.control.commands import ControlCommands, ControlError
-from broker.testing.faults.service import add_faults
+from broker.testing.faults.service import FaultService
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
@@ -107,7 +107,13 @@ class World:
         self.server = harness.server
         self.commands = ControlCommands()
         ports = harness.ports
-        add_faults(self.commands, self.server, IDS.get, tier, ports)  # type: ignore[arg-type]
+        FaultService(
+            self.server.dispatcher,
+            self.server.served,
+            IDS.get,
+            tier,
+            ports,  # type: ignore[arg-type]
+        ).register(self.commands)
 
     async def run(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.commands.run(f"faults.{name}", arguments)

@@ -1,0 +1,1 @@
+"""One connection to another node of a Kafka cluster, asynchronous or blocking."""

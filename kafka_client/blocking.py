@@ -1,0 +1,346 @@
+"""The blocking face: requests to the brokers of one cluster, without an event loop.
+
+For tools and for Spark's workers; belongs to one thread. The same exchange as that of `connection`
+stands under it, on a socket that is waited for with `poll`. Where several brokers may be asked, the
+first that answers ApiVersions is: a process that hangs still takes connections, and costs nothing.
+"""
+
+import os
+import select
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
+from typing import Any, Final, Self
+
+from kafka_client.exchange import ConnectionSettings, Exchange
+from kafka_client.requests import (
+    Call,
+    ClientError,
+    UnreadableAnswerError,
+    encoder,
+    greeting,
+)
+from kafka_client.transport import Address
+from kafka_protocol.errors import TidemarkError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
+from runtime.clock import SystemClock
+
+_TIMEOUT_S: Final = 30.0
+_ANSWER_BYTES_MAX: Final = 100 << 20
+_RECEIVED_BYTES: Final = 1 << 20
+_CLOCK: Final = SystemClock()
+_LATER: Final = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
+
+
+class ClusterError(TidemarkError):
+    """The cluster cannot be reached, or refuses what a tool asks of it."""
+
+
+class UnreachableError(ClusterError):
+    """No broker is there, or it does not answer in time; perhaps later."""
+
+
+class BlockingClient:
+    """Connections to the brokers of one cluster; use it in a `with` block.
+
+    Attributes:
+        bootstrap: the addresses that were given.
+        others: brokers that are known beside the bootstrap servers.
+        timeout_s: how long a request may take, with the connection and all of its answer.
+    """
+
+    def __init__(self, bootstrap: str, client_id: str = "tidemark", **security: Any) -> None:
+        """Take the addresses; nothing is opened yet.
+
+        Args:
+            bootstrap: `host:port`, several with commas between.
+            client_id: the tool's name.
+            security: `tls` and `authenticate` of `ConnectionSettings`.
+        """
+        self.timeout_s = _TIMEOUT_S
+        self.bootstrap = tuple(_address(one) for one in bootstrap.split(",") if one.strip())
+        if not self.bootstrap:
+            raise ClusterError("no bootstrap server is named: give host:port[,host:port]")
+        self._settings = ConnectionSettings(
+            client_id=client_id, answer_bytes_max=_ANSWER_BYTES_MAX, **security
+        )
+        self.others: Sequence[Address] = ()
+        self._lines: dict[Address, _Line] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections; a later request opens them again."""
+        while self._lines:
+            self._lines.popitem()[1].end(ConnectionError("closed"))
+
+    def ask_any(self, api_key: ApiKey, version: int, body: object) -> Any:
+        """Ask the bootstrap server that answers first, or else another broker.
+
+        Raises:
+            ClusterError: none answers.
+        """
+        errors: list[ClusterError] = []
+        for found in self.present((*self.bootstrap, *self.others), self.timeout_s, errors):
+            try:
+                return self.ask(found, api_key, version, body)
+            except ClusterError as error:
+                errors.append(error)
+        away = all(isinstance(error, UnreachableError) for error in errors)
+        kind = UnreachableError if away else ClusterError
+        raise kind("; ".join(map(str, errors)))
+
+    def present(
+        self, addresses: Iterable[Address], timeout_s: float, problems: list[ClusterError]
+    ) -> Iterator[Address]:
+        """Those where a node answers ApiVersions, the first first; a single one is not asked.
+
+        Args:
+            addresses: are asked at the same time.
+            timeout_s: for all of them.
+            problems: gets why there is no answer at the others; its cause is a `TimeoutError` where
+                a node may still be there.
+        """
+        names = dict.fromkeys(addresses)
+        if len(names) == 1:
+            yield from names
+            return
+        ends_ms = _CLOCK.monotonic_ms() + round(timeout_s * 1000)
+        lines = self._lines
+        waiting = {one: self._line(one) for one in names}
+        for line in waiting.values():
+            line.greet()
+        try:
+            while waiting:
+                found = {at: line for at, line in waiting.items() if line.is_settled}
+                if not found and not _move(waiting.values(), ends_ms):
+                    break
+                for address, line in found.items():
+                    del waiting[address]
+                    if line.failure is None:
+                        yield address
+                    else:
+                        lines.pop(address, None)
+                        problems.append(_unreachable(address, line.failure))
+        finally:
+            for address, line in waiting.items():
+                lines.pop(address, None)
+                line.end(TimeoutError("timed out"))
+        problems.extend(_unreachable(one, TimeoutError("timed out")) for one in waiting)
+
+    def versions(self, address: Address) -> Mapping[int, Versions]:
+        """What the node there serves.
+
+        Raises:
+            ClusterError: it does not answer.
+        """
+        line = self._line(address)
+        self._wait(line, lambda: line.exchange.is_ready)
+        if not line.exchange.is_ready:
+            raise self._lost(address, line)
+        return line.exchange.versions
+
+    def ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
+        """Send one request and wait for its answer.
+
+        Raises:
+            ClusterError: the broker is not there, is silent, or ends the connection.
+        """
+        ended: list[Any] = []
+        line = self._line(address)
+        encode, timeout_ms = encoder(api_key, body), round(self.timeout_s * 1000)
+        call = Call(api_key, encode, ended.append, versions=version, timeout_ms=timeout_ms)
+        line.exchange.add(call)
+        self._wait(line, lambda: call.is_done)
+        (result,) = ended
+        if not isinstance(result, ClientError):
+            return result
+        if line.failure is not None:
+            raise self._lost(address, line)
+        if isinstance(result, UnreadableAnswerError):
+            line.end(ConnectionError("closed"))
+            raise ClusterError(f"{_text(address)}: the answer cannot be read: {result}") from result
+        raise ClusterError(f"{_text(address)}: {result}") from result
+
+    def _wait(self, line: "_Line", is_done: Callable[[], bool]) -> None:
+        """Return when it is done, or the connection has failed."""
+        ends_ms = _CLOCK.monotonic_ms() + round(self.timeout_s * 1000)
+        while not is_done() and line.failure is None:
+            if not _move((line,), ends_ms):
+                line.end(TimeoutError("timed out"))
+
+    def _line(self, address: Address) -> "_Line":
+        line = self._lines.get(address)
+        if line is None or line.failure is not None:
+            line = self._lines[address] = _Line(address, self._settings)
+        return line
+
+    def _lost(self, address: Address, line: "_Line") -> UnreachableError:
+        self._lines.pop(address, None)
+        assert line.failure is not None
+        return _unreachable(address, line.failure)
+
+
+class _Line:
+    """One address: its connection on the way from a name to answers.
+
+    Attributes:
+        failure: why there is no connection any more.
+    """
+
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+        self._address, self._settings = address, settings
+        self._begin()
+
+    def _begin(self) -> None:
+        self.exchange = Exchange(self._settings, _CLOCK)
+        self.failure: OSError | None = None
+        self._greeting: Call | None = None
+        self._socket: socket.socket | None = None
+        self._is_connected = self._is_open = False
+        self._unsent = b""
+        try:
+            self._places = iter(socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM))
+        except OSError as error:
+            self.end(error)
+        else:
+            self._next_place(OSError("the name has no address"))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the node has answered ApiVersions, or will not."""
+        greeted = self.exchange.is_ready and (self._greeting is None or self._greeting.is_done)
+        return self.failure is not None or greeted
+
+    def greet(self) -> None:
+        """Have ApiVersions answered once more where it was before."""
+        self._greeting = None
+        if self.exchange.is_ready:
+            self._greeting = greeting(lambda _: None, 0)
+            self.exchange.add(self._greeting)
+
+    def end(self, reason: OSError) -> None:
+        """Close; requests end without an answer."""
+        if self.failure is None:
+            self.failure = reason
+            if self._socket is not None:
+                self._socket.close()
+            self.exchange.end(reason)
+
+    def wanted(self) -> tuple[int, int]:
+        """The socket's descriptor and what it waits for."""
+        assert self._socket is not None
+        self._unsent += self.exchange.take_outgoing()
+        return self._socket.fileno(), self._events | (select.POLLOUT if self._unsent else 0)
+
+    def goes_on(self) -> None:
+        """Do what the socket is ready for."""
+        try:
+            if not self._is_open:
+                self._open()
+            with suppress(*_LATER):
+                self._send()
+            self._receive()
+        except _LATER:
+            pass
+        except OSError as error:
+            if not self._is_connected:
+                self._next_place(error)
+            elif self._greeting is not None and not self._greeting.is_done:
+                self.end(error)
+                self._begin()  # it was open from before: the node may have restarted
+            else:
+                self.end(error)
+
+    def _next_place(self, error: OSError) -> None:
+        """Begin to connect to the next of the name's addresses."""
+        if self._socket is not None:
+            self._socket.close()
+        for family, kind, protocol, _, place in self._places:
+            try:
+                self._socket = socket.socket(family, kind, protocol)
+                self._socket.setblocking(False)
+                with suppress(BlockingIOError):
+                    self._socket.connect(place)
+            except OSError as failure:
+                error = failure
+                if self._socket is not None:
+                    self._socket.close()
+            else:
+                self._events = select.POLLOUT
+                return
+        self.end(error)
+
+    def _open(self) -> None:
+        assert self._socket is not None
+        if not self._is_connected:
+            number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if number:
+                raise OSError(number, os.strerror(number))
+            self._is_connected, self._events = True, select.POLLIN
+            tls = self._settings.tls
+            if tls is not None:
+                self._socket = tls.wrap_socket(
+                    self._socket, server_hostname=self._address[0], do_handshake_on_connect=False
+                )
+        if isinstance(self._socket, SSLSocket):
+            self._socket.do_handshake()
+        self._is_open = True
+        self.exchange.opened()
+        self._unsent += self.exchange.take_outgoing()
+
+    def _send(self) -> None:
+        assert self._socket is not None
+        while self._unsent:
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        while True:
+            count = self._socket.recv_into(self.exchange.buffer(_RECEIVED_BYTES))
+            if not count:
+                raise ConnectionError("the connection was closed; is this a Kafka listener?")
+            found = self.exchange.received(count)
+            if found is not None:
+                call, answer = found
+                result = call.result_of(answer)
+                answer.release()
+                call.finish(result)
+
+
+def _move(lines: Collection[_Line], ends_ms: int) -> bool:
+    """Wait for any of the sockets and do what can be done; False: the time is over."""
+    left_ms = ends_ms - _CLOCK.monotonic_ms()
+    if left_ms <= 0:
+        return False
+    poll, waiting = select.poll(), {}
+    for line in lines:
+        descriptor, events = line.wanted()
+        poll.register(descriptor, events)
+        waiting[descriptor] = line
+    for descriptor, _ in poll.poll(left_ms):
+        waiting[descriptor].goes_on()
+    return True
+
+
+def _unreachable(address: Address, reason: OSError) -> UnreachableError:
+    error = UnreachableError(f"{_text(address)}: {reason.strerror or reason}")
+    error.__cause__ = reason
+    return error
+
+
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ClusterError(f"bootstrap server {text.strip()!r}: must be host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,287 @@
+"""The connection to one node, on an event loop: opened when needed, and again after it has ended.
+
+    connection = Connection(("127.0.0.1", 9093), settings, ports)
+    answer = await connection.request(ApiKey.METADATA, question, timeout_ms=5_000)
+
+Requests are pipelined and answered in their order. Nothing here tries a request again: only its
+caller knows whether it may be carried out twice. All of it runs on the event loop's thread, but for
+the decoding of long answers.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+from kafka_client.exchange import AT_ONCE_BYTES, ConnectionSettings, Exchange
+from kafka_client.requests import Answer, Call, ClientError, NoAnswerError, NotSentError, encoder
+from kafka_client.transport import Address, LoopNetwork, Network, Transport
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
+from runtime.ports import Ports
+from runtime.scheduler import Timer
+
+POOL: Final = "kafka-client"
+THREADS: Final = 4
+"""Names that no server answers for keep some of them busy for seconds."""
+KEPT: Final = 32
+"""Addresses change over the years; of more than these, the unused are forgotten."""
+
+
+class Connection:
+    """See the module."""
+
+    def __init__(
+        self,
+        address: Address,
+        settings: ConnectionSettings,
+        ports: Ports,
+        network: Network | None = None,
+    ) -> None:
+        """Nothing is opened before the first request.
+
+        Args:
+            address: host and port.
+            settings: of all connections of this purpose.
+            ports: clock, timers, and the pool `kafka-client`: it looks names up and decodes long
+                answers.
+            network: None: TCP.
+        """
+        self.address = address
+        self._settings, self._ports = settings, ports
+        self._pool = ports.executors.pool(POOL, THREADS)
+        self._network = network or LoopNetwork(self._pool)
+        self._open: _Open | None = None
+        self._is_closed = False
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a connection, or an attempt to open one."""
+        return self._open is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of answers that are on their way or not released."""
+        return 0 if self._open is None else self._open.exchange.held_bytes
+
+    def send(self, call: Call) -> None:
+        """Send a request as soon as that can be; `call.done` may be called at once."""
+        if self._is_closed:
+            call.fail(NotSentError, ConnectionError("closed"))
+            return
+        if self._open is None:
+            self._open = _Open(self)
+        self._open.send(call)
+
+    async def request(
+        self,
+        api_key: ApiKey,
+        body: Any,
+        *,
+        versions: Versions | int | None = None,
+        read: Callable[[Answer], Any] | None = Answer.decode,
+        timeout_ms: int,
+    ) -> Any:
+        """Send a request and return its decoded answer; see `Call` for the arguments.
+
+        With `read=None` it is the `Answer` as it came, whose memory is the caller's until
+        `release`: the next answers are not read while so much is held (`held_bytes_max`).
+
+        Raises:
+            NotSentError: it was not sent.
+            NoAnswerError: it was sent, and there is no answer.
+        """
+        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Any) -> None:
+            if not ended.cancelled():
+                ended.set_result(result)
+            elif isinstance(result, Answer):
+                result.release()
+
+        encode = encoder(api_key, body)
+        self.send(Call(api_key, encode, done, versions=versions, read=read, timeout_ms=timeout_ms))
+        try:
+            result = await ended
+        except asyncio.CancelledError:
+            if not ended.cancelled() and isinstance(ended.result(), Answer):
+                ended.result().release()  # it came, and nobody will have it
+            raise
+        if isinstance(result, ClientError):
+            raise result
+        return result
+
+    def close(self) -> None:
+        """Close, for good: requests end without an answer, later ones at once."""
+        self._is_closed = True
+        if self._open is not None:
+            self._open.end(ConnectionError("closed"))
+
+    def _ended(self, one: "_Open") -> None:
+        if one is self._open:
+            self._open = None
+
+    def _answered(self, call: Call, answer: Answer) -> None:
+        if call.is_raw:
+            call.finish(answer)
+        elif len(answer.frame) <= AT_ONCE_BYTES:
+            result = call.result_of(answer)
+            answer.release()
+            call.finish(result)
+        else:
+            self._read_beside(call, answer)
+
+    def _read_beside(self, call: Call, answer: Answer) -> None:
+        def back(done: "Future[Any]") -> None:
+            answer.release()
+            call.finish(_no_thread() if done.cancelled() else done.result())
+
+        try:
+            reading = self._pool.submit(call.result_of, answer)
+        except RuntimeError:
+            answer.release()
+            call.finish(_no_thread())
+            return
+        reading.add_done_callback(lambda done: self._ports.scheduler.call_soon(lambda: back(done)))
+
+
+def _no_thread() -> NoAnswerError:
+    return NoAnswerError("the threads that decode answers have ended")
+
+
+class _Open:
+    """One connection of it, from the attempt to open it to its end; then it hears nothing more."""
+
+    def __init__(self, owner: Connection) -> None:
+        settings, self._ports = owner._settings, owner._ports
+        self.exchange = Exchange(settings, self._ports.clock)
+        self.exchange.on_room = self._resume
+        self._owner = owner
+        self._transport: Transport | None = None
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._is_over = False
+        self._give_up = owner._network.connect(owner.address, settings.tls, self)
+
+    def send(self, call: Call) -> None:
+        self.exchange.add(call)
+        self._go_on()
+
+    def end(self, reason: OSError) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._owner._ended(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._give_up()
+        self.exchange.end(reason)
+
+    # -- Receiver
+
+    def opened(self, transport: Transport) -> None:
+        if self._is_over:
+            transport.abort()
+            return
+        self._transport = transport
+        self.exchange.opened()
+        self._go_on()
+
+    def buffer(self) -> memoryview:
+        return self.exchange.buffer()
+
+    def received(self, count: int) -> None:
+        if self._is_over:
+            return
+        try:
+            found = self.exchange.received(count)
+        except OSError as reason:
+            self.end(reason)
+            return
+        if found is not None:
+            self._owner._answered(*found)
+        self._go_on()
+
+    def lost(self, reason: OSError) -> None:
+        self.end(reason)
+
+    # -- inside
+
+    def _go_on(self) -> None:
+        if self._is_over:
+            return
+        if self._transport is not None:
+            data = self.exchange.take_outgoing()
+            if data:
+                self._transport.write(data)
+            if not self.exchange.is_reading:
+                self._transport.pause_reading()
+        self._watch_time()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._is_over:
+            self._transport.resume_reading()
+            self._watch_time()
+
+    def _watch_time(self) -> None:
+        """Have a timer that comes no later than the next end; one that comes early looks again."""
+        left = self.exchange.time_left()
+        if left is None:
+            return
+        due_ms = self._ports.clock.monotonic_ms() + left[0]
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._ports.scheduler.call_later(max(left[0], 0), self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        left = self.exchange.time_left()
+        if left is not None and left[0] <= 0:
+            self.end(TimeoutError(left[1]))
+        else:
+            self._watch_time()
+
+
+class Connections:
+    """One connection for each address, for one purpose.
+
+    Answers come in the order of the requests, so what must not wait for slow requests has
+    connections of its own.
+    """
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        ports: Ports,
+        network: Network | None = None,
+    ) -> None:
+        """Nothing is opened yet; see `Connection`."""
+        self._settings, self._ports, self._network = settings, ports, network
+        self._by_address: dict[Address, Connection] = {}
+        self._is_closed = False
+
+    def to(self, address: Address) -> Connection:
+        """The one to this address."""
+        found = self._by_address.get(address)
+        if found is None:
+            if len(self._by_address) >= KEPT:
+                self._by_address = {
+                    at: one for at, one in self._by_address.items() if one.is_in_use
+                }
+            found = Connection(address, self._settings, self._ports, self._network)
+            self._by_address[address] = found
+            if self._is_closed:
+                found.close()
+        return found
+
+    def close(self) -> None:
+        """Close all, for good."""
+        self._is_closed = True
+        for one in self._by_address.values():
+            one.close()

@@ -1,0 +1,258 @@
+"""Requests and answers of one open connection, without socket, thread or timer.
+
+Bytes are received in place: first the 8 bytes that say how long an answer is and to which request,
+then the answer into memory of its own, which nobody copies. Answers come in the order of requests.
+Whatever goes wrong is an OSError and ends the connection with all requests on it, also a request
+that is not answered in time: the node may be gone without a word, and a new connection finds out.
+
+Answers count as held from their announcement until they are released; above `held_bytes_max`
+nothing more is read. Time stands still for requests meanwhile: it is the receiver that is slow.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from ssl import SSLContext
+from struct import Struct
+from typing import Any, Final
+
+from kafka_client.requests import (
+    CORRELATION_BYTES,
+    CORRELATION_ID_MAX,
+    GREETING,
+    Answer,
+    Call,
+    NoAnswerError,
+    NotSentError,
+    encoder,
+    greeting,
+    served_versions,
+)
+from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
+from runtime.clock import Clock
+
+_HEAD: Final = Struct(">ii")
+_SIZE: Final = Struct(">i")
+AT_ONCE_BYTES: Final = 64 << 10
+"""An event loop receives so much at a time, and decodes no longer answer itself."""
+
+Questions = Generator[tuple[ApiKey, int, Any], Any, None]
+Authentication = Callable[[], Questions]
+"""Yields requests (API key, version, body) and is sent their decoded answers; raises an OSError
+where the node refuses. Runs after ApiVersions, before the first request of others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """What the connections of one purpose share.
+
+    Attributes:
+        client_id: in every request's header.
+        answer_bytes_max: a longer answer ends the connection.
+        held_bytes_max: reading stops in front of an answer that makes it more; one is always read.
+        connect_timeout_ms: for name, connection, TLS, ApiVersions and authentication.
+        idle_ms_max: a connection without requests for so long is closed.
+        tls: None: in the clear.
+        authenticate: SASL; None: nothing is asked.
+    """
+
+    client_id: str
+    answer_bytes_max: int = 32 << 20
+    held_bytes_max: int = 32 << 20
+    connect_timeout_ms: int = 10_000
+    idle_ms_max: int = 540_000
+    tls: SSLContext | None = None
+    authenticate: Authentication | None = None
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _no_questions() -> Questions:
+    yield from ()
+
+
+class Exchange:
+    """See the module.
+
+    Attributes:
+        versions: what the other side serves.
+        is_ready: greeted and authenticated: requests are sent.
+        is_reading: False while the receiver of the answers is behind.
+        held_bytes: of answers that are on their way or not released.
+        on_room: called when reading may go on.
+    """
+
+    def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:
+        """The connection is being opened."""
+        self.versions: Mapping[int, Versions] = {ApiKey.API_VERSIONS: GREETING}
+        self.is_ready, self.is_reading, self.held_bytes = False, True, 0
+        self.on_room: Callable[[], None] = _nothing
+        self._settings, self._clock = settings, clock
+        self._client_id = settings.client_id.encode()
+        self._waiting: deque[Call] = deque()
+        self._asked: deque[tuple[int, Call]] = deque()
+        self._correlation_id = 0
+        self._outgoing: list[bytes] = []
+        self._head, self._filled = bytearray(_HEAD.size), 0
+        self._size, self._frame = 0, memoryview(b"")
+        self._authentication: Questions | None = None
+        self._used_ms = self._opening_ms = clock.monotonic_ms()
+        self._stopped_ms = 0  # when reading stopped
+        self._behind_ms = 0  # for how long it has, in all
+
+    # -- requests
+
+    def opened(self) -> None:
+        """The connection stands: ask what the other side serves."""
+        self._write(greeting(_nothing, self._settings.connect_timeout_ms))
+
+    def add(self, call: Call) -> None:
+        """Send a request as soon as that can be."""
+        self._used_ms = self._clock.monotonic_ms()
+        call.ends_ms = self._used_ms - self._behind_ms + call.timeout_ms
+        if self.is_ready:
+            self._ask(call)
+        else:
+            self._waiting.append(call)
+
+    def take_outgoing(self) -> bytes:
+        """What is to be sent now."""
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        return data
+
+    def _ask(self, call: Call) -> None:
+        try:
+            self._write(call)
+        except NotSentError as reason:
+            call.finish(reason)
+
+    def _write(self, call: Call) -> None:
+        number = self._correlation_id
+        frame = call.frame(self.versions.get(call.api_key), number, self._client_id)
+        self._correlation_id = 0 if number == CORRELATION_ID_MAX else number + 1
+        self._asked.append((number, call))
+        self._outgoing.append(frame)
+
+    # -- answers
+
+    def buffer(self, bytes_max: int = AT_ONCE_BYTES) -> memoryview:
+        """Where the next bytes go; empty while not `is_reading`."""
+        if not self._frame:
+            return memoryview(self._head)[self._filled :]
+        return self._frame[self._filled : self._filled + bytes_max]
+
+    def received(self, count: int) -> tuple[Call, Answer] | None:
+        """So many bytes were written to `buffer`; a whole answer goes to the caller with its call.
+
+        Raises:
+            OSError: what came is no answer to what was asked.
+        """
+        self._filled += count
+        if not self._frame:
+            self._read_head()
+        elif self._filled == self._size:
+            _, call = self._asked.popleft()
+            release = partial(self._release, self._size)
+            answer = Answer(call.api_key, call.version, self._frame, release)
+            self._frame, self._filled = memoryview(b""), 0
+            self._used_ms = self._clock.monotonic_ms()
+            if self.is_ready:
+                return call, answer
+            self._shake_hands(answer)
+        return None
+
+    def _read_head(self) -> None:
+        if self._filled < _SIZE.size:
+            return
+        (self._size,) = _SIZE.unpack_from(self._head)
+        if not CORRELATION_BYTES < self._size <= self._settings.answer_bytes_max:
+            raise ConnectionError(f"an answer of {self._size} bytes; is this a Kafka listener?")
+        if self._filled < _HEAD.size:
+            return
+        _, number = _HEAD.unpack(self._head)
+        if not self._asked or self._asked[0][0] != number:
+            raise ConnectionError(f"it answers another question: number {number}")
+        if self._has_room():
+            self._begin_frame()
+        else:
+            self.is_reading, self._stopped_ms = False, self._clock.monotonic_ms()
+
+    def _has_room(self) -> bool:
+        return not self.held_bytes or (
+            self.held_bytes + self._size <= self._settings.held_bytes_max
+        )
+
+    def _begin_frame(self) -> None:
+        size = self._size
+        self.held_bytes += size
+        if size <= AT_ONCE_BYTES:
+            self._frame = memoryview(bytearray(size))
+        else:  # pages of its own: they are there when they are written, and go back to the system
+            self._frame = memoryview(mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[:size]
+        self._frame[:CORRELATION_BYTES] = self._head[_SIZE.size :]
+        self._filled = CORRELATION_BYTES
+
+    def _release(self, size: int) -> None:
+        self.held_bytes -= size
+        if not self.is_reading and self._has_room():
+            self._behind_ms += self._clock.monotonic_ms() - self._stopped_ms
+            self.is_reading = True
+            self._begin_frame()
+            self.on_room()
+
+    def _shake_hands(self, answer: Answer) -> None:
+        try:
+            if self._authentication is None:
+                self.versions = served_versions(answer)
+                self._authentication = (self._settings.authenticate or _no_questions)()
+                api_key, version, body = next(self._authentication)
+            else:
+                api_key, version, body = self._authentication.send(answer.decode())
+            encode, timeout_ms = encoder(api_key, body), self._settings.connect_timeout_ms
+            self._write(Call(api_key, encode, _nothing, versions=version, timeout_ms=timeout_ms))
+        except StopIteration:
+            self.is_ready = True
+            for call in self._waiting:
+                self._ask(call)
+            self._waiting.clear()
+        except (NotSentError, MalformedMessageError) as cause:
+            raise ConnectionError(f"authentication: {cause}") from cause
+        finally:
+            answer.release()
+
+    # -- time and end
+
+    def time_left(self) -> tuple[int, str] | None:
+        """How many ms until the connection is to be ended, and why; None while not `is_reading`."""
+        if not self.is_reading:
+            return None
+        settings, now_ms = self._settings, self._clock.monotonic_ms()
+        left: list[tuple[int, str]] = []
+        if not self.is_ready:
+            limit_ms = settings.connect_timeout_ms
+            left.append((self._opening_ms + limit_ms - now_ms, f"not connected in {limit_ms} ms"))
+        calls = [call for _, call in self._asked if self.is_ready] + list(self._waiting)
+        if calls:
+            first = min(calls, key=lambda call: call.ends_ms)
+            left_ms = first.ends_ms + self._behind_ms - now_ms
+            left.append((left_ms, f"no answer within {first.timeout_ms} ms"))
+        elif self.is_ready:
+            left.append((self._used_ms + settings.idle_ms_max - now_ms, "idle"))
+        return min(left)
+
+    def end(self, reason: OSError) -> None:
+        """End every request without an answer."""
+        asked, waiting = list(self._asked), list(self._waiting)
+        self._asked.clear()
+        self._waiting.clear()
+        for _, call in asked:
+            call.fail(NoAnswerError, reason)
+        for call in waiting:
+            call.fail(NotSentError, reason)
