@@ -59,7 +59,7 @@ def chain_lost(machine: Machine) -> None:
 
 
 def log_start_unknown(machine: Machine) -> None:
-    """No checkpoint, and records of an earlier version, which carry none."""
+    """No checkpoint, and records of Kafka, which carry none."""
     in_epochs(machine)
     log = machine.topic.logs[0]
     for at, stored in enumerate(log):
