@@ -98,7 +98,7 @@ def longest_first(items: list[pytest.Item]) -> None:
         folder = next((part for part in item.path.parts if part in SECONDS_IN), "")
         if lasts := item.get_closest_marker("lasts"):
             said[item.path] = lasts.kwargs["seconds"]
-        if not lasts or IS_PROVING:
+        else:
             seconds[group_of(item.path)] += seconds_of(item) or SECONDS_IN.get(folder, 0.01)
     for path, of_file in said.items():
         seconds[group_of(path)] += of_file
