@@ -35,7 +35,7 @@ MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+
 KAFKA_DEFAULTS = {"/tmp/kafka-logs"}
 SIGNATURES = re.compile(r"(?i)co-authored-by|generated (?:by|with) (?:an? )?(?:ai|llm|assistant)")
 SUBJECT_CHARS_MAX = 72
-SUBJECTS_SINCE = "fd292864ea7cd06b7a2566d65b63318c4bf7698d"
+SUBJECTS_SINCE = "09642710a0232c21eeae18df5fc67ff2c53bb7a9"
 """Earlier commits are as they are."""
 PARAMETERS_MAX = 6
 TEXT_FILES = (".py", ".md", ".toml", ".yml", ".yaml", ".properties", ".sh")
