@@ -15,12 +15,12 @@ from typing import NamedTuple
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.coordinator.service import begin_groups
-from broker.handlers.controllers.changes import ChangeParts
+from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController, create_there
-from broker.node.broker_life import BrokerLife
+from broker.node.broker_life import BrokerLife, LifeSettings
 from broker.node.descriptors import BrokerDescriptors
 from broker.node.directory_checks import (
     settle_directories,
@@ -36,8 +36,6 @@ from broker.node.log_cleaning import make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.moved_voter import moved_voter
-from broker.node.registration import BrokerRegistration
-from broker.node.remote_life import LifeSettings, RemoteLife
 from broker.node.roles import check_broker_among_several, check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
@@ -112,7 +110,6 @@ class Broker(ServerProcess):
         self._spawn_tier = spawn_tier
         self._extend = extend
         self._broker_epoch = -1
-        self._active: ActiveController | None = None
         self._image_waits_for: Check = lambda: ()
 
     async def start(self) -> None:
@@ -173,6 +170,13 @@ class Broker(ServerProcess):
             await self._node.ready()
         else:
             await self._take_part()
+        own = own_handlers(
+            self._node.submit,
+            self._node.brokers,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+        )
+        self._active = ActiveController(self._node, own, self._ports)
+        self._on_stop(self._active.close)
         self.live = LiveConfig(self.config, self._image)
         check_tiered_topics(self.config, self._image())
 
@@ -187,8 +191,6 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         await self._recovery_pool.run(self._settle_directories, self._image())
-        self._active = ActiveController(self._node, side.own_handlers, self._ports)
-        self._on_stop(self._active.close)
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
@@ -282,8 +284,6 @@ class Broker(ServerProcess):
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
         )
-        if self._active is None:
-            return BrokerRegistration(self._node.submit, registration)
         settings = LifeSettings(
             cluster_id=self._node.cluster_id,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
@@ -293,7 +293,7 @@ class Broker(ServerProcess):
             free_descriptors=self._free_descriptors,
             on_end=self._end,
         )
-        life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
+        life = BrokerLife(self._active, self._node, registration, settings, self._ports.scheduler)
         self._on_stop(life.close)
         self.health.waits_for = lambda: (
             ("this broker is fenced: the active controller does not hear it",)
@@ -306,8 +306,7 @@ class Broker(ServerProcess):
         return await self._descriptors.left()
 
     def _topic_creation(self) -> TopicCreation:
-        active = self._active
-        creation = (TopicCreation if active is None else ForwardedCreation)(
+        creation = (TopicCreation if self._node.is_alone else ForwardedCreation)(
             self._node.submit,
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
@@ -316,8 +315,7 @@ class Broker(ServerProcess):
             backlog=lambda: self._replicas.backlog,
         )
         if isinstance(creation, ForwardedCreation):
-            assert active is not None
-            creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
+            creation.ask_there, creation.replicas_max = create_there(self._active), REPLICAS_MAX
         return creation
 
     def _make_server(self) -> Server:
@@ -391,7 +389,7 @@ class Broker(ServerProcess):
 
     async def _listen_to_controllers(self) -> None:
         """Tools may ask the controller as they ask one that is a process of its own."""
-        if self._active is not None:
+        if not self._node.is_alone:
             return  # it listens since it takes part
         changes = ChangeParts(
             live=self.live,

@@ -26,7 +26,7 @@ class HandlerParts:
 
     Attributes:
         tier: None without a remote tier.
-        active: the way to the active controller; None where it is always in this process.
+        active: the way to the active controller.
     """
 
     config: BrokerConfig
@@ -40,7 +40,7 @@ class HandlerParts:
     groups: GroupCoordinator
     tier: RemoteTier | None
     ports: Ports
-    active: ActiveController | None = None
+    active: ActiveController
 
     @cached_property
     def table(self) -> HandlerTable:
