@@ -13,6 +13,7 @@ from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
+from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from local_log.manager.log_dirs import LogManager
@@ -33,6 +34,7 @@ class HandlerParts:
     live: LiveConfig
     cluster: ClusterView
     creation: TopicCreation
+    own_topics: AutoTopicCreation
     node: MetadataNode
     registration: BrokerLife
     replicas: ReplicaManager

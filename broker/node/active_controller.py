@@ -5,12 +5,11 @@ the request as it is: without an authorizer there is nobody to speak for, so no 
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, Final, Protocol
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, NotServedError
@@ -135,14 +134,3 @@ class ActiveController:
         if view.leader is None or view.leader_id == self._node.node_id:
             raise NotControllerError("no active controller is known")
         return view.leader.host, view.leader.port
-
-
-def create_there(active: ActiveController) -> AskThere:
-    """How `ForwardedCreation` gets to the active controller."""
-
-    def ask(question: Any, timeout_ms: int) -> Awaitable[Any] | None:
-        if active.is_here:
-            return None
-        return active.ask(ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms)
-
-    return ask
