@@ -260,7 +260,12 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
+            self._tier.attach(
+                self._replicas,
+                self._node,
+                self._leader_epochs.ask,
+                self._registration.update_removed_topics,
+            )
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._descriptors = self._creation.descriptors = BrokerDescriptors(

@@ -356,6 +356,29 @@ class BrokerLife:
             if one.error_code
         }
 
+    async def update_removed_topics(
+        self, emptied: Collection[bytes], marked: Collection[bytes] | None
+    ) -> None:
+        """Have topics that were `emptied` leave the list of removed ones.
+
+        Args:
+            emptied: ids of which nothing is left in the remote store.
+            marked: not None: begin to go by the list alone, with these; see `keep_removals`.
+
+        Raises:
+            KafkaError: it is not done, or perhaps not; it may be asked again.
+        """
+        question = request(ApiKey.UPDATE_REMOVED_TOPICS).cls(
+            broker_id=self._registration.node_id,
+            broker_epoch=self.epoch,
+            emptied=list(emptied),
+            marked=None if marked is None else list(marked),
+        )
+        answer = await self._active.ask(
+            ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
+        )
+        _check(answer, "update removed topics")
+
     async def producer_ids(self, used: int) -> tuple[int, int]:
         """Take a block of producer ids above `used`: the first one, and the end (exclusive).
 

@@ -88,9 +88,10 @@ class ApiKey(IntEnum):
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
     RAISE_LEADER_EPOCHS = 32001
+    UPDATE_REMOVED_TOPICS = 32002
 
 
-PRIVATE: Final = frozenset({ApiKey.RAISE_LEADER_EPOCHS})
+PRIVATE: Final = frozenset({ApiKey.RAISE_LEADER_EPOCHS, ApiKey.UPDATE_REMOVED_TOPICS})
 """Of ours alone: brokers ask them of the active controller, and no client is told of them."""
 
 
@@ -169,6 +170,7 @@ _FIRST_FLEXIBLE = {
     81: 0,
     82: 0,
     32001: 0,
+    32002: 0,
 }
 _NEVER = 1 << 15
 

@@ -11,6 +11,7 @@ from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.own_broker import FromTheWire
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
+from broker.handlers.controllers.removed_topics import UpdateRemovedTopicsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
@@ -80,6 +81,7 @@ def own_handlers(
         AllocateProducerIdsHandler(submit),
         AssignReplicasToDirsHandler(submit),
         RaiseLeaderEpochsHandler(submit),
+        UpdateRemovedTopicsHandler(submit),
     )
     return {handler.api_key: handler for handler in handlers}
 

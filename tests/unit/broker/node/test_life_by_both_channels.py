@@ -16,7 +16,7 @@ from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.api_keys import PRIVATE, ApiKey
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.features import SUPPORTED_FEATURES
@@ -43,7 +43,11 @@ IN_PROCESS, WIRE = "in process", "wire"
 CLUSTER: Final = "tidemarkOneLife0000001"
 TOPIC, HERE, THERE = b"t" * 16, b"h" * 16, b"e" * 16
 REPLICAS: Final = [ReplicaId(TOPIC, number) for number in range(3)]
-pytestmark = pytest.mark.parametrize("channel", [IN_PROCESS, WIRE])
+
+
+@pytest.fixture(params=[IN_PROCESS, WIRE])
+def channel(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 class Elsewhere:
@@ -237,15 +241,33 @@ async def test_producer_ids_are_above_those_that_the_logs_know(
         assert await life.producer_ids(used) == (used + BLOCK_SIZE, used + 2 * BLOCK_SIZE)
 
 
-async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
+async def test_the_list_of_removed_topics_is_begun_and_emptied(
     channel: str, tmp_path: Path
 ) -> None:
-    if channel == IN_PROCESS:
-        pytest.skip("a controller in this process has all of them")
-    async with (
-        served(channel, tmp_path, withheld=[ApiKey.RAISE_LEADER_EPOCHS]) as controller,
-        asyncio.timeout(20),
-    ):
+    living, removed, marked = TOPIC, b"r" * 16, b"m" * 16
+    async with served(channel, tmp_path) as controller, asyncio.timeout(20):
+        life = controller.life()
+        await life.register({})
+        await controller.add_topic()
+        records = (
+            make("TopicRecord", name="removed", topic_id=removed, was_tiered=True),
+            make("RemoveTopicRecord", topic_id=removed),
+        )
+        await controller.node.submit(lambda _image: ControllerResult(records, None))
+        await life.update_removed_topics((), [living, marked])
+        assert list(controller.node.image.removed_tiered_topics) == [removed, marked]
+        assert controller.node.image.removals_are_kept
+        await life.update_removed_topics([living, removed], None)
+        assert list(controller.node.image.removed_tiered_topics) == [marked]
+        life.epoch += 1
+        with pytest.raises(ApiError, match="STALE_BROKER_EPOCH"):
+            await life.update_removed_topics([marked], None)
+
+
+async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
+    tmp_path: Path,
+) -> None:
+    async with served(WIRE, tmp_path, withheld=PRIVATE) as controller, asyncio.timeout(20):
         life = controller.life()
         await life.register({})
         await controller.add_topic()
@@ -254,3 +276,5 @@ async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
         error: KafkaError = refused[REPLICAS[0]]
         assert error.code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not serve RAISE_LEADER_EPOCHS: it is Apache Kafka's" in str(error)
+        with pytest.raises(ApiError, match="does not serve UPDATE_REMOVED_TOPICS"):
+            await life.update_removed_topics([TOPIC], None)
