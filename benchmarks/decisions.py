@@ -23,7 +23,6 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.network.registry import Handler, RequestContext
-from broker.node.registration import BrokerRegistration
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
@@ -44,6 +43,7 @@ from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.metrics import Registry
 from runtime.ports import Ports, system_ports
+from tests.support.worlds.own_life import own_life
 
 DIRECTORY_ID = b"D" * 16
 SETTINGS = {
@@ -178,7 +178,7 @@ async def decisions(node: MetadataNode, live: LiveConfig, home: Path, ports: Por
         validate_config=live.validate_new_topic,
         dice=ports.dice,
     )
-    broker = BrokerRegistration(node.submit, registration(2))
+    broker = own_life(node, registration(2), ports)
     found = {
         ReplicaId(topic.id, 0): DIRECTORY_ID
         for topic, _ in zip(image_topics(node), range(10_000), strict=False)
@@ -275,7 +275,7 @@ async def run(options: argparse.Namespace, home: Path) -> None:
     plan = FormatPlan("bench", 1, (home,), home, endpoint, directory_ids={home: DIRECTORY_ID})
     format_directory(plan, disk=ports.disk, clock=ports.clock, dice=ports.dice)
     node = await started_node(home, ports)
-    broker = BrokerRegistration(node.submit, registration(1))
+    broker = own_life(node, registration(1), ports)
     await broker.register({})
     await broker.unfence()
     for start in range(0, options.topics, 5_000):

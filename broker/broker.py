@@ -15,12 +15,13 @@ from typing import NamedTuple
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.coordinator.service import begin_groups
-from broker.handlers.controllers.changes import ChangeParts
+from broker.handlers.controllers.changes import ChangeParts, own_handlers
+from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
-from broker.node.active_controller import ActiveController, create_there
-from broker.node.broker_life import BrokerLife
+from broker.node.active_controller import ActiveController
+from broker.node.broker_life import BrokerLife, LifeSettings
 from broker.node.descriptors import BrokerDescriptors
 from broker.node.directory_checks import (
     settle_directories,
@@ -36,8 +37,6 @@ from broker.node.log_cleaning import make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.moved_voter import moved_voter
-from broker.node.registration import BrokerRegistration
-from broker.node.remote_life import LifeSettings, RemoteLife
 from broker.node.roles import check_broker_among_several, check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
@@ -57,10 +56,11 @@ from broker.replica.wanted import (
     found_replicas,
     refused_replicas,
 )
+from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
-from broker.topics.forwarded_creation import ForwardedCreation
 from kafka_client.connection import POOL, THREADS
+from kafka_protocol.wire.api_keys import ApiKey
 from local_log.cleaner.cleaner import LogCleaner
 from local_log.errors import KafkaStorageError
 from local_log.manager.log_dir import LogDir
@@ -112,7 +112,6 @@ class Broker(ServerProcess):
         self._spawn_tier = spawn_tier
         self._extend = extend
         self._broker_epoch = -1
-        self._active: ActiveController | None = None
         self._image_waits_for: Check = lambda: ()
 
     async def start(self) -> None:
@@ -187,8 +186,6 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         await self._recovery_pool.run(self._settle_directories, self._image())
-        self._active = ActiveController(self._node, side.own_handlers, self._ports)
-        self._on_stop(self._active.close)
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
     def _settle_directories(self, image: MetadataImage) -> None:
@@ -222,6 +219,17 @@ class Broker(ServerProcess):
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
         ports, node_id = self._ports, self.config.node_id
+        self._creation = TopicCreation(
+            self._node.submit,
+            defaults=self.live.topic_defaults,
+            validate_config=self.live.validate_new_topic,
+            dice=ports.dice,
+            settled=lambda ids: self._replicas.settled(ids),  # noqa: PLW0108 (made below)
+            backlog=lambda: self._replicas.backlog,
+        )
+        self._creation.replicas_max = None if self._node.is_alone else REPLICAS_MAX
+        self._active = self._active_controller()
+        self._on_stop(self._active.close)
         self._registration = self._life()
         self._leader_epochs = LeaderEpochRequests(
             self._registration.raise_leader_epochs, self._ports.scheduler
@@ -241,11 +249,23 @@ class Broker(ServerProcess):
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.assignment_failed
-        self._creation = self._topic_creation()
-        self._groups = begin_groups(self._creation, self._node, self._replicas, self.config, ports)
+        self._own_topics = AutoTopicCreation(
+            lambda question, timeout_ms: self._active.ask(
+                ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms
+            ),
+            self.live.topic_defaults,
+        )
+        self._groups = begin_groups(
+            self._own_topics, self._node, self._replicas, self.config, ports
+        )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self._tier.attach(self._replicas, self._node, self._leader_epochs.ask)
+            self._tier.attach(
+                self._replicas,
+                self._node,
+                self._leader_epochs.ask,
+                self._registration.update_removed_topics,
+            )
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._descriptors = self._creation.descriptors = BrokerDescriptors(
@@ -271,6 +291,16 @@ class Broker(ServerProcess):
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
+    def _active_controller(self) -> ActiveController:
+        """The way to the active controller; in this process it knows its own broker by it."""
+        own = own_handlers(
+            self._node.submit,
+            self._node.brokers,
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+        )
+        own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
+        return ActiveController(self._node, own, self._ports)
+
     def _life(self) -> BrokerLife:
         config = self.config
         registration = Registration(
@@ -282,8 +312,6 @@ class Broker(ServerProcess):
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
         )
-        if self._active is None:
-            return BrokerRegistration(self._node.submit, registration)
         settings = LifeSettings(
             cluster_id=self._node.cluster_id,
             heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
@@ -293,7 +321,7 @@ class Broker(ServerProcess):
             free_descriptors=self._free_descriptors,
             on_end=self._end,
         )
-        life = RemoteLife(self._active, self._node, registration, settings, self._ports.scheduler)
+        life = BrokerLife(self._active, self._node, registration, settings, self._ports.scheduler)
         self._on_stop(life.close)
         self.health.waits_for = lambda: (
             ("this broker is fenced: the active controller does not hear it",)
@@ -305,21 +333,6 @@ class Broker(ServerProcess):
     async def _free_descriptors(self) -> int:
         return await self._descriptors.left()
 
-    def _topic_creation(self) -> TopicCreation:
-        active = self._active
-        creation = (TopicCreation if active is None else ForwardedCreation)(
-            self._node.submit,
-            defaults=self.live.topic_defaults,
-            validate_config=self.live.validate_new_topic,
-            dice=self._ports.dice,
-            settled=self._replicas.settled,
-            backlog=lambda: self._replicas.backlog,
-        )
-        if isinstance(creation, ForwardedCreation):
-            assert active is not None
-            creation.ask_there, creation.replicas_max = create_there(active), REPLICAS_MAX
-        return creation
-
     def _make_server(self) -> Server:
         ports = self._ports
         cluster = ClusterView(self.config.node_id, self._directories.cluster_id, self._image)
@@ -328,6 +341,7 @@ class Broker(ServerProcess):
             live=self.live,
             cluster=cluster,
             creation=self._creation,
+            own_topics=self._own_topics,
             node=self._node,
             registration=self._registration,
             replicas=self._replicas,
@@ -391,7 +405,7 @@ class Broker(ServerProcess):
 
     async def _listen_to_controllers(self) -> None:
         """Tools may ask the controller as they ask one that is a process of its own."""
-        if self._active is not None:
+        if not self._node.is_alone:
             return  # it listens since it takes part
         changes = ChangeParts(
             live=self.live,
@@ -411,7 +425,7 @@ class Broker(ServerProcess):
         """Let the tier work, now that its Kafka clients can reach us."""
         if self._tier is None:
             return
-        await self._tier_wiring.ensure_topic(self._node, self._creation)
+        await self._tier_wiring.ensure_topic(self._node, self._own_topics)
         settings = await self._tier_listener.open()
         self._on_stop(self._tier_listener.close)
         self._on_stop(self._tier.stop)

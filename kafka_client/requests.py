@@ -31,6 +31,10 @@ class NotSentError(ClientError):
     """The request was not sent: nothing of it is carried out."""
 
 
+class NotServedError(NotSentError):
+    """The other side does not serve this API, or no version of it that is asked."""
+
+
 class NoAnswerError(ClientError):
     """The request was sent: it may be carried out or not."""
 
@@ -163,13 +167,14 @@ class Call:
         """The request with its size, in the highest version that both sides know.
 
         Raises:
-            NotSentError: there is none, or a value does not fit in its field.
+            NotServedError: there is none.
+            NotSentError: a value does not fit in its field.
         """
         ours, name = self.versions, codec.request(self.api_key).name
         version = min(ours.last, -1 if served is None else served.last)
         if served is None or version < max(ours.first, served.first):
             known = "none" if served is None else f"{served.first} to {served.last}"
-            raise NotSentError(f"{name} {ours.first} to {ours.last} is asked; served is {known}")
+            raise NotServedError(f"{name} {ours.first} to {ours.last} is asked; served is {known}")
         try:
             body = self.encode(version)
         except (error, OverflowError, ValueError) as cause:

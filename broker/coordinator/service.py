@@ -30,7 +30,7 @@ from broker.coordinator.shard import Shard, ShardParts, ShardStage
 from broker.replica.events import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from broker.topics.creation import TopicCreation
+from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from local_log.errors import MessageTooLarge, RecordListTooLarge
 from metadata_topic.image.delta import MetadataDelta
@@ -312,7 +312,7 @@ def _way_out(error: Exception) -> str:
 
 
 def begin_groups(
-    creation: TopicCreation,
+    creation: AutoTopicCreation,
     node: MetadataNode,
     replicas: ReplicaManager,
     config: BrokerConfig,

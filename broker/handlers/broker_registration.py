@@ -9,7 +9,8 @@ Versions:
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
 Tagged fields of our own say that the broker serves replicas only once their directories are in the
-metadata, and how many more files it may open.
+metadata, how many more files it may open, and where it found replicas that the metadata have
+elsewhere.
 """
 
 from typing import Any, Final
@@ -21,6 +22,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.directories import FoundReplicas, ReplicaId
 from metadata_topic.image.model import Endpoint
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.submit import outcome_of
@@ -48,12 +50,22 @@ class BrokerRegistrationHandler(DecodedHandler):
                     request.cluster_id,
                     registration,
                     done,
+                    found=_found(request),
                     free_descriptors=request.free_descriptors,
                 )
             )
         except Exception as error:  # noqa: BLE001  (told as a code)
             return _Response(error_code=int(code_of(error, "register a broker")))
         return _Response(broker_epoch=epoch)
+
+
+def _found(request: Any) -> FoundReplicas:
+    usable: dict[ReplicaId, bytes] = {}
+    refused: dict[ReplicaId, bytes] = {}
+    for one in request.replicas:
+        where = refused if one.refused else usable
+        where[ReplicaId(one.topic_id, one.partition)] = one.directory_id
+    return FoundReplicas(usable, refused, is_missing_some=bool(request.is_missing_directory))
 
 
 def _registration(request: Any) -> Registration:

@@ -10,7 +10,7 @@ Versions:
 * 7: topic ids (KIP-516).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.describe import describe_topic
@@ -50,14 +50,20 @@ class CreateTopicsHandler(DecodedHandler):
     api_key = ApiKey.CREATE_TOPICS
     versions = Versions(2, 7)
 
-    def __init__(self, creation: TopicCreation, config: LiveConfig) -> None:
-        self._creation = creation
-        self._config = config
+    def __init__(
+        self, creation: TopicCreation, config: LiveConfig, *, is_own: bool = False
+    ) -> None:
+        """Make topics of others; where it `is_own`, of the broker in this process.
+
+        That one may make the guarded topics, and reads of an answer only what was refused.
+        """
+        self._creation, self._config, self._is_own = creation, config, is_own
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Create, wait until the metadata log holds the topics, and answer for each."""
         version = context.api_version
-        wanted, refused = await run_in_steps(_checked(request.topics))
+        guarded = frozenset[str]() if self._is_own else GUARDED_TOPICS
+        wanted, refused = await run_in_steps(_checked(request.topics, guarded))
         if not wanted:
             return _Response(topics=refused)
         try:
@@ -67,7 +73,7 @@ class CreateTopicsHandler(DecodedHandler):
         except KafkaError as error:  # the metadata log takes no records
             return _all_failed(refused, wanted, error, version)
         answer = await run_in_steps(self._answer(refused, created, version))
-        if len(answer.topics) <= _TOPICS_AT_ONCE_MAX:
+        if self._is_own or len(answer.topics) <= _TOPICS_AT_ONCE_MAX:
             return answer
         return await run_in_steps(response(ApiKey.CREATE_TOPICS).encode_steps(answer, version))
 
@@ -85,7 +91,7 @@ class CreateTopicsHandler(DecodedHandler):
                 answers.append(_failed(topic.name, topic.error))
                 continue
             answer, work = _created(topic), _TOPIC_WORK
-            if version >= _SINCE_CONFIGS:
+            if version >= _SINCE_CONFIGS and not self._is_own:
                 # Topics of one request mostly have the same settings.
                 overrides = frozenset(topic.configs.items())
                 if overrides not in described:
@@ -121,11 +127,11 @@ class GuardedTopic(KafkaError):
     code = ErrorCode.POLICY_VIOLATION
 
 
-def _checked(topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
+def _checked(topics: Iterable[Any], guarded: Collection[str]) -> Steps[tuple[list[Any], list[Any]]]:
     """Topics that the controller is asked for, and answers for the others."""
     wanted, refused, pace = [], [], Pace()
     for topic in topics:
-        error = _refusal(topic)
+        error = _refusal(topic, guarded)
         if error is None:
             wanted.append(topic)
         else:
@@ -145,9 +151,9 @@ def _created(topic: CreatedTopic) -> Any:
     )
 
 
-def _refusal(topic: Any) -> KafkaError | None:
+def _refusal(topic: Any, guarded: Collection[str]) -> KafkaError | None:
     """Why the controller need not be asked; also puts today's names for old names of settings."""
-    if topic.name in GUARDED_TOPICS:
+    if topic.name in guarded:
         return GuardedTopic(f"Creation of internal topic {topic.name} is prohibited.")
     try:
         configs = normalise({config.name: config.value for config in topic.configs})

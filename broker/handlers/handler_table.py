@@ -93,14 +93,14 @@ FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.DESCRIBE_QUORUM,
 })  # fmt: skip
-"""What only the active controller can do; where it is another process, they are sent there."""
+"""What only the active controller can do; while it is another process, they are sent there."""
 
 
 def build_handlers(parts: HandlerParts) -> HandlerTable:
     """Make the table of a listener for clients."""
     for api in APIS:
         handler = api.make(parts)
-        if parts.active is not None and handler.api_key in FORWARDED:
+        if handler.api_key in FORWARDED:
             assert isinstance(handler, DecodedHandler), "they are decoded"
             ports = parts.ports
             handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler)

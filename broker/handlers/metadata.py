@@ -235,5 +235,5 @@ def _refused(topic: Any) -> Any:
 
 def make(parts: HandlerParts) -> MetadataHandler:
     """Make the handler of Metadata."""
-    auto_create = parts.creation.auto_create if parts.config.auto_create_topics_enable else None
+    auto_create = parts.own_topics.auto_create if parts.config.auto_create_topics_enable else None
     return MetadataHandler(parts.cluster, auto_create)

@@ -13,6 +13,7 @@ from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
+from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from local_log.manager.log_dirs import LogManager
@@ -26,13 +27,14 @@ class HandlerParts:
 
     Attributes:
         tier: None without a remote tier.
-        active: the way to the active controller; None where it is always in this process.
+        active: the way to the active controller.
     """
 
     config: BrokerConfig
     live: LiveConfig
     cluster: ClusterView
     creation: TopicCreation
+    own_topics: AutoTopicCreation
     node: MetadataNode
     registration: BrokerLife
     replicas: ReplicaManager
@@ -40,7 +42,7 @@ class HandlerParts:
     groups: GroupCoordinator
     tier: RemoteTier | None
     ports: Ports
-    active: ActiveController | None = None
+    active: ActiveController
 
     @cached_property
     def table(self) -> HandlerTable:

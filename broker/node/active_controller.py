@@ -5,15 +5,15 @@ the request as it is: without an authorizer there is nobody to speak for, so no 
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from inspect import isawaitable
 from typing import Any, Final, Protocol
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
-from kafka_client.requests import NoAnswerError, NotSentError
+from kafka_client.requests import NoAnswerError, NotSentError, NotServedError
+from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.deadlines import DecisionTimedOut
@@ -84,6 +84,7 @@ class ActiveController:
             NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
                 not asked.
             DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
+            ApiError: UNSUPPORTED_VERSION: it does not serve this; it was not asked.
         """
         if self.is_here:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
@@ -93,6 +94,12 @@ class ActiveController:
             return await connections.to(address).request(
                 api_key, question, versions=version, timeout_ms=timeout_ms
             )
+        except NotServedError as error:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the active controller at {host}:{port} does not serve {api_key.name}: it is "
+                f"Apache Kafka's, or of another version than this broker ({error})",
+            ) from error
         except NotSentError as error:
             raise NotControllerError(
                 f"the active controller at {host}:{port} cannot be reached: {error}"
@@ -127,14 +134,3 @@ class ActiveController:
         if view.leader is None or view.leader_id == self._node.node_id:
             raise NotControllerError("no active controller is known")
         return view.leader.host, view.leader.port
-
-
-def create_there(active: ActiveController) -> AskThere:
-    """How `ForwardedCreation` gets to the active controller."""
-
-    def ask(question: Any, timeout_ms: int) -> Awaitable[Any] | None:
-        if active.is_here:
-            return None
-        return active.ask(ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms)
-
-    return ask

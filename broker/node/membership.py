@@ -52,14 +52,14 @@ class MembershipPorts:
 
     Attributes:
         register: registers this life anew.
-        unfence: has it serve again.
+        unfence: has it serve again; does not wait.
         waits_for: why what the image says may be old: no active controller is known, or not all
             that is committed is applied.
         on_end: told once, that another process has this id.
     """
 
     register: Callable[[], Awaitable[object]]
-    unfence: Callable[[], Awaitable[object]]
+    unfence: Callable[[], object]
     waits_for: Callable[[], Sequence[str]]
     on_end: Callable[[BaseException], None]
     clock: Clock
@@ -117,7 +117,7 @@ class MembershipWatch:
             try:
                 if self._state is Membership.ABSENT:
                     await self._ports.register()
-                await self._ports.unfence()
+                self._ports.unfence()
             except KafkaError as error:
                 log.warning("broker %d could not come back yet: %s", self._node_id, error)
             await pause(self._ports.scheduler, RETRY_MS)

@@ -15,7 +15,7 @@ from broker.remote.config import tier_config
 from broker.remote.supervisor import Spawn
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
-from broker.topics.creation import TopicCreation
+from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
@@ -69,7 +69,7 @@ class BrokerTier:
         usable = [path for path in self._config.log_dirs if path in self._directories.ids]
         return usable[0] if usable else self._config.metadata_log_dir
 
-    async def ensure_topic(self, node: MetadataNode, creation: TopicCreation) -> None:
+    async def ensure_topic(self, node: MetadataNode, creation: AutoTopicCreation) -> None:
         """Make the topic of the remote metadata, where it is not there yet."""
         await ensure_remote_metadata_topic(
             node.image,

@@ -6,16 +6,14 @@ anybody can elect it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.changes import (
     ChangeParts,
     creation_without_broker,
-    own_handlers,
 )
-from broker.network.registry import DecodedHandler
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
@@ -27,7 +25,6 @@ from broker.process.controllers_listener import ControllersListener
 from broker.process.identity_watch import IdentityWatch, watch_on
 from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import META_PROPERTIES
-from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.raft.voters import ReplicaKey
@@ -42,11 +39,7 @@ REPLICAS_MAX = 1
 
 
 class ControllerSide:
-    """See the module.
-
-    Attributes:
-        own_handlers: take what the broker in this process asks in its own name; by `begin`.
-    """
+    """See the module."""
 
     def __init__(
         self, config: BrokerConfig, directories: Directories, node: MetadataNode, ports: Ports
@@ -54,7 +47,6 @@ class ControllerSide:
         """Take the parts; `node` is open and not started."""
         self._config, self._directories = config, directories
         self._node, self._ports = node, ports
-        self.own_handlers: Mapping[ApiKey, DecodedHandler] = {}
 
     async def begin(
         self, health: Health, on_stop: OnStop, on_end: Callable[[BaseException], None]
@@ -99,7 +91,6 @@ class ControllerSide:
             own_broker_id=config.node_id if config.is_broker else None,
             clock=self._ports.clock,
         )
-        self.own_handlers = own_handlers(changes)
         listener = ControllersListener(config, node, changes, self._ports)
         await listener.open()
         on_stop(listener.close)

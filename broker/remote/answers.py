@@ -7,20 +7,16 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
 from broker.replica.controller_requests import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
-from broker.topics.creation import Submit
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.controller.removed_topics import note_emptied
-from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
@@ -54,6 +50,10 @@ log = logging.getLogger(__name__)
 IMAGE_POLL_MS = 20
 
 
+UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
+"""Asks the active controller; see `BrokerLife.update_removed_topics`."""
+
+
 class RemoteFacts(Protocol):
     """Takes what the tier reports beside its questions."""
 
@@ -63,7 +63,7 @@ class RemoteFacts(Protocol):
 
 
 class ClusterMetadata(Protocol):
-    """The metadata as this node has them, and the way to change them; see `MetadataNode`."""
+    """The metadata as this node has them; see `MetadataNode`."""
 
     @property
     def cluster_id(self) -> str:
@@ -80,11 +80,6 @@ class ClusterMetadata(Protocol):
         """Of the metadata log (exclusive), as the quorum confirms it."""
         ...
 
-    @property
-    def submit(self) -> Submit:
-        """Takes decisions of the controller."""
-        ...
-
 
 class BrokerAnswers:
     """Answers the tier's questions about this broker's logs."""
@@ -94,6 +89,7 @@ class BrokerAnswers:
         replicas: ReplicaManager,
         metadata: ClusterMetadata,
         raise_epoch: RaiseEpoch,
+        update_removed_topics: UpdateRemovedTopics,
         *,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
@@ -101,6 +97,7 @@ class BrokerAnswers:
     ) -> None:
         self._replicas, self._logs = replicas, replicas.logs
         self._metadata, self._raise_epoch = metadata, raise_epoch
+        self._update_removed_topics = update_removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, loop
         self._facts = facts
@@ -127,8 +124,7 @@ class BrokerAnswers:
             case ImageAtLeast():
                 self._answer_image(self._metadata.high_watermark, reply)
             case TopicsEmptied(topic_ids):
-                decide = partial(note_emptied, topic_ids=topic_ids)
-                self._spawn(reply, self._decided(decide, reply))
+                self._spawn(reply, self._emptied(topic_ids, reply))
             case Health() as health:
                 self._facts.on_health(health)
             case other:
@@ -251,10 +247,8 @@ class BrokerAnswers:
 
     # -- changes
 
-    async def _decided(
-        self, decide: Callable[[MetadataImage], ControllerResult[None]], reply: Reply
-    ) -> None:
-        await self._metadata.submit(decide)
+    async def _emptied(self, topic_ids: Collection[bytes], reply: Reply) -> None:
+        await self._update_removed_topics(topic_ids)
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:

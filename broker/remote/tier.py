@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.remote.answers import BrokerAnswers, ClusterMetadata
+from broker.remote.answers import BrokerAnswers, ClusterMetadata, UpdateRemovedTopics
 from broker.remote.assignments import Assignments
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
@@ -110,6 +110,7 @@ class RemoteTier:
         replicas: ReplicaManager,
         metadata: ClusterMetadata,
         raise_epoch: RaiseEpoch,
+        update_removed_topics: UpdateRemovedTopics,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
@@ -118,7 +119,13 @@ class RemoteTier:
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
         self._answers = BrokerAnswers(
-            replicas, metadata, raise_epoch, ports=self._ports, loop=self._loop, facts=self
+            replicas,
+            metadata,
+            raise_epoch,
+            update_removed_topics,
+            ports=self._ports,
+            loop=self._loop,
+            facts=self,
         )
         self._assignments = Assignments(
             replicas,

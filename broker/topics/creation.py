@@ -1,27 +1,24 @@
-"""Making topics, for whoever asks: a client, a Metadata request on the way, or the broker itself.
+"""Making topics on the active controller, for clients and brokers that ask it.
 
-The decision is the controller's; here are only the broker's defaults and rules for settings, fresh
-ids, and the two topics that nobody but the broker may make.
+The decision is the controller's; here are only its node's defaults and rules for settings, fresh
+ids, and what is waited for.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from broker.topics.cluster import GUARDED_TOPICS
-from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.steps import Pace, Steps
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.result import Decided
-from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, TopicSpec
+from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from runtime.dice import Dice
-from runtime.log_context import escape
 from runtime.turns import run_in_steps
 
 log = logging.getLogger(__name__)
@@ -83,7 +80,6 @@ class TopicCreation:
     """Creates topics through the metadata log.
 
     Attributes:
-        internal: of what topics of the broker's own are made, by their names.
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
         replicas_max: topics of which a partition would have more are refused; None: no limit.
@@ -115,7 +111,6 @@ class TopicCreation:
         self._dice = dice
         self._settled = settled
         self._backlog = backlog
-        self.internal: dict[str, Callable[[], TopicSpec]] = {}
 
     async def create(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, timeout_ms: int = 0
@@ -201,33 +196,3 @@ class TopicCreation:
             )
             refused.append(CreatedTopic(topic.name, error))
         return taken, refused
-
-    async def auto_create(self, names: Sequence[str]) -> None:
-        """Create topics that a client named in a Metadata request, with the broker's defaults.
-
-        What cannot be created is logged; the client is told that the topic is unknown.
-        """
-        # This broker's defaults, as in Kafka: those of a controller elsewhere may be others.
-        own = self._defaults()
-        plain = partial(
-            TopicSpec, num_partitions=own.num_partitions, replication_factor=own.replication_factor
-        )
-        wanted = [
-            self.internal.get(name, partial(plain, name))()
-            for name in names
-            if name not in GUARDED_TOPICS
-        ]
-        if not wanted:
-            return
-        try:
-            created = await self.create(wanted)
-        except KafkaError as error:
-            log.warning("no topic could be created on the way: reason=%s", error)
-            return
-        for topic in created:
-            if topic.error is not None:
-                log.info(
-                    "topic not created on the way: name=%s reason=%s",
-                    escape(topic.name, 100),
-                    topic.error,
-                )

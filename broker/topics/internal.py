@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.config.rules import check_replication
-from broker.topics.creation import TopicCreation
+from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_specs import Config, TopicSpec
@@ -28,7 +28,7 @@ class InternalTopicError(TidemarkError):
 
 
 async def ensure_remote_metadata_topic(
-    image: MetadataImage, creation: TopicCreation, settings: Mapping[str, str], *, prefix: str
+    image: MetadataImage, creation: AutoTopicCreation, settings: Mapping[str, str], *, prefix: str
 ) -> None:
     """Make `__remote_log_metadata` unless it exists.
 
@@ -68,9 +68,8 @@ async def ensure_remote_metadata_topic(
         replication_factor=factor,
         configs=tuple(Config(name, value) for name, value in configs.items()),
     )
-    (created,) = await creation.create([spec])
-    if created.error is not None:
-        raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {created.error}")
+    for error in (await creation.create([spec])).values():
+        raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
 
 
 def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.topics.creation import TopicCreation
+from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.topics import OFFSETS_TOPIC as OFFSETS_TOPIC  # those who ask about it need both
 from metadata_topic.controller.topic_specs import Config, TopicSpec
@@ -42,7 +42,7 @@ class OffsetsTopic:
     def __init__(
         self,
         image: Callable[[], MetadataImage],
-        creation: TopicCreation,
+        creation: AutoTopicCreation,
         config: BrokerConfig,
     ) -> None:
         """Make nothing yet."""
@@ -90,12 +90,13 @@ class OffsetsTopic:
 
     async def _make(self) -> None:
         try:
-            (created,) = await self._creation.create([offsets_topic_spec(self._config)])
+            refused = await self._creation.create([offsets_topic_spec(self._config)])
         except KafkaError as error:
             self._say(error)
             return
-        if created.error is not None and not self.exists:
-            self._say(created.error)
+        for reason in refused.values():
+            if not self.exists:
+                self._say(reason)
 
     def _say(self, error: KafkaError) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -6,6 +6,7 @@ a client which guessed too high can read the answer.
 """
 
 from enum import IntEnum
+from typing import Final
 
 
 class ApiKey(IntEnum):
@@ -86,6 +87,12 @@ class ApiKey(IntEnum):
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     UPDATE_RAFT_VOTER = 82
+    RAISE_LEADER_EPOCHS = 32001
+    UPDATE_REMOVED_TOPICS = 32002
+
+
+PRIVATE: Final = frozenset({ApiKey.RAISE_LEADER_EPOCHS, ApiKey.UPDATE_REMOVED_TOPICS})
+"""Of ours alone: brokers ask them of the active controller, and no client is told of them."""
 
 
 _FIRST_FLEXIBLE = {
@@ -162,6 +169,8 @@ _FIRST_FLEXIBLE = {
     80: 0,
     81: 0,
     82: 0,
+    32001: 0,
+    32002: 0,
 }
 _NEVER = 1 << 15
 

@@ -43,6 +43,21 @@ class ReplicaId(NamedTuple):
     partition: int
 
 
+class FoundReplicas(NamedTuple):
+    """What a broker that registers found on its disks, of replicas noted elsewhere.
+
+    Attributes:
+        usable: directory id of each replica whose files are there and will be served.
+        refused: the same of each whose files are there and cannot be used now. Where it was served
+            before the rule, a later start must not take it for one that never was.
+        is_missing_some: a directory of the broker is not there or does not work.
+    """
+
+    usable: Mapping[ReplicaId, bytes] = {}
+    refused: Mapping[ReplicaId, bytes] = {}
+    is_missing_some: bool = False
+
+
 class HostedReplica(NamedTuple):
     """A replica of one broker, as the metadata have it."""
 
@@ -79,22 +94,14 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
 
 @stepwise
 def records_at_registration(
-    image: MetadataImage,
-    broker_id: int,
-    *,
-    found: Mapping[ReplicaId, bytes],
-    refused: Mapping[ReplicaId, bytes],
-    is_missing_some: bool,
+    image: MetadataImage, broker_id: int, found: FoundReplicas
 ) -> Steps[list[MetadataRecord]]:
     """Assign what a broker found on its disks, in steps; settle replicas of before the rule.
 
     Args:
         image: the cluster before this registration.
         broker_id: who registers.
-        found: directory id of each replica whose files are there and will be served.
-        refused: the same of each whose files are there and cannot be used now. Where it was served
-            before the rule, a later start must not take it for one that never was.
-        is_missing_some: a directory of this broker is not there or does not work.
+        found: by that broker.
 
     Returns:
         PartitionChangeRecords.
@@ -109,9 +116,10 @@ def records_at_registration(
         if pace.is_step_over(2):
             yield
         replica_id = ReplicaId(replica.topic.id, replica.partition)
-        wanted = found.get(replica_id)
+        wanted = found.usable.get(replica_id)
         if wanted is None and replica.directory_id in NEVER_ASSIGNED and not keeps_order:
-            wanted = refused.get(replica_id, DIRECTORY_LOST if is_missing_some else None)
+            lost = DIRECTORY_LOST if found.is_missing_some else None
+            wanted = found.refused.get(replica_id, lost)
         if wanted is not None and wanted != replica.directory_id:
             records.append(_change(image, broker_id, replica, wanted))
             if pace.is_step_over(RECORD_WORK):

@@ -10,6 +10,8 @@ from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.own_broker import FromTheWire
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
+from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
+from broker.handlers.controllers.removed_topics import UpdateRemovedTopicsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
@@ -69,14 +71,17 @@ def creation_without_broker(
     return creation
 
 
-def own_handlers(parts: ChangeParts) -> dict[ApiKey, DecodedHandler]:
+def own_handlers(
+    submit: Submit, brokers: BrokerControl, *, heartbeat_interval_ms: int
+) -> dict[ApiKey, DecodedHandler]:
     """What a broker asks in its own name, for the broker in this process."""
-    interval_ms = parts.live.current.broker_heartbeat_interval_ms
     handlers = (
-        BrokerRegistrationHandler(parts.brokers),
-        BrokerHeartbeatHandler(parts.brokers, heartbeat_interval_ms=interval_ms),
-        AllocateProducerIdsHandler(parts.submit),
-        AssignReplicasToDirsHandler(parts.submit),
+        BrokerRegistrationHandler(brokers),
+        BrokerHeartbeatHandler(brokers, heartbeat_interval_ms=heartbeat_interval_ms),
+        AllocateProducerIdsHandler(submit),
+        AssignReplicasToDirsHandler(submit),
+        RaiseLeaderEpochsHandler(submit),
+        UpdateRemovedTopicsHandler(submit),
     )
     return {handler.api_key: handler for handler in handlers}
 
@@ -84,7 +89,10 @@ def own_handlers(parts: ChangeParts) -> dict[ApiKey, DecodedHandler]:
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     """Add them to the table of a controllers' listener."""
     config, own_id = parts.live.current, parts.own_broker_id
-    for handler in own_handlers(parts).values():
+    interval_ms = config.broker_heartbeat_interval_ms
+    for handler in own_handlers(
+        parts.submit, parts.brokers, heartbeat_interval_ms=interval_ms
+    ).values():
         table.add(handler if own_id is None else FromTheWire(handler, own_id, parts.clock))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
     table.add(

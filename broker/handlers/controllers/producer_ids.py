@@ -3,6 +3,8 @@
 Versions:
 
 * 0: KIP-730; flexible from the start.
+
+A tagged field of our own says which ids the broker's logs know.
 """
 
 from functools import partial
@@ -31,7 +33,10 @@ class AllocateProducerIdsHandler(DecodedHandler):
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Give the next block; no other broker ever gets an id of it."""
         decide = partial(
-            allocate_producer_ids, broker_id=request.broker_id, broker_epoch=request.broker_epoch
+            allocate_producer_ids,
+            broker_id=request.broker_id,
+            broker_epoch=request.broker_epoch,
+            used=request.used_producer_id,
         )
         try:
             block: ProducerIdBlock = await self._submit(decide)

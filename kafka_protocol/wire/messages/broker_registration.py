@@ -6,7 +6,9 @@ REQUEST = """
     Listeners:[]{Name:str, Host:str, Port:u16, SecurityProtocol:i16},
     Features:[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16},
     Rack:str?, IsMigratingZkBroker:bool 1+, LogDirs:[]uuid 2+, PreviousBrokerEpoch:i64=-1 3+,
-    KeepsDirectories:i8@10000=0, FreeDescriptors:i32@10001=-1
+    KeepsDirectories:i8@10000=0, FreeDescriptors:i32@10001=-1,
+    Replicas:[]{TopicId:uuid, Partition:i32, DirectoryId:uuid, Refused:bool}@10002,
+    IsMissingDirectory:i8@10003=0
 """
 
 RESPONSE = """

@@ -17,6 +17,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.steps import Steps
 from metadata_topic.controller.broker_sessions import UNKNOWN_OFFSET, BrokerSessions
 from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
+from metadata_topic.controller.directories import FoundReplicas, records_at_registration
 from metadata_topic.controller.free_descriptors import NOT_REPORTED
 from metadata_topic.controller.heartbeats import (
     Heartbeat,
@@ -36,6 +37,7 @@ from runtime.scheduler import Timer
 log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
+NOTHING_FOUND: Final = FoundReplicas()
 FENCED_AT_ONCE: Final = 100
 """Of thousands of brokers that are silent at once the others wait, and take their turns later."""
 
@@ -61,8 +63,8 @@ class BrokerControl:
             cluster_id: of this cluster.
             session_timeout_ms: `broker.session.timeout.ms`.
             kraft_version: the finalised level, which is not in the image.
-            own_broker_id: the broker in this process: it lives as long as this controller does, and
-                sends itself no heartbeats.
+            own_broker_id: the broker in this process: it lives as long as this controller does, so
+                its heartbeats begin no session.
         """
         self._loop = loop
         self._clock = world.clock
@@ -103,10 +105,15 @@ class BrokerControl:
         registration: Registration,
         done: Callable[[Outcome[int]], None],
         *,
+        found: FoundReplicas = NOTHING_FOUND,
         free_descriptors: int = NOT_REPORTED,
         timeout_ms: int = DECISION_TIMEOUT_MS,
     ) -> None:
         """Register a broker, fenced; the response is its epoch.
+
+        What it `found` is noted in the same decision: a broker that is registered as one that keeps
+        the order of `directories` must not have served replicas without a directory. Of the broker
+        in this process the start of its node has seen to what else is checked here.
 
         `free_descriptors` as in `Heartbeat`, before this life has read any metadata.
 
@@ -117,10 +124,13 @@ class BrokerControl:
 
         def decide(image: MetadataImage) -> Steps[ControllerResult[int]]:
             check_cluster(cluster_id, self._cluster_id)
-            check_registration(image, registration, kraft_version=self._kraft_version())
-            return register_broker.steps(
+            if registration.node_id != self._own_broker_id:
+                check_registration(image, registration, kraft_version=self._kraft_version())
+            registered = yield from register_broker.steps(
                 image, registration, has_live_session=self._has_live_session(image, registration)
             )
+            noted = yield from records_at_registration.steps(image, registration.node_id, found)
+            return ControllerResult((*registered.records, *noted), registered.response)
 
         def placed(end_offset: int) -> None:
             broker = self._loop.decided_image.brokers[registration.node_id]
@@ -153,7 +163,9 @@ class BrokerControl:
         """
         sessions = self._sessions
         if sessions is not None and self._is_registered(asked.broker_id, asked.broker_epoch):
-            session = sessions.touch(asked.broker_id, asked.broker_epoch, self._now())
+            session = sessions.of(asked.broker_id, asked.broker_epoch)
+            if asked.broker_id != self._own_broker_id:
+                sessions.touch(asked.broker_id, asked.broker_epoch, self._now())
             session.descriptors.report(asked.free_descriptors, asked.metadata_offset)
             self._arm()
 

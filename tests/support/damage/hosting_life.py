@@ -23,7 +23,6 @@ from broker.node.directory_checks import (
     write_life,
     writes_sidecars,
 )
-from broker.node.registration import BrokerRegistration
 from broker.replica.controller_requests import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
@@ -54,6 +53,7 @@ from metadata_topic.testing import registration_of
 from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.any_order import AnyOrder
 from tests.support.worlds.one_node import sole_voter
+from tests.support.worlds.own_life import own_life
 
 if TYPE_CHECKING:
     from tests.support.damage.hosting_lives import HostingLives
@@ -164,7 +164,7 @@ class HostingLife:
             log_dirs=tuple(directory.directory_id for directory in self.logs.online_dirs()),
             keeps_directories=True,
         )
-        self.registration = BrokerRegistration(submit, registration)
+        self.registration = own_life(self.node, registration, ports)
         epochs = LeaderEpochRequests(self.registration.raise_leader_epochs, ports.scheduler)
         self.replicas = ReplicaManager(
             logs=self.logs,

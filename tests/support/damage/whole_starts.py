@@ -28,6 +28,7 @@ from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.directories import (
+    FoundReplicas,
     ReplicaId,
     assign_directories,
     records_at_registration,
@@ -133,9 +134,9 @@ class WholeStart:
         noted = records_at_registration(
             image,
             NODE,
-            found=found_replicas(logs),
-            refused=refused_replicas(logs, image),
-            is_missing_some=is_missing_some,
+            FoundReplicas(
+                found_replicas(logs), refused_replicas(logs, image), is_missing_some=is_missing_some
+            ),
         )
         online = tuple(directory.directory_id for directory in logs.online_dirs())
         registered = register_broker(

@@ -13,6 +13,7 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.network.registry import Handler, RequestContext
+from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from kafka_protocol.steps import at_once
@@ -101,6 +102,13 @@ class Admin:
             backlog=lambda: self.backlog,
         )
         self.creation.descriptors = self.descriptors
+        own = CreateTopicsHandler(self.creation, self.live, is_own=True)
+        self.own_topics = AutoTopicCreation(
+            lambda question, _ms: own.handle(
+                RequestContext(own.api_key, VERSION, 0, "own", "", ("", 0), 0), question
+            ),
+            self.live.topic_defaults,
+        )
 
     def ask(self, handler: Handler, request: Any, version: int | None = None) -> Any:
         """Answer a request, encoded and decoded once so that it fits its schema."""
@@ -180,5 +188,5 @@ class Admin:
     def metadata_of(self, *names: str, **fields: Any) -> Any:
         cls = message("MetadataRequest").cls
         topics = [cls.Topics(name=name) for name in names]
-        handler = MetadataHandler(self.cluster, self.creation.auto_create)
+        handler = MetadataHandler(self.cluster, self.own_topics.auto_create)
         return self.ask(handler, cls(topics=topics, **fields)).topics

@@ -21,6 +21,7 @@ from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.directories import (
+    FoundReplicas,
     ReplicaId,
     assign_directories,
     records_at_registration,
@@ -94,9 +95,11 @@ class OneBroker:
         noted = records_at_registration(
             image,
             NODE,
-            found=found_replicas(self.logs),
-            refused=refused_replicas(self.logs, image),
-            is_missing_some=is_missing_some,
+            FoundReplicas(
+                found_replicas(self.logs),
+                refused_replicas(self.logs, image),
+                is_missing_some=is_missing_some,
+            ),
         )
         registered = register_broker(image, registration)
         self.image = apply(image, [*registered.records, *noted])

@@ -7,6 +7,7 @@ import pytest
 
 from metadata_topic.controller.brokers import Registration, register_broker
 from metadata_topic.controller.directories import (
+    FoundReplicas,
     ReplicaId,
     assign_directories,
     can_assign,
@@ -78,7 +79,7 @@ def at_registration(
     image: MetadataImage, found: Mapping[ReplicaId, bytes], *, is_missing_some: bool
 ) -> list[bytes]:
     records = records_at_registration(
-        image, 1, found=found, refused=NONE, is_missing_some=is_missing_some
+        image, 1, FoundReplicas(found, NONE, is_missing_some=is_missing_some)
     )
     after = apply(image, records)
     assert directories_of(after, 2) == directories_of(image, 2)
@@ -124,7 +125,7 @@ def test_what_is_refused_at_the_first_registration_is_not_taken_for_new_at_the_n
         (registered(image, 1), [DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, A]),
     ):
         records = records_at_registration(
-            before, 1, found=NONE, refused=refused, is_missing_some=is_missing_some
+            before, 1, FoundReplicas(NONE, refused, is_missing_some=is_missing_some)
         )
         assert directories_of(apply(before, records)) == expected
 
@@ -137,14 +138,16 @@ def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> No
 def test_an_ordinary_start_writes_nothing() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B)
     found = {replica(0): A, replica(1): B}
-    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=False) == []
+    assert (
+        records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=False)) == []
+    )
 
 
 def test_replicas_of_others_and_topics_that_are_gone_are_passed_over() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
     found = {ReplicaId(b"x" * 16, 0): B, replica(7): B}
-    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=True) == []
-    assert records_at_registration(image, 3, found=NONE, refused=NONE, is_missing_some=True) == []
+    assert records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == []
+    assert records_at_registration(image, 3, FoundReplicas(NONE, NONE, is_missing_some=True)) == []
 
 
 # -- metadata.version without directories
@@ -157,7 +160,7 @@ def test_an_old_metadata_version_has_no_directories_and_keeps_no_rule() -> None:
     assert image.brokers[1].directories_assigned_from == -1
     assert directories_of(image) == [DIRECTORY_MIGRATING]
     found = {replica(0): A}
-    assert records_at_registration(image, 1, found=found, refused=NONE, is_missing_some=True) == []
+    assert records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == []
 
 
 def test_the_rule_begins_with_the_first_registration_after_the_upgrade() -> None:

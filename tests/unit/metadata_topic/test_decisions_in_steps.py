@@ -17,6 +17,7 @@ from metadata_topic.controller.brokers import (
     unfence_broker,
 )
 from metadata_topic.controller.directories import (
+    FoundReplicas,
     ReplicaId,
     assign_directories,
     records_at_registration,
@@ -95,7 +96,7 @@ DECIDING: dict[str, Deciding] = {
     ),
     "register": lambda image, _epoch: register_broker.steps(image, registration_of(1, life=2)),
     "note what a registration found": lambda image, _epoch: records_at_registration.steps(
-        image, 1, found=dict.fromkeys(REPLICAS, DIRECTORY), refused={}, is_missing_some=False
+        image, 1, FoundReplicas(dict.fromkeys(REPLICAS, DIRECTORY), {}, is_missing_some=False)
     ),
     "fence": lambda image, epoch: fence_broker.steps(image, broker_id=1, broker_epoch=epoch),
     "leave": lambda image, epoch: begin_controlled_shutdown.steps(

@@ -36,8 +36,8 @@ class Asked:
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self.admin = Admin(settings, directory)
         config = load_entries(dict(settings))
-        self.topic = OffsetsTopic(lambda: self.admin.node.image, self.admin.creation, config)
-        self.admin.creation.internal[OFFSETS_TOPIC] = lambda: offsets_topic_spec(config)
+        self.topic = OffsetsTopic(lambda: self.admin.node.image, self.admin.own_topics, config)
+        self.admin.own_topics.internal[OFFSETS_TOPIC] = lambda: offsets_topic_spec(config)
         ports = simulated(7, clock=ManualClock())
         coordinator = GroupCoordinator(self.topic, config, ports)
         self.handler = FindCoordinatorHandler(coordinator, self.admin.cluster, Unserved())
@@ -185,7 +185,7 @@ def test_what_is_not_served_is_refused_with_a_reason_and_makes_no_topic(
 
 
 def test_a_metadata_request_that_names_the_topic_makes_the_same(asked: Asked) -> None:
-    handler = MetadataHandler(asked.admin.cluster, asked.admin.creation.auto_create)
+    handler = MetadataHandler(asked.admin.cluster, asked.admin.own_topics.auto_create)
     cls = message("MetadataRequest").cls
     wanted = cls.Topics(name=OFFSETS_TOPIC)
     [topic] = asked.admin.ask(handler, cls(topics=[wanted], allow_auto_topic_creation=True)).topics

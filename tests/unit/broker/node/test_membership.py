@@ -41,7 +41,7 @@ class Watched:
         self.answer: asyncio.Future[None] | None = None
         ports = MembershipPorts(
             register=lambda: self.ask("register"),
-            unfence=lambda: self.ask("unfence"),
+            unfence=lambda: self.asked.append("unfence"),
             waits_for=lambda: self.waits_for,
             on_end=lambda error: self.ends.append(str(error)),
             clock=self.clock,

@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import make
 from metadata_topic.image.replay import replay_all
@@ -71,16 +71,15 @@ class Tier:
         self.cluster_id, self.image, self.high_watermark = "cluster", EMPTY_IMAGE, 0
         self.raised: list[tuple[ReplicaId, int, int]] = []
         self.in_vain = ""
+        self.emptied: list[bytes] = []
 
     def kept_log_start(self) -> int | None:
         """The log start that a new process would find."""
         path = self.directory / offset_checkpoint.LOG_STARTS
         return offset_checkpoint.parse(path.read_bytes()).get(ORDERS) if path.exists() else None
 
-    async def submit(self, decide: Callable[[MetadataImage], Any], **_: object) -> Any:
-        result = decide(self.image)
-        self.image, _delta = replay_all(self.image, list(result.records), Provenance())
-        return result.response
+    async def update_removed_topics(self, emptied: Collection[bytes]) -> None:
+        self.emptied += emptied
 
     def raise_epoch(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
         self.raised.append((replica, leader_epoch, used))
@@ -92,6 +91,7 @@ class Tier:
             self.world.replicas,
             self,
             self.raise_epoch,
+            self.update_removed_topics,
             ports=self.world.ports,
             loop=asyncio.get_running_loop(),
             facts=NoFacts(),
@@ -230,16 +230,16 @@ async def test_the_image_says_what_exists_and_what_was_removed(
     tier.ask(TopicsEmptied([living, removed]))
     await turns()
     assert tier.answers[-1] == Ack()
-    assert list(tier.image.removed_tiered_topics) == []
+    assert tier.emptied == [living, removed]
 
 
 async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
 
-    async def refuse(decide: object, **_: object) -> None:
+    async def refuse(*_: object) -> None:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no quorum")
 
-    tier.submit = refuse  # type: ignore[method-assign,assignment]
+    tier.update_removed_topics = refuse  # type: ignore[method-assign,assignment]
     tier.ask(TopicsEmptied([b"r" * 16]))
     await turns()
     (answer,) = tier.answers

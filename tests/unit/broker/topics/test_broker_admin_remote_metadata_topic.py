@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from broker.topics.creation import TopicCreation
+from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage, ResourceType
@@ -41,7 +41,7 @@ def told(
         "remote.log.metadata.topic.retention.ms": retention_ms,
         "remote.log.metadata.topic.min.isr": "2",
     }
-    nobody = cast("TopicCreation", None)  # a topic that is there is not made
+    nobody = cast("AutoTopicCreation", None)  # a topic that is there is not made
     with caplog.at_level(logging.WARNING):
         asyncio.run(ensure_remote_metadata_topic(image, nobody, settings, prefix="rlmm.config."))
     return caplog.messages

@@ -140,7 +140,7 @@ def test_no_topic_is_made_that_would_use_the_reserve_of_descriptors(admin: Admin
     said = [admin.create(name)[0].error_code for name in ("c", "d")]
     assert said == [0, ErrorCode.POLICY_VIOLATION], "what the last request took is gone"
     admin.descriptors.by_broker = {broker_id: 5 * admin.live.current.num_partitions}
-    asyncio.run(admin.creation.auto_create([f"auto{n}" for n in range(7)]))
+    asyncio.run(admin.own_topics.auto_create([f"auto{n}" for n in range(7)]))
     made = [name for name in admin.node.image.topics_by_name if name.startswith("auto")]
     assert len(made) == 5
     admin.descriptors.by_broker = {broker_id + 1: 0}  # this one reports none: it has no bound
@@ -415,3 +415,20 @@ def test_an_id_that_exists_is_not_forgotten(admin: Admin) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "t" in admin.node.image.topics_by_name
     assert admin.node.image.removed_tiered_topics == {}
+
+
+def test_a_broker_makes_guarded_topics_in_its_own_process_and_clients_do_not(admin: Admin) -> None:
+    name = "__remote_log_metadata"
+    assert admin.create(name)[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert asyncio.run(admin.own_topics.create([TopicSpec(name, 1, 1)])) == {}
+    refused = asyncio.run(admin.own_topics.create([TopicSpec(name, 1, 1), TopicSpec("a", 0, 1)]))
+    assert {one: error.code for one, error in refused.items()} == {
+        name: ErrorCode.TOPIC_ALREADY_EXISTS,
+        "a": ErrorCode.INVALID_PARTITIONS,
+    }
+
+
+def test_many_topics_are_made_on_the_way_at_once(admin: Admin) -> None:
+    """A client hears of more than 50 in an answer that is encoded already."""
+    asyncio.run(admin.own_topics.auto_create([f"auto{number}" for number in range(60)]))
+    assert len(admin.node.image.topics_by_name) == 60

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.node.active_controller import ActiveController
-from broker.node.remote_life import LifeSettings, RemoteLife
+from broker.node.broker_life import BrokerLife, LifeSettings
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -27,7 +27,7 @@ VERSION = 1
 class Replica:
     """What this broker knows of the metadata: who leads, and nothing else yet."""
 
-    node_id, is_leader, image = 1, False, EMPTY_IMAGE
+    node_id, is_leader, is_alone, image = 1, False, False, EMPTY_IMAGE
 
     def __init__(self, port: int) -> None:
         self._view = QuorumView(epoch=3, leader_id=2, leader=Node(2, "127.0.0.1", port))
@@ -51,12 +51,12 @@ async def life_before(
     port: int,
     on_end: Callable[[BaseException], None] = lambda _error: None,
     interval_ms: int = 20_000,
-) -> AsyncIterator[RemoteLife]:
+) -> AsyncIterator[BrokerLife]:
     """A life whose active controller listens there; an interval is a heartbeat's time, too."""
     ports = system_ports(asyncio.get_running_loop())
     replica: Any = Replica(port)
     active = ActiveController(replica, {}, ports)
-    yield RemoteLife(
+    yield BrokerLife(
         active,
         replica,
         Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),

@@ -1,0 +1,42 @@
+"""UpdateRemovedTopics (32002): what a broker's tier knows of topics that were removed.
+
+DIFFERS: Kafka has no such request; see `metadata_topic.controller.removed_topics`.
+"""
+
+from typing import Any, Final
+
+from broker.handlers.errors_out import code_of
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.topics.creation import Submit
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.controller.brokers import check_broker_epoch
+from metadata_topic.controller.removed_topics import note_emptied
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+
+_Response: Final = response(ApiKey.UPDATE_REMOVED_TOPICS).cls
+
+
+class UpdateRemovedTopicsHandler(DecodedHandler):
+    """Answers UpdateRemovedTopics on a controllers' listener."""
+
+    api_key = ApiKey.UPDATE_REMOVED_TOPICS
+    versions = Versions(0, 0)
+
+    def __init__(self, submit: Submit) -> None:
+        self._submit = submit
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Take `emptied` topics off the list."""
+
+        def decide(image: MetadataImage) -> ControllerResult[None]:
+            check_broker_epoch(image, request.broker_id, request.broker_epoch)
+            return note_emptied(image, request.emptied)
+
+        try:
+            await self._submit(decide)
+        except Exception as error:  # noqa: BLE001  (told as a code)
+            return _Response(error_code=int(code_of(error, "update removed topics")))
+        return _Response()
