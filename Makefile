@@ -46,7 +46,7 @@ help:
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
 	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
-	@echo "make docs   write the generated pages anew: docs/configuration.md, docs/apis.md"
+	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/tidemark dev
@@ -137,9 +137,10 @@ prove: lint localstack pythons planted mutate
 	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
 	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 	$(BIN)/python -m broker.handlers.docs > docs/apis.md
+	$(BIN)/python -m tests.support.described.metrics > docs/metrics.md
 
 clean:
 	rm -rf $(VENV) $(VENV)-3.* .clients .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
