@@ -26,7 +26,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -47,6 +47,7 @@ help:
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
 	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
+	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/tidemark dev
@@ -141,6 +142,10 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
 	$(BIN)/python -m broker.handlers.docs > docs/apis.md
 	$(BIN)/python -m tests.support.described.metrics > docs/metrics.md
+
+# VERSION=0.1.0 writes CHANGELOG.md and removes the fragments; without it they are only shown.
+changelog: $(VENV)/.installed-dev
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version unreleased)
 
 clean:
 	rm -rf $(VENV) $(VENV)-3.* .clients .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
