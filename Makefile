@@ -14,6 +14,7 @@ SEEDS ?= 1000-1299
 EVENTS ?= 5000
 PROCESSES ?= 2
 SEEDS_MIN ?= 0
+TURN ?= 0
 # Three for each of two cores: the tests of brokers wait more than they compute.
 WORKERS ?= 6
 PYTEST = $(BIN)/pytest -n $(WORKERS)
@@ -26,13 +27,15 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check lint localstack clients bytecode long spark soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
 	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
 	@echo "make run-spark  the same, with a filled topic and a first query of Spark"
-	@echo "make test   set up everything, run all checks, and a round of each kind of test"
+	@echo "make test   set up everything, run all checks, and a round of each kind of test: 8 minutes"
+	@echo "make integration [TURN=1 SECONDS_MAX=600] the second stage: real brokers, peers and stores at length;"
+	@echo "            what comes first, and so is not left out when the time is up, is another third each turn"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
@@ -58,11 +61,14 @@ run-s3: $(VENV)/.installed-s3
 run-spark: $(VENV)/.installed-spark
 	@exec $(BIN)/python localstack/run_spark.py $(RUN_SPARK_ARGS)
 
-# LocalStack's environment is made here, not inside the first test that wants S3; so are the clients
-# in other languages, and the tests' byte code.
+# LocalStack's environment is made here, not inside the first test that wants S3; so is the tests' byte code.
 test: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack clients bytecode
-	$(PYTEST) -m "not long" $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint localstack bytecode
+	$(PYTEST) -m "not long and not integration" $(PYTEST_ARGS)
+
+# The second stage, which `make test` leaves out.
+integration: localstack clients
+	$(UNTIL) TIDEMARK_TURN=$(TURN) $(PYTEST) -m "integration and not long" $(PYTEST_ARGS)
 
 # What failed when it ran last, one test after the other.
 again: $(VENV)/.installed-dev
@@ -94,12 +100,6 @@ long: $(VENV)/.installed-dev
 prove-spark: $(VENV)/.installed-dev localstack
 	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs $(SPARK_TESTS) $(PYTEST_ARGS)
 
-# CI's share of the pipeline: 200 MB over S3, a kill of driver and worker each, and a killed export.
-spark: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 0 tests/integration/test_lake_big.py \
-		"tests/integration/test_pipeline_export_kills.py::test_rows_are_there_once_after_kills_at_several_moments[1]" \
-		$(PYTEST_ARGS)
-
 # 2 minutes are CI's share; figures that must be flat are judged after the warm-up, a third of the time.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
@@ -127,8 +127,9 @@ fuzz: $(VENV)/.installed-dev
 		$(BIN)/pytest -n 2 tests/integration/test_fuzz_broker.py tests/property/test_decoders_on_any_bytes.py \
 		$(PYTEST_ARGS)
 
+# With TURN=1 one of them; SECONDS_MAX=300 ends it after that time.
 pythons: $(VENV)/.installed-dev
-	WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(PYTEST_ARGS)
+	$(UNTIL) WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(if $(filter command line,$(origin TURN)),--turn $(TURN)) $(PYTEST_ARGS)
 
 prove: lint localstack pythons planted mutate
 	TIDEMARK_PROVE=1 $(PYTEST) --ignore tests/model $(PYTEST_ARGS)

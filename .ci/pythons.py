@@ -1,11 +1,12 @@
 """Runs the unit and property tests with each of Python 3.11 to 3.14 that is on PATH.
 
-    python .ci/pythons.py [ARGUMENTS OF PYTEST]
+    python .ci/pythons.py [--turn N] [ARGUMENTS OF PYTEST]
 
 The version of this interpreter is left out: `make test` has run it. Each other one gets an
-environment `.venv-3.N` of its own. Where a library has no wheel for a version, that is said and
-the version is skipped: a newcomer would need a compiler for it. All else that pip fails at is a
-failure. A simulated quorum takes the same way on each of them: the hashes of its trace are equal.
+environment `.venv-3.N` of its own; with a turn only one of them runs, another each turn. Where a
+library has no wheel for a version, that is said and the version is skipped: a newcomer would need a
+compiler for it. All else that pip fails at is a failure. A simulated quorum takes the same way on
+each of them: the hashes of its trace are equal.
 """
 
 import os
@@ -93,16 +94,19 @@ def trace_hashes(python: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Run all versions; the exit status."""
-    missing, failed = [], []
-    for version in VERSIONS:
-        name = f"{version[0]}.{version[1]}"
-        if version == sys.version_info[:2]:
-            print(f"Python {name}: run by make test", flush=True)
-            continue
-        python = interpreter(version)
-        if python is None:
-            missing.append(name)
-            continue
+    failed = []
+    names = {version: f"{version[0]}.{version[1]}" for version in VERSIONS}
+    if names.pop(sys.version_info[:2], None):
+        print(f"Python {sys.version_info[0]}.{sys.version_info[1]}: run by make test", flush=True)
+    found = {names[version]: interpreter(version) for version in names}
+    missing = [name for name, python in found.items() if python is None]
+    there = [(name, python) for name, python in found.items() if python is not None]
+    if arguments[:1] == ["--turn"] and there:
+        chosen = int(arguments[1]) % len(there)
+        for name, _ in there[:chosen] + there[chosen + 1 :]:
+            print(f"Python {name}: another turn", flush=True)
+        there, arguments = there[chosen : chosen + 1], arguments[2:]
+    for name, python in there:
         place = ROOT / f".venv-{name}"
         try:
             make_environment(python, place)

@@ -141,7 +141,9 @@ class BlockingClient:
             ClusterError: it does not answer.
         """
         line = self._line(address)
-        self._until(address, line, lambda: line.exchange.is_ready)
+        self._wait(line, lambda: line.exchange.is_ready)
+        if not line.exchange.is_ready:
+            raise self._lost(address, line)
         return line.exchange.versions
 
     def ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
@@ -155,34 +157,34 @@ class BlockingClient:
         encode, timeout_ms = encoder(api_key, body), round(self.timeout_s * 1000)
         call = Call(api_key, encode, ended.append, versions=version, timeout_ms=timeout_ms)
         line.exchange.add(call)
-        self._until(address, line, lambda: call.is_done)
+        self._wait(line, lambda: call.is_done)
         (result,) = ended
+        if not isinstance(result, ClientError):
+            return result
+        if line.failure is not None:
+            raise self._lost(address, line)
         if isinstance(result, UnreadableAnswerError):
-            self._drop(address)
+            line.end(ConnectionError("closed"))
             raise ClusterError(f"{_text(address)}: the answer cannot be read: {result}") from result
-        if isinstance(result, ClientError):
-            raise ClusterError(f"{_text(address)}: {result}") from result
-        return result
+        raise ClusterError(f"{_text(address)}: {result}") from result
 
-    def _until(self, address: Address, line: "_Line", is_done: Callable[[], bool]) -> None:
+    def _wait(self, line: "_Line", is_done: Callable[[], bool]) -> None:
+        """Return when it is done, or the connection has failed."""
         ends_ms = _CLOCK.monotonic_ms() + round(self.timeout_s * 1000)
         while not is_done() and line.failure is None:
             if not _move((line,), ends_ms):
                 line.end(TimeoutError("timed out"))
-        if line.failure is not None:
-            self._drop(address)
-            raise _unreachable(address, line.failure) from line.failure
 
     def _line(self, address: Address) -> "_Line":
         line = self._lines.get(address)
-        if line is None:
+        if line is None or line.failure is not None:
             line = self._lines[address] = _Line(address, self._settings)
         return line
 
-    def _drop(self, address: Address) -> None:
-        line = self._lines.pop(address, None)
-        if line is not None:
-            line.end(ConnectionError("closed"))
+    def _lost(self, address: Address, line: "_Line") -> UnreachableError:
+        self._lines.pop(address, None)
+        assert line.failure is not None
+        return _unreachable(address, line.failure)
 
 
 class _Line:

@@ -74,37 +74,23 @@ class Connection:
         self._open.send(call)
 
     async def request(
-        self, api_key: ApiKey, body: Any, *, versions: Versions | int | None = None, timeout_ms: int
+        self,
+        api_key: ApiKey,
+        body: Any,
+        *,
+        versions: Versions | int | None = None,
+        read: Callable[[Answer], Any] | None = Answer.decode,
+        timeout_ms: int,
     ) -> Any:
         """Send a request and return its decoded answer; see `Call` for the arguments.
+
+        With `read=None` it is the `Answer` as it came, whose memory is the caller's until
+        `release`: the next answers are not read while so much is held (`held_bytes_max`).
 
         Raises:
             NotSentError: it was not sent.
             NoAnswerError: it was sent, and there is no answer.
         """
-        return await self._until_done(
-            lambda done: Call(
-                api_key, encoder(api_key, body), done, versions=versions, timeout_ms=timeout_ms
-            )
-        )
-
-    async def request_raw(
-        self, api_key: ApiKey, body: Any, *, versions: Versions | int | None = None, timeout_ms: int
-    ) -> Answer:
-        """As `request`; the answer is not decoded, and its memory is the caller's until `release`.
-
-        The next answers are not read while so much is held (`held_bytes_max`).
-        """
-        answer = await self._until_done(
-            lambda done: Call(
-                api_key, encoder(api_key, body), done, versions=versions, read=None,
-                timeout_ms=timeout_ms,
-            )
-        )  # fmt: skip
-        assert isinstance(answer, Answer)
-        return answer
-
-    async def _until_done(self, make: Callable[[Callable[[Any], None]], Call]) -> Any:
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any) -> None:
@@ -113,7 +99,8 @@ class Connection:
             elif isinstance(result, Answer):
                 result.release()
 
-        self.send(make(done))
+        encode = encoder(api_key, body)
+        self.send(Call(api_key, encode, done, versions=versions, read=read, timeout_ms=timeout_ms))
         try:
             result = await ended
         except asyncio.CancelledError:
@@ -175,10 +162,12 @@ class _Open:
         self._timer_ms = 0
         self._is_over = False
         self._give_up = owner._network.connect(owner.address, settings.tls, self)
+        self._wake_in(settings.connect_timeout_ms)
 
     def send(self, call: Call) -> None:
         self.exchange.add(call)
         self._go_on()
+        self._wake_in(call.timeout_ms)
 
     def end(self, reason: OSError) -> None:
         if self._is_over:
@@ -216,6 +205,8 @@ class _Open:
             return
         if found is not None:
             self._owner._answered(*found)
+            if self.exchange.is_idle:
+                self._look_at_time()
         self._go_on()
 
     def lost(self, reason: OSError) -> None:
@@ -224,41 +215,41 @@ class _Open:
     # -- inside
 
     def _go_on(self) -> None:
-        if self._is_over:
-            return
-        if self._transport is not None:
+        if self._transport is not None and not self._is_over:
             data = self.exchange.take_outgoing()
             if data:
                 self._transport.write(data)
             if not self.exchange.is_reading:
                 self._transport.pause_reading()
-        self._watch_time()
 
     def _resume(self) -> None:
         if self._transport is not None and not self._is_over:
             self._transport.resume_reading()
-            self._watch_time()
+            self._look_at_time()
 
-    def _watch_time(self) -> None:
-        """Have a timer that comes no later than the next end; one that comes early looks again."""
-        left = self.exchange.time_left()
-        if left is None:
-            return
-        due_ms = self._ports.clock.monotonic_ms() + left[0]
-        if self._timer is not None:
-            if self._timer_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = due_ms
-        self._timer = self._ports.scheduler.call_later(max(left[0], 0), self._time_passed)
+    def _look_at_time(self) -> None:
+        """End the connection if its time is over, or come again when it may be.
 
-    def _time_passed(self) -> None:
-        self._timer = None
+        Looks at every request: so not at each of them, but when the timer for the first has come.
+        """
         left = self.exchange.time_left()
         if left is not None and left[0] <= 0:
             self.end(TimeoutError(left[1]))
-        else:
-            self._watch_time()
+        elif left is not None:
+            self._wake_in(left[0])
+
+    def _wake_in(self, delay_ms: int) -> None:
+        due_ms = self._ports.clock.monotonic_ms() + delay_ms
+        if self._is_over or (self._timer is not None and self._timer_ms <= due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._ports.scheduler.call_later(max(delay_ms, 0), self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = None
+        self._look_at_time()
 
 
 class Connections:

@@ -140,6 +140,11 @@ class Exchange:
         self._asked.append((number, call))
         self._outgoing.append(frame)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request waits for its end."""
+        return not self._asked and not self._waiting
+
     # -- answers
 
     def buffer(self, bytes_max: int = AT_ONCE_BYTES) -> memoryview:

@@ -113,7 +113,7 @@ class CheckedFiles:
             disk: where the directory is.
             directory: it need not exist yet.
             compare: False where files may have been written by somebody who keeps no sidecar
-                (Apache Kafka, an older version): what it says is forgotten then.
+                (Apache Kafka): what it says is forgotten then.
             owner: to be written, if the sidecar has none.
 
         Raises:

@@ -4,7 +4,7 @@ The broker makes it from its own configuration and sends it over the link; the t
 settings and no environment. Names of the settings behind the fields: docs/configuration.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NO_LIMIT = 2**63 - 1
@@ -19,7 +19,6 @@ class TierConfig:
             metadata manager's store. Without it there is no broker either.
         cache_dir: a log directory that worked at the start: holds the index cache and, unless
             `chunk_cache_dir` says otherwise, the chunk cache. Where it fails, reads go on without.
-        old_state_dirs: where earlier versions kept the incarnation counter and `tier.lock`.
         storage_settings, metadata_settings: what is handed to the two plugins, prefix removed.
         copy_max_ms: longest time from before COPY_SEGMENT_STARTED is sent to the last PUT.
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
@@ -43,7 +42,6 @@ class TierConfig:
     storage_settings: Mapping[str, str] = field(default_factory=dict)
     metadata_class: str = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
     metadata_settings: Mapping[str, str] = field(default_factory=dict)
-    old_state_dirs: Sequence[str] = ()
     copier_threads: int = 10
     expiration_threads: int = 10
     reader_threads: int = 10

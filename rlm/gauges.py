@@ -12,7 +12,7 @@ def add_gauges(
     telemetry: Telemetry, plugins: Plugins, workers: Workers, calls: PluginCalls
 ) -> None:
     """Show the metadata topic's records, the idle threads and the calls that hang."""
-    counts = plugins.counts
+    counts = plugins.metadata.counts
     telemetry.registry.gauge(
         "tidemark_remote_metadata_records",
         "Records of the metadata topic since the tier's start, by what became of them",

@@ -12,10 +12,6 @@ from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.store_faults import StoreFaults
 
 
-def _no_failure() -> str | None:
-    return None
-
-
 def _nothing(client_settings: Mapping[str, str]) -> None:
     """Nothing is left to do."""
 
@@ -44,10 +40,7 @@ class Plugins:
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
-        red: what remover and metadata manager found that only an operator can settle.
-        lead: takes the metadata partitions that this broker leads, where the manager has such.
-        counts: records read by the metadata manager since its start, by what became of them.
-        failure: why the metadata manager is of no more use, None while it is.
+        red: what the remover found that only an operator can settle.
         store_faults: what tests make the storage suffer; None where none can.
     """
 
@@ -57,9 +50,6 @@ class Plugins:
     connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: RemovesTopics | None = None
     red: Callable[[], Sequence[RedText]] = tuple
-    lead: Callable[[Sequence[int]], None] | None = None
-    counts: Callable[[], Mapping[str, int]] = dict
-    failure: Callable[[], str | None] = _no_failure
     store_faults: StoreFaults | None = None
 
     def close(self) -> None:

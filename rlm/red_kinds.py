@@ -146,6 +146,11 @@ class TierRed(RedKind):
         "the metadata manager cannot go on; the tier is started anew",
         f"repair what the reason names; {_TRIED_AGAIN}",
     )
+    FEATURES_OFF = (
+        "the metadata manager leaves methods out: {features}",
+        "yellow: the manager is not the usual one, and lacks what `rlmm.api` lets it leave out",
+        "give it these methods, or use the usual one (remote.log.metadata.manager.class.name)",
+    )
     JUDGING = (
         "judging takes long: {judged} of {total} partitions are judged after {minutes} min",
         "yellow: at its start, and under new leader epochs, the tier reads what the metadata topic "

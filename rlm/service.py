@@ -49,6 +49,7 @@ from rlm.upkeep.manager import RemoteLogManager
 from rlm.upkeep.performer import World
 from rlm.upkeep.removals import Removals
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
+from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import shift
 from runtime.ports import Ports
@@ -173,13 +174,7 @@ class Tier:
         self.calls = calls
         self.telemetry = Telemetry(ports.metrics, store=config.storage_class.rpartition(":")[2])
         self._metrics_pages = MetricsPages(self.telemetry.registry)
-        incarnations = Incarnations(
-            ports.disk,
-            Path(config.state_dir),
-            ports.clock,
-            ports.dice,
-            [Path(path) for path in config.old_state_dirs],
-        )
+        incarnations = Incarnations(ports.disk, Path(config.state_dir), ports.clock, ports.dice)
         store = Store(
             metadata=plugins.metadata,
             storage=plugins.storage,
@@ -243,8 +238,7 @@ class Tier:
                 self.reads.faults.forget(topic_id, partition)
                 reply(Ack())
             case ImageChanged(led):
-                if self._plugins.lead is not None:
-                    self._plugins.lead(led)
+                self._plugins.metadata.lead(led)
                 self._removals.wake()
             case AuxiliaryState() as question:
                 self.reads.auxiliary(question, reply)
@@ -297,8 +291,10 @@ class Tier:
         red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.waits.reds())
         red.extend(self.reads.red())
         red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
+        metadata = self._plugins.metadata
+        red.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
         # Once a stop has begun, a manager that is closed did not fail.
-        failure = "" if self._stopping else self._plugins.failure()
+        failure = "" if self._stopping else metadata.failure()
         if failure:
             red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
         if self.claim.red:
@@ -307,6 +303,8 @@ class Tier:
         if late is not None and late.is_red:
             red.append(PartitionHealth(b"", -1, late.reason))
         yellow = [] if late is None or late.is_red else [late.reason]
+        if off := features_off(metadata):
+            yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
         health = Health(counted.assigned, counted.ready, self.calls.abandoned, red, yellow)
         self._link.tell(health)
         if failure:

@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from rlm.config import TierConfig
 from rlm.deletions import Deletions
@@ -26,9 +26,8 @@ from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
-from rlmm.api import Checkable, Clocked, DeletedTopics, TopicBacked
+from rlmm.api import RemovesDeletedTopics
 from rlmm.loader import load_metadata_manager
-from rlmm.powers import power_of
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.store_faults import StoreFaults, with_faults
@@ -67,33 +66,21 @@ def configure_plugins(
         storage = with_faults(storage, store_faults)
     deletions = Deletions(storage, clock, config.delete_failing_ms, config.copy_max_ms)
     metadata = load_metadata_manager(config.metadata_class)
-    try:
-        checkable = power_of(metadata, Checkable)
-        deleted_topics = power_of(metadata, DeletedTopics)
-        topic_backed = power_of(metadata, TopicBacked)
-        clocked = power_of(metadata, Clocked)
-    except ValueError as error:
-        raise ValueError(
-            f"remote.log.metadata.manager.class.name={config.metadata_class}: {error}"
-        ) from error
-    if checkable is not None:
-        checkable.check(config.metadata_settings)
-
-    if clocked is not None:
-        clocked.use_clock(clock)
+    metadata.check(config.metadata_settings)
+    metadata.use_clock(clock)
 
     def connect(client_settings: Mapping[str, str]) -> None:
         metadata.configure({**config.metadata_settings, **client_settings})
 
-    if deleted_topics is None:
+    if not isinstance(metadata, RemovesDeletedTopics):
         return Plugins(storage, metadata, deletions, connect, store_faults=store_faults)
     # Imported here: only a manager with a topic needs it.
     from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
-    from rlmm.topic_based.removal_ports import RemovableMetadata, RemoverConfig, StoreGate
+    from rlmm.topic_based.removal_ports import RemoverConfig, StoreGate
     from rlmm.topic_based.remover import Remover
 
     remover = Remover(
-        cast("RemovableMetadata", deleted_topics),
+        metadata,
         deletions,
         RemovedTopicsOfBroker(broker),
         RemoverConfig(
@@ -110,7 +97,7 @@ def configure_plugins(
             may_write=lambda: calls.may_write,
         ),
     )
-    plugins = Plugins(
+    return Plugins(
         storage,
         metadata,
         deletions,
@@ -118,16 +105,6 @@ def configure_plugins(
         remover=remover,
         red=lambda: remover.red,
         store_faults=store_faults,
-    )
-    if topic_backed is None:
-        return plugins
-    unreadable = topic_backed.unreadable
-    return replace(
-        plugins,
-        red=lambda: (*remover.red, *unreadable()),
-        lead=topic_backed.lead,
-        counts=topic_backed.counts,
-        failure=topic_backed.failure,
     )
 
 

@@ -9,11 +9,11 @@ Every write carries a `Fence`. From a barrier on, every reader refuses records o
 that partition. Source: KIP-405 RemoteLogMetadataManager; the fence is ours (docs/tiering.md).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
@@ -83,7 +83,7 @@ class SegmentHistory:
 class PartitionHistory:
     """What the accepted records of a partition say beyond the state of its segments.
 
-    A pair without an entry proves nothing: records of Kafka and of earlier versions carry no log
+    A pair without an entry proves nothing: records of Kafka carry no log
     start and no unclean election.
 
     The two mappings are by leader epoch of the record's pair and leave out what concludes nothing
@@ -134,13 +134,32 @@ class MetadataNotReadyError(MetadataError):
     """The manager has not caught up for this partition, or no longer owns it."""
 
 
-class RemoteLogMetadataManager(Protocol):
-    """The metadata manager as the RemoteLogManager sees it.
+@dataclass(frozen=True, slots=True)
+class PartitionDeletion:
+    """What the remover must know of a user partition.
 
-    Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
-    cached may be too old to answer.
+    Attributes:
+        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
+            topic, -1 if none.
+        state: how far its deletion is, None while nobody marked it.
+        marked_seen_ms: when this broker first read the mark (wall clock).
     """
 
+    partition: TopicIdPartition
+    metadata_offset: int
+    state: PartitionDeleteState | None
+    marked_seen_ms: int | None
+
+
+class RemoteLogMetadataManager(ABC):
+    """The metadata manager as the RemoteLogManager sees it: a plugin is a subclass.
+
+    Thread-safe. Look-ups never wait for a network, and raise MetadataNotReadyError where what is
+    cached may be too old to answer. What is not abstract may be left out: health names what is off
+    then (`features_off`).
+    """
+
+    @abstractmethod
     def configure(self, configs: Mapping[str, str]) -> None:
         """Take the settings under `rlmm.config.` (prefix removed).
 
@@ -151,6 +170,7 @@ class RemoteLogMetadataManager(Protocol):
             ValueError: a setting is wrong; the message names key, value and what is allowed.
         """
 
+    @abstractmethod
     def own(
         self,
         partition: TopicIdPartition,
@@ -169,6 +189,83 @@ class RemoteLogMetadataManager(Protocol):
         what accepted records carry. None carries a log start before `carry`.
         """
 
+    @abstractmethod
+    def follow(self, partition: TopicIdPartition) -> "Future[None]":
+        """Read along without writing; done when caught up to the end seen at the call."""
+
+    @abstractmethod
+    def release(self, partition: TopicIdPartition) -> None:
+        """Stop owning or following; the cached state may stay on disk."""
+
+    @abstractmethod
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """True once `own` or `follow` completed and nothing put the cache in doubt since."""
+
+    @abstractmethod
+    def add(
+        self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
+    ) -> "Future[None]":
+        """Write COPY_SEGMENT_STARTED of a new id.
+
+        `metadata_offset`: of the image the writer saw the topic in.
+        """
+
+    @abstractmethod
+    def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
+        """Write a later state of a known id."""
+
+    @abstractmethod
+    def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """The segment as known now; None for unknown and for DELETE_SEGMENT_FINISHED."""
+
+    @abstractmethod
+    def segment_for(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None.
+
+        Never one of another lineage.
+        """
+
+    @abstractmethod
+    def next_segment(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The next FINISHED segment that holds records of `epoch`.
+
+        Next: with the smallest start at or above `offset`.
+        """
+
+    @abstractmethod
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """The largest offset (inclusive) of `epoch` in FINISHED segments, or None."""
+
+    @abstractmethod
+    def list_segments(
+        self, partition: TopicIdPartition, epoch: int | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """Segments in every state but DELETE_SEGMENT_FINISHED; of one epoch or all.
+
+        Ascending by start offset.
+        """
+
+    @abstractmethod
+    def finished_order(self, id: RemoteLogSegmentId) -> int | None:
+        """Where in the topic the id first became FINISHED, to tell earlier from later.
+
+        The first counts; a barrier that repeats it does not.
+        """
+
+    @abstractmethod
+    def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
+        """When this cache first saw STARTED of the id (wall clock, kept over restarts)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop clients and close the store; called once."""
+
+    # -- may be left out
+
     def carry(self, partition: TopicIdPartition, fence: Fence, log_start: int) -> None:
         """Let each record of this owner carry its log start from here on.
 
@@ -186,15 +283,19 @@ class RemoteLogMetadataManager(Protocol):
             MetadataNotReadyError: `is_ready` is False; only what an owner reads after its barrier
                 was read back may be judged by.
         """
-
-    def follow(self, partition: TopicIdPartition) -> "Future[None]":
-        """Read along without writing; done when caught up to the end seen at the call."""
+        return None
 
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
         """Done when all is read that the topic held for an owned or followed partition at the call.
 
         Fails with MetadataNotReadyError where it is neither, or is no longer.
         """
+        done: Future[None] = Future()
+        if self.is_ready(partition):
+            done.set_result(None)
+        else:
+            done.set_exception(MetadataNotReadyError(f"neither owned nor followed: {partition}"))
+        return done
 
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
         """Call `listener` for each partition whose ownership ended because the topic lost records.
@@ -202,72 +303,6 @@ class RemoteLogMetadataManager(Protocol):
         What was known of it may never have been true: its owner forgets what it has told others by
         it. Called from any thread; it must not wait.
         """
-
-    def release(self, partition: TopicIdPartition) -> None:
-        """Stop owning or following; the cached state may stay on disk."""
-
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """True once `own` or `follow` completed and nothing put the cache in doubt since."""
-
-    def add(
-        self, metadata: RemoteLogSegmentMetadata, fence: Fence, metadata_offset: int
-    ) -> "Future[None]":
-        """Write COPY_SEGMENT_STARTED of a new id.
-
-        `metadata_offset`: of the image the writer saw the topic in.
-        """
-
-    def update(self, update: SegmentUpdate, fence: Fence, metadata_offset: int) -> "Future[None]":
-        """Write a later state of a known id."""
-
-    def segment(self, id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """The segment as known now; None for unknown and for DELETE_SEGMENT_FINISHED."""
-
-    def segment_for(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The COPY_SEGMENT_FINISHED segment that holds (epoch, offset), or None.
-
-        Never one of another lineage.
-        """
-
-    def next_segment(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The next FINISHED segment that holds records of `epoch`.
-
-        Next: with the smallest start at or above `offset`.
-        """
-
-    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """The largest offset (inclusive) of `epoch` in FINISHED segments, or None."""
-
-    def list_segments(
-        self, partition: TopicIdPartition, epoch: int | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments in every state but DELETE_SEGMENT_FINISHED; of one epoch or all.
-
-        Ascending by start offset.
-        """
-
-    def finished_order(self, id: RemoteLogSegmentId) -> int | None:
-        """Where in the topic the id first became FINISHED, to tell earlier from later.
-
-        The first counts; a barrier that repeats it does not.
-        """
-
-    def started_seen_ms(self, id: RemoteLogSegmentId) -> int | None:
-        """When this cache first saw STARTED of the id (wall clock, kept over restarts)."""
-
-    def close(self) -> None:
-        """Stop clients and close the store; called once."""
-
-
-# -- optional powers: a manager has all methods of a power, or it does not have the power
-
-
-class Checkable(Protocol):
-    """A manager that judges its settings long before its topic can be reached."""
 
     def check(self, configs: Mapping[str, str]) -> None:
         """Look at the settings of a later `configure` without using them.
@@ -278,12 +313,8 @@ class Checkable(Protocol):
             ValueError: a setting is wrong; the message names key, value and what is allowed.
         """
 
-
-class KnowsAborts(Protocol):
-    """A manager that finds the segments in which transactions were aborted, without a walk.
-
-    Without it each read of a consumer that reads what is committed walks all segments.
-    """
+    def use_clock(self, clock: Clock) -> None:
+        """Go by this clock, which a test may move; called before `configure`."""
 
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
@@ -291,84 +322,84 @@ class KnowsAborts(Protocol):
         """FINISHED segments that reach up to `offset` or above and have a transaction index.
 
         Ascending by start offset. Those whose record says that the index is empty are left out.
+        This default walks all segments.
+        """
+        return (
+            segment
+            for segment in self.list_segments(partition)
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
+            and not segment.txn_index_empty
+            and segment.end_offset >= offset
+        )
+
+    def lead(self, metadata_partitions: Iterable[int] | None) -> None:
+        """Say which partitions of the metadata topic this broker leads; None: all of them.
+
+        They are read, so that the remover finds deleted topics in them. This, `counts`,
+        `unreadable` and `failure` are called from any thread and never wait.
         """
 
+    def counts(self) -> Mapping[str, int]:
+        """Records read since the start, by what became of them, for metrics."""
+        return {}
 
-class DeletedTopics(Protocol):
-    """The side of a metadata manager that the remover of deleted topics works with.
+    def unreadable(self) -> Sequence[RedText]:
+        """Why metadata partitions cannot be read, a line for each, with the way out."""
+        return ()
 
-    A manager has it when its own topic does not clean up after deleted user topics. The remover's
-    records carry `REMOVER_FENCE`; `update` takes them without ownership.
+    def failure(self) -> str | None:
+        """Why the manager has ended for good, None while it works."""
+        return None
+
+
+class RemovesDeletedTopics(RemoteLogMetadataManager):
+    """A manager whose records of a deleted topic stay until the remover has emptied the store.
+
+    The remover's records carry `REMOVER_FENCE`; `update` takes them without ownership.
     """
 
-    def led_partitions(self) -> "list[PartitionDeletion]":
+    @abstractmethod
+    def led_partitions(self) -> list[PartitionDeletion]:
         """User partitions that this broker may judge, but those whose deletion is complete.
 
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """
 
-    def finished_partitions(self, topic_ids: frozenset[bytes]) -> "list[PartitionDeletion]":
+    @abstractmethod
+    def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
         """As `led_partitions`, of these topics those whose deletion is complete: mostly none.
 
         Asked with the ids of all topics that exist, again and again.
         """
 
+    @abstractmethod
     def leads_all(self) -> bool:
         """Whether `led_partitions` are of all that records ever named, wherever they lie."""
 
-    def deletion(self, partition: TopicIdPartition) -> "PartitionDeletion | None":
+    @abstractmethod
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """The same of one user partition; None if no record named it."""
 
+    @abstractmethod
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
         """Write a partition delete record; futures end as those of `update`."""
 
 
-class Clocked(Protocol):
-    """A manager that compares wall times, and takes its time from the process that it lives in.
-
-    Without it a test that moves the broker's clock does not move that of the manager.
-    """
-
-    def use_clock(self, clock: Clock) -> None:
-        """Go by this clock; called before `configure`."""
+FEATURES: Mapping[str, str] = {
+    "history": "a lost log end, epoch chain or log start is not noticed by records",
+    "on_lost_records": "records that its topic lost are not noticed at once",
+}
 
 
-class TopicBacked(Protocol):
-    """A manager that keeps its records in a topic of this cluster, and reads that topic all along.
-
-    The methods may be called from any thread and never wait.
-    """
-
-    def lead(self, metadata_partitions: Iterable[int] | None) -> None:
-        """Say which partitions of the metadata topic this broker leads; None: all of them.
-
-        They are read, so that the remover finds deleted topics in them.
-        """
-
-    def counts(self) -> Mapping[str, int]:
-        """Records read since the start, by what became of them, for metrics."""
-
-    def unreadable(self) -> Sequence[RedText]:
-        """Why metadata partitions cannot be read, a line for each, with the way out."""
-
-    def failure(self) -> str | None:
-        """Why the manager has ended for good, None while it works."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDeletion:
-    """What the remover must know of a user partition.
-
-    Attributes:
-        metadata_offset: the highest offset in `__cluster_metadata` at which a writer saw the
-            topic, -1 if none.
-        state: how far its deletion is, None while nobody marked it.
-        marked_seen_ms: when this broker first read the mark (wall clock).
-    """
-
-    partition: TopicIdPartition
-    metadata_offset: int
-    state: PartitionDeleteState | None
-    marked_seen_ms: int | None
+def features_off(manager: RemoteLogMetadataManager) -> list[str]:
+    """What does not work with this manager, for health."""
+    off = [
+        text
+        for name, text in FEATURES.items()
+        if getattr(type(manager), name) is getattr(RemoteLogMetadataManager, name)
+    ]
+    if not isinstance(manager, RemovesDeletedTopics):
+        off.append("remote data of deleted topics is not removed")
+    return off

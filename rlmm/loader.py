@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 
 from rlmm.api import RemoteLogMetadataManager
-from rlmm.foreign import ADDITIONS, completed
-from rlmm.powers import method_names
 from rsm_plugins.loader import load_class
 
 _KEY = "remote.log.metadata.manager.class.name"
@@ -18,20 +16,19 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
 def load_metadata_manager(class_name: str) -> RemoteLogMetadataManager:
     """Make an instance, not yet configured, of the metadata manager of that name.
 
-    One that lacks our additions to KIP-405's interface gets neutral ones, see `foreign`.
-
     Args:
         class_name: `package.module:Class`, or Kafka's name of the one on a topic.
 
     Raises:
-        ValueError: the name is no class name, cannot be imported, or lacks a method.
+        ValueError: the name is no class name, cannot be imported, or is no
+            RemoteLogMetadataManager with all methods that one needs.
     """
     found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
-    missing = [
-        name
-        for name in method_names(RemoteLogMetadataManager)
-        if name not in ADDITIONS and not callable(getattr(found, name, None))
-    ]
+    if not issubclass(found, RemoteLogMetadataManager):
+        raise ValueError(  # noqa: TRY004 - the setting is what is wrong
+            f"{_KEY}={class_name}: not a subclass of rlmm.api.RemoteLogMetadataManager"
+        )
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise ValueError(f"{_KEY}={class_name}: has no {', '.join(missing)}")
-    return completed(found())
+    return found()

@@ -23,6 +23,7 @@ from rlmm.api import (
     PartitionDeleteState,
     PartitionDeletion,
     PartitionHistory,
+    RemovesDeletedTopics,
     SegmentUpdate,
 )
 from rlmm.barrier import barrier, newest_of
@@ -48,14 +49,15 @@ class Fault:
     lands: bool
 
 
-class InMemoryRemoteLogMetadataManager:
+class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
     """Keeps all partitions' metadata in this process.
 
-    See RemoteLogMetadataManager for the promises.
+    See RemoteLogMetadataManager and RemovesDeletedTopics for the promises.
 
     Attributes:
         log: all records that landed, in order, with what became of each.
         faults: taken one by one by the next writes (barriers included).
+        ended: what `failure` says.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class InMemoryRemoteLogMetadataManager:
         self._ready: set[PartitionKey] = set()
         self.log: list[tuple[MetadataEvent, Verdict]] = []
         self.faults: deque[Fault] = deque()
+        self.ended: str | None = None
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """See RemoteLogMetadataManager."""
@@ -215,7 +218,7 @@ class InMemoryRemoteLogMetadataManager:
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See KnowsAborts; the lock is held for a few at a time."""
+        """See RemoteLogMetadataManager; the lock is held for a few at a time."""
         key, after = partition_key(partition), None
         while True:
             with self._lock:
@@ -239,13 +242,13 @@ class InMemoryRemoteLogMetadataManager:
             return None if entry is None else entry.started_seen_ms
 
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         with self._lock:
             known = map(deletion_of, self._store.all_facts(0))
             return [one for one in known if one.state is not _PARTITION_FINISHED]
 
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         with self._lock:
             known = map(deletion_of, self._store.all_facts(0))
             return [
@@ -255,11 +258,11 @@ class InMemoryRemoteLogMetadataManager:
             ]
 
     def leads_all(self) -> bool:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         return True
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         with self._lock:
             facts = self._store.facts(0, partition_key(partition))
             return None if facts is None else deletion_of(facts)
@@ -267,7 +270,7 @@ class InMemoryRemoteLogMetadataManager:
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         now_ms = self._clock.wall_ms()
         return self._owned_write(
             PartitionDeleted(partition, state, now_ms, self._broker_id, Stamp(REMOVER_FENCE))
@@ -275,6 +278,10 @@ class InMemoryRemoteLogMetadataManager:
 
     def close(self) -> None:
         """See RemoteLogMetadataManager."""
+
+    def failure(self) -> str | None:
+        """See RemoteLogMetadataManager."""
+        return self.ended
 
     def land(self, event: MetadataEvent) -> Verdict:
         """Put a record into the log as some other writer would.

@@ -12,7 +12,7 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10003 | log start of a settled owner, as it is checkpointed (i64) | -1 |
 | 10004 | leader epoch of the last unclean election that the owner knows of (i32) | -1 |
 
-Records of earlier versions have neither of the last two: they say nothing about a log start or an
+Records of Apache Kafka have neither of the last two: they say nothing about a log start or an
 election.
 
 A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an

@@ -18,12 +18,6 @@ JAVA_COUNTERPARTS: Mapping[str, str] = {
         "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
     ),
 }
-OLD_NAMES: Mapping[str, str] = {
-    "rsm_plugins.fsspec_store:FsspecRemoteStorageManager": (
-        "rsm_plugins.fsspec:FsspecRemoteStorageManager"
-    ),
-}
-"""What users' files may still say."""
 SHIPPED: tuple[str, ...] = (
     "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
     "rsm_plugins.s3:S3RemoteStorageManager",
@@ -57,7 +51,7 @@ def load_storage_manager(class_name: str) -> RemoteStorageManager:
     Raises:
         ValueError: the name is no class name, cannot be imported, or is no RemoteStorageManager.
     """
-    found = load_class(_KEY, OLD_NAMES.get(class_name, class_name), JAVA_COUNTERPARTS)
+    found = load_class(_KEY, class_name, JAVA_COUNTERPARTS)
     if not issubclass(found, RemoteStorageManager):
         raise ValueError(  # noqa: TRY004 - the setting is what is wrong
             f"{_KEY}={class_name}: not a subclass of rsm_plugins.api.RemoteStorageManager"
@@ -89,7 +83,8 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except ImportError as e:
-        raise ValueError(f"{key}={class_name}: cannot import {module_name}: {e}") from e
+        ours = f"; ours are {', '.join(SHIPPED)}" if module_name.startswith("rsm_plugins.") else ""
+        raise ValueError(f"{key}={class_name}: cannot import {module_name}: {e}{ours}") from e
     except AttributeError as e:
         raise ValueError(f"{key}={class_name}: {module_name} has no {attribute}") from e
     if not isinstance(found, type):

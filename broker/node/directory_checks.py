@@ -21,7 +21,7 @@ from runtime.disk import Disk
 def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
     """Whether the last life of this broker kept sidecars and lives, so that they can be compared.
 
-    Apache Kafka and older versions of ours do not: what lies there is then as old as our last life.
+    Apache Kafka does not: what lies there is then as old as our last life.
     """
     broker = image.brokers.get(node_id)
     return broker is not None and broker.directories_assigned_from >= 0
@@ -32,8 +32,8 @@ def without_sidecars(
 ) -> set[Path]:
     """Log directories whose sidecars may be older than their files.
 
-    A directory that was missing at the first start after a life that kept no sidecars (Apache
-    Kafka, an older version) is not known to have been left by one that did.
+    A directory that was missing at the first start after a life of Apache Kafka, which keeps no
+    sidecars, is not known to have been left by one that did.
 
     Args:
         image: committed metadata.

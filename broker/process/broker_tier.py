@@ -63,7 +63,6 @@ class BrokerTier:
             cluster_id=self._directories.cluster_id,
             state_dir=str(self._config.metadata_log_dir),
             cache_dir=str(self._first_working_dir()),
-            old_state_dirs=[str(self._config.log_dirs[0])],
         )
 
     def _first_working_dir(self) -> Path:

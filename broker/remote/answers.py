@@ -19,7 +19,7 @@ from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.removed_topics import note_emptied
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from rlm.link.endpoint import Received, Reply
@@ -35,7 +35,6 @@ from rlm.link.messages import (
     Image,
     ImageAtLeast,
     JudgementWithdrawn,
-    KeepRemovals,
     LogDescription,
     LossFound,
     OpenedSegment,
@@ -130,8 +129,6 @@ class BrokerAnswers:
             case TopicsEmptied(topic_ids):
                 decide = partial(note_emptied, topic_ids=topic_ids)
                 self._spawn(reply, self._decided(decide, reply))
-            case KeepRemovals(marked):
-                self._spawn(reply, self._decided(partial(keep_removals, marked=marked), reply))
             case Health() as health:
                 self._facts.on_health(health)
             case other:
@@ -249,7 +246,6 @@ class BrokerAnswers:
                 image.provenance.offset,
                 self._metadata.cluster_id,
                 list(image.removed_tiered_topics),
-                image.removals_are_kept,
             )
         )
 

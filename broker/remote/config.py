@@ -4,7 +4,7 @@ The one place that knows which key fills which field; plugins get their settings
 removed, plus the few that Kafka hands to every plugin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from rlm.config import TierConfig
@@ -40,7 +40,6 @@ def tier_config(
     cluster_id: str,
     state_dir: str,
     cache_dir: str,
-    old_state_dirs: Sequence[str] = (),
 ) -> TierConfig:
     """Make the tier's settings.
 
@@ -52,7 +51,6 @@ def tier_config(
         cluster_id: the Kafka cluster.
         state_dir: directory of the metadata log.
         cache_dir: a log directory that works.
-        old_state_dirs: where earlier versions kept the tier's state.
     """
     storage_prefix = str(settings.get("remote.log.storage.manager.impl.prefix") or "rsm.config.")
     metadata_prefix = str(settings.get("remote.log.metadata.manager.impl.prefix") or "rlmm.config.")
@@ -69,7 +67,6 @@ def tier_config(
         cluster_id=cluster_id,
         state_dir=state_dir,
         cache_dir=cache_dir,
-        old_state_dirs=tuple(path for path in old_state_dirs if path != state_dir),
         storage_class=storage_class,
         storage_settings=_below(storage_prefix, passthrough) | common,
         metadata_class=metadata_class,

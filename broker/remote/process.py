@@ -8,7 +8,7 @@ child is gone, however it went, and not before. So two tiers never run over one 
 import fcntl
 import os
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.child_process import ChildProcess, start_child
@@ -26,7 +26,7 @@ TIER_NAMES = (
 """What the tier process keeps in log directories, beside the partitions."""
 
 
-def take_tier_lock(disk: Disk, state_dir: Path, old_dirs: Iterable[Path] = ()) -> OpenFile | None:
+def take_tier_lock(disk: Disk, state_dir: Path) -> OpenFile | None:
     """Take `tier.lock` of the directory, or None while a tier still holds it.
 
     What the file says does not matter, only who has it open.
@@ -34,31 +34,16 @@ def take_tier_lock(disk: Disk, state_dir: Path, old_dirs: Iterable[Path] = ()) -
     Args:
         disk: files.
         state_dir: where it lies.
-        old_dirs: where a tier of an earlier version, still ending, may hold one.
 
     Raises:
         OSError: it cannot be opened.
     """
-    for path in old_dirs:
-        if _is_held(path / LOCK_NAME, disk):
-            return None
     file = disk.open_write(state_dir / LOCK_NAME)
-    return file if _lock(file) else None
-
-
-def _is_held(path: Path, disk: Disk) -> bool:
-    try:
-        return not _lock(disk.open_read(path))  # closed right here, and so given back
-    except OSError:
-        return False  # none there, or its disk is gone
-
-
-def _lock(file: OpenFile) -> bool:
     try:
         fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        return None
+    return file
 
 
 def start_tier_process(link_fd: int, lock: OpenFile, arguments: Sequence[str] = ()) -> ChildProcess:

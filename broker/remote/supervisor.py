@@ -187,9 +187,7 @@ class Supervisor:
         if self._dying:
             return None
         config = self._config
-        lock = take_tier_lock(
-            self._disk, Path(config.state_dir), [Path(path) for path in config.old_state_dirs]
-        )
+        lock = take_tier_lock(self._disk, Path(config.state_dir))
         if lock is None:
             return None
         try:  # from its start on the child alone holds the lock

@@ -409,7 +409,7 @@ def known_log_start(home: LogDir, tp: TopicPartition, config: LogConfig, path: P
     if is_ours and not config.remote_log_delete_on_disable:
         return log_start
     # The first segment may lie above: the topic was tiered until now, and its remote part is given
-    # up; or Apache Kafka or an older version dropped segments before the checkpoint said so.
+    # up; or Apache Kafka dropped segments before the checkpoint said so.
     parsed = map(parse_segment_file, home.disk.list_dir(path))
     first = min((p[0] for p in parsed if p is not None and p[1] == LOG), default=log_start)
     return max(log_start, first)

@@ -129,7 +129,7 @@ def _absent(
     """Directories that replicas live in and that do not work now, each with its last life.
 
     One that comes back must name that life, or it is a copy of another time. A life of Apache Kafka
-    or of an older version named itself nowhere.
+    named itself nowhere.
     """
     keeps = registration.keeps_directories
     if previous is None or not keeps or previous.directories_assigned_from < 0:

@@ -5,7 +5,7 @@ broker's disk, its directory in the metadata. Only then is it served. So a repli
 directory never had a record and may be begun; one with a directory whose files are not there has
 lost them, and is offline until they come back or somebody forgets the directory by name.
 
-Records of another making (Apache Kafka, an older version of ours) do not keep that order: their
+Records of another making (Apache Kafka) do not keep that order: their
 replicas were served without a directory. The first registration of a broker that keeps it settles
 them all: what is on disk is assigned; the rest, if a directory of the broker is missing, is LOST.
 

@@ -55,22 +55,3 @@ def note_emptied(image: MetadataImage, topic_ids: Collection[bytes]) -> Controll
     """Nothing of these topics is left in the remote store: they leave the list."""
     listed = [one for one in topic_ids if one in image.removed_tiered_topics]
     return ControllerResult(tuple(removed_topics_records(emptied=listed)), None)
-
-
-def keep_removals(image: MetadataImage, marked: Collection[bytes]) -> ControllerResult[None]:
-    """Begin to go by the list alone.
-
-    Args:
-        image: the cluster now.
-        marked: ids that were marked as deleted in the remote metadata before: they were absent
-            from an image, which was the rule then. Those that exist are not taken.
-    """
-    if image.removals_are_kept:
-        return ControllerResult((), None)
-    gone = [
-        one
-        for one in marked
-        if one not in image.topics_by_id and one not in image.removed_tiered_topics
-    ]
-    records = removed_topics_records(removed=gone, removals_are_kept=True)
-    return ControllerResult(tuple(records), None)

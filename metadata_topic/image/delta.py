@@ -65,7 +65,6 @@ class MetadataDelta:
         self._own_configs: set[ConfigKey] = set()
         self._own_quotas: set[QuotaEntity] = set()
         self._next_producer_id = base.next_producer_id
-        self._removals_are_kept = base.removals_are_kept
 
     def _own(self, field: str) -> MutableMapping[Any, Any]:
         owned = self._maps.get(field)
@@ -87,7 +86,6 @@ class MetadataDelta:
             not self.is_replacement
             and not self._maps
             and self._next_producer_id == self.base.next_producer_id
-            and self._removals_are_kept == self.base.removals_are_kept
         )
 
     def image(self, provenance: Provenance) -> MetadataImage:
@@ -100,7 +98,6 @@ class MetadataDelta:
             self.base,
             **maps,
             next_producer_id=self._next_producer_id,
-            removals_are_kept=self._removals_are_kept,
             provenance=provenance,
         )
 
@@ -183,10 +180,6 @@ class MetadataDelta:
     def drop_removed(self, topic_id: bytes) -> None:
         """The remote store has followed; an id that is not there is fine."""
         self.drop("removed_tiered_topics", topic_id)
-
-    def keep_removals(self) -> None:
-        """From here on every removal is in the list."""
-        self._removals_are_kept = True
 
     # Configs
 

@@ -71,8 +71,6 @@ class MetadataImage:
         client_quotas: per entity, quota key to value.
         removed_tiered_topics: ids of topics that were tiered and removed, in the order of their
             removal, until nothing of them is left in the remote store. The values say nothing.
-        removals_are_kept: whether `removed_tiered_topics` holds every removal that the remote
-            store still has to follow; False until the first remover has looked.
     """
 
     topics_by_name: SortedMap[str, TopicImage] = field(default_factory=SortedMap)
@@ -88,7 +86,6 @@ class MetadataImage:
     delegation_tokens: dict[str, Any] = field(default_factory=dict)
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     removed_tiered_topics: dict[bytes, None] = field(default_factory=dict)
-    removals_are_kept: bool = False
     provenance: Provenance = _NOTHING_YET
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:

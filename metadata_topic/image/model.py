@@ -124,7 +124,7 @@ class BrokerImage:
         log_dirs: ids of its online log directories.
         directories_assigned_from: from this offset on a replica of this broker is served only after
             its directory was committed, and the broker keeps sidecars and lives in its directories;
-            -1 for a broker that does not (Apache Kafka, an older version of ours).
+            -1 for a broker that does not (Apache Kafka).
         absent_directories: directories that replicas of it are assigned to and that are not in
             `log_dirs`: their ids, and the incarnation id of the last life they took part in.
 

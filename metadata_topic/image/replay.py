@@ -95,8 +95,6 @@ def _no_op(delta: MetadataDelta, value: Any) -> None:
         delta.add_removed(topic_id)
     for topic_id in value.emptied_tiered_topics:
         delta.drop_removed(topic_id)
-    if value.removals_are_kept:
-        delta.keep_removals()
 
 
 def _nothing(delta: MetadataDelta, value: Any) -> None:

@@ -51,30 +51,22 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield MetadataRecord("UserScramCredentialRecord", 0, credential)
     for token in image.delegation_tokens.values():
         yield MetadataRecord("DelegationTokenRecord", 0, token)
-    yield from removed_topics_records(
-        image.removed_tiered_topics, removals_are_kept=image.removals_are_kept
-    )
+    yield from removed_topics_records(image.removed_tiered_topics)
 
 
 def removed_topics_records(
-    removed: Iterable[bytes] = (),
-    emptied: Iterable[bytes] = (),
-    *,
-    removals_are_kept: bool = False,
+    removed: Iterable[bytes] = (), emptied: Iterable[bytes] = ()
 ) -> Iterator[MetadataRecord]:
     """NoOpRecords that say which removed tiered topics the remote store has to follow.
 
     Args:
         removed: ids that come onto the list.
         emptied: ids that leave it.
-        removals_are_kept: from here on every removal is in the list.
     """
     for some in _slices(removed):
         yield make("NoOpRecord", removed_tiered_topics=some)
     for some in _slices(emptied):
         yield make("NoOpRecord", emptied_tiered_topics=some)
-    if removals_are_kept:
-        yield make("NoOpRecord", removals_are_kept=True)
 
 
 def _slices(ids: Iterable[bytes]) -> Iterator[list[bytes]]:

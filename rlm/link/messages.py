@@ -408,27 +408,18 @@ class Image(Message, frozen=True, array_like=True, tag=True):
         metadata_offset: the last offset (inclusive) that this is made of.
         removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
             list of them, and that may have something left in the remote store.
-        removals_are_kept: False where the log does not say yet that the list holds every removal:
-            a mark that an earlier version wrote counts as one then.
     """
 
     topic_ids: list[bytes]
     metadata_offset: int
     cluster_id: str
     removed_topic_ids: list[bytes] = []
-    removals_are_kept: bool = True
 
 
 class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):
     """Nothing is left of these removed topics: they leave the list. Answer: Ack once committed."""
 
     topic_ids: list[bytes]
-
-
-class KeepRemovals(Message, frozen=True, array_like=True, tag=True):
-    """Only the list counts from here on, and what earlier versions marked comes onto it: Ack."""
-
-    marked_topic_ids: list[bytes]
 
 
 class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
@@ -490,6 +481,5 @@ AnyMessage: TypeAlias = (
     | ImageAtLeast
     | Image
     | TopicsEmptied
-    | KeepRemovals
     | Health
 )

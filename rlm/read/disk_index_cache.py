@@ -2,8 +2,8 @@
 
 Directory `remote-log-index-cache`, files named as Kafka names them: `<start offset>_<segment
 id>.<kind>`. A file is the index's bytes and a trailer of 8 bytes: `TMI1` and the CRC32C of name and
-bytes. So a file that is cut, has a flipped bit or belongs to another segment is not used, and one
-of an earlier version (which has no trailer) is fetched once more. A file appears by a rename and is
+bytes. So a file that is cut, has a flipped bit or belongs to another segment is not used, but
+fetched once more. A file appears by a rename and is
 fsynced before. The least recently used goes first; files of an earlier process are used again.
 
 The files are a cache: a directory that fails costs no read. The cache is then off, said once at

@@ -9,7 +9,6 @@ when time is up depends on what it was waiting for (docs/tiering.md §6).
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
 from enum import Enum
 from weakref import WeakSet
 
@@ -27,9 +26,8 @@ from rlm.read.pieces import Found, Piece, batch_table, gather
 from rlm.read.read_ahead import Answered, ReadAhead
 from rlm.read.remote_store import RemoteStore
 from rlmm import lineage
-from rlmm.api import KnowsAborts, MetadataNotReadyError
-from rlmm.powers import power_of
-from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from rlmm.api import MetadataNotReadyError
+from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
 from runtime.disk import OpenFile
 from runtime.scheduler import Scheduler, Timer
@@ -66,7 +64,6 @@ class RemoteReader:
         scheduler: Scheduler,
     ) -> None:
         self.store, self.metadata = store, store.metadata
-        self._knows_aborts = power_of(store.metadata, KnowsAborts)
         self.indexes, self.chunks, self.loads = caches.indexes, caches.chunks, caches.loads
         self.lending, self.readiness = caches.lending, store.readiness
         self.ahead, self.turns, self.clock, self.scheduler = ahead, turns, clock, scheduler
@@ -75,20 +72,6 @@ class RemoteReader:
     def read(self, partition: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Answer now, or when what is missing has come, or at the deadline."""
         _OneRead(self, partition, question, reply).attempt()
-
-    def aborting_segments(
-        self, partition: TopicIdPartition, offset: int
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Finished segments from an offset on that may say of aborted transactions."""
-        if self._knows_aborts is not None:
-            return self._knows_aborts.aborting_segments(partition, offset)
-        return (
-            segment
-            for segment in self.metadata.list_segments(partition)
-            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
-            and not segment.txn_index_empty
-            and segment.end_offset >= offset
-        )
 
     def is_news(self, cause: BaseException | None) -> bool:
         """Whether a failure has not been logged yet; from now on it has.
@@ -335,7 +318,7 @@ class _OneRead:
         reader, start = self._reader, self._question.offset
         chain = [EpochEntry(*entry) for entry in self._question.chain]
         found = dict[tuple[int, int], None]()  # a copy of the same segment says the same again
-        for segment in reader.aborting_segments(self._partition, metadata.start_offset):
+        for segment in reader.metadata.aborting_segments(self._partition, metadata.start_offset):
             parts = lineage.parts_on_chain(segment, chain, NO_END)
             if not parts:
                 continue

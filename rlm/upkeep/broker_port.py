@@ -11,7 +11,6 @@ from rlm.link.messages import (
     DescribeLog,
     Image,
     ImageAtLeast,
-    KeepRemovals,
     LogDescription,
     OpenedSegment,
     OpenSegment,
@@ -73,10 +72,6 @@ class BrokerPort(Protocol):
         """Nothing is left of these removed topics; returns once the metadata log says so."""
         ...
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list of removals from here on; returns once the metadata log says so."""
-        ...
-
 
 class LinkBroker:
     """The broker at the other end of the link."""
@@ -133,7 +128,3 @@ class LinkBroker:
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """Nothing is left of these removed topics; returns once the metadata log says so."""
         self._taken(TopicsEmptied(list(topic_ids)))
-
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list of removals from here on; returns once the metadata log says so."""
-        self._taken(KeepRemovals(list(marked)))

@@ -8,14 +8,11 @@ are refused for the higher pair that was read, and the next number is above that
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
 `claims` are the numbers that the store may hold as the claim of these files, rising, with commas
 between them (`-`: not judged yet, see `rlm.upkeep.claim`). Dice add up to a second to each, so that
-it is unlike that of a copy of these files which notes one at the same time. Earlier versions wrote
-the last of them alone, before that `<number> <CRC32C>` or the number alone, and kept it in the
-first log directory: the highest counts, and what they had taken counts as claimed.
+it is unlike that of a copy of these files which notes one at the same time.
 """
 
 import logging
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -38,9 +35,7 @@ CLAIMS_MAX = 16
 CLAIM_SPREAD = 1_000
 """So many numbers the dice choose a claim from."""
 
-_NUMBER = re.compile(rb"\d{1,19}")
-_CLAIMS = re.compile(rb"\d{1,19}(,\d{1,19})*|-")
-_CRC = re.compile(rb"[0-9a-f]{8}")
+_FORM = re.compile(rb"((\d{1,19}) (\d{1,19}(?:,\d{1,19})*|-)) ([0-9a-f]{8})\n")
 
 
 class Counter(NamedTuple):
@@ -74,19 +69,11 @@ NO_COUNTER = Counter(0, None)
 
 
 def parse(content: bytes) -> Counter | None:
-    """The counter in a file of this or an earlier version; None where it is damaged."""
-    text, end = content[:-1], content[-1:]
-    digits, *fields = text.split(b" ")
-    if end != b"\n" or len(fields) > 2 or not _NUMBER.fullmatch(digits):
+    """The counter in a file; None where it is damaged."""
+    found = _FORM.fullmatch(content)
+    if found is None or int(found[4], 16) != crc32c(found[1]):
         return None
-    if fields:
-        crc = fields.pop()
-        if not _CRC.fullmatch(crc) or int(crc, 16) != crc32c(text.rpartition(b" ")[0]):
-            return None
-    number = int(digits)
-    claims = fields[0] if fields else digits
-    if not _CLAIMS.fullmatch(claims):
-        return None
+    number, claims = int(found[2]), found[3]
     if claims == b"-":
         counter = Counter(number, None)
     else:
@@ -121,25 +108,10 @@ def read(disk: Disk, path: Path) -> Counter:
     return counter or NO_COUNTER
 
 
-def highest(counters: Iterable[Counter]) -> Counter:
-    """What several files say together."""
-    known = list(counters)
-    claims = [(each.claimed, each.before) for each in known if each.claimed is not None]
-    claimed, before = max(claims, default=(None, ()))
-    return Counter(max(counter.number for counter in known), claimed, before)
-
-
 class Incarnations:
     """Gives out incarnation numbers; from several threads."""
 
-    def __init__(
-        self,
-        disk: Disk,
-        state_dir: Path,
-        clock: Clock,
-        dice: Dice,
-        old_dirs: Iterable[Path] = (),
-    ) -> None:
+    def __init__(self, disk: Disk, state_dir: Path, clock: Clock, dice: Dice) -> None:
         """Nothing is read or written before it is asked.
 
         Args:
@@ -147,10 +119,8 @@ class Incarnations:
             state_dir: where the counter lies, the directory of the metadata log.
             clock: its wall time is the least that is given out.
             dice: make claims differ from those of a copy of these files.
-            old_dirs: where earlier versions may have left theirs.
         """
         self._disk, self._path, self._clock = disk, state_dir / FILE_NAME, clock
-        self._old = [path / FILE_NAME for path in old_dirs if path != state_dir]
         self._lock, self._dice = Lock(), dice
         self._known: Counter | None = None
 
@@ -195,5 +165,5 @@ class Incarnations:
 
     def _counter(self) -> Counter:
         if self._known is None:
-            self._known = highest(read(self._disk, path) for path in (self._path, *self._old))
+            self._known = read(self._disk, self._path)
         return self._known

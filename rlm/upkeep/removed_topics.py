@@ -1,8 +1,7 @@
 """The removed topics as the remover sees them: over the link, in the metadata log of the broker."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
 
 from rlm.link.endpoint import LinkFailureError
 from rlm.upkeep.broker_port import BrokerPort
@@ -23,25 +22,13 @@ class RemovedTopicsOfBroker:
             frozenset(answer.topic_ids),
             frozenset(answer.removed_topic_ids),
             answer.cluster_id,
-            answer.removals_are_kept,
         )
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """Nothing is left of these: they leave the list."""
-        with _taken():
+        try:
             self._broker.topics_emptied(topic_ids)
-
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list alone from here on, with these ids on it."""
-        with _taken():
-            self._broker.keep_removals(marked)
-
-
-@contextmanager
-def _taken() -> Iterator[None]:
-    try:
-        yield
-    except LinkFailureError as error:
-        raise NotTakenError(str(error)) from error
-    except FutureTimeoutError as error:
-        raise NotTakenError("the broker does not answer") from error
+        except LinkFailureError as error:
+            raise NotTakenError(str(error)) from error
+        except FutureTimeoutError as error:
+            raise NotTakenError("the broker does not answer") from error

@@ -79,7 +79,7 @@ class Lookups:
             return history_of(facts, self._views.get(home, key).entries())
 
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         with self._lock:
             return [
                 deletion
@@ -89,7 +89,7 @@ class Lookups:
             ]
 
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         found = list[PartitionDeletion]()
         with self._lock:
             numbers = list(self._tracked)
@@ -107,13 +107,13 @@ class Lookups:
         return tuple(reason for _, reason in sorted(reasons) if reason)
 
     def leads_all(self) -> bool:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         with self._lock:
             judged = sum(tracked.may_judge for tracked in self._tracked.values())
             return judged == self._partition_count
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         key = partition_key(partition)
         with self._lock:
             facts = self._store.facts(self._readable_home(key), key)

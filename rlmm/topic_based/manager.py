@@ -22,6 +22,7 @@ from rlmm.api import (
     PartitionDeleteState,
     PartitionDeletion,
     PartitionHistory,
+    RemovesDeletedTopics,
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
@@ -58,8 +59,8 @@ def _rocksdb(settings: ManagerSettings, partition_count: int) -> MetadataStore:
     )
 
 
-class TopicBasedRemoteLogMetadataManager:
-    """See RemoteLogMetadataManager, Checkable, Clocked and TopicBacked for the promises."""
+class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
+    """See RemoteLogMetadataManager and RemovesDeletedTopics for the promises."""
 
     def __init__(
         self,
@@ -102,11 +103,11 @@ class TopicBasedRemoteLogMetadataManager:
     # ------------------------------------------------------------------ life
 
     def use_clock(self, clock: Clock) -> None:
-        """See Clocked."""
+        """See RemoteLogMetadataManager."""
         self._clock = clock
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """See Checkable."""
+        """See RemoteLogMetadataManager."""
         parse(configs, is_reachable=False)
 
     def configure(self, configs: Mapping[str, str]) -> None:
@@ -193,7 +194,7 @@ class TopicBasedRemoteLogMetadataManager:
             former.done.set_exception(MetadataNotReadyError(f"released: {partition}"))
 
     def lead(self, metadata_partitions: Iterable[int] | None) -> None:
-        """See TopicBacked."""
+        """See RemoteLogMetadataManager."""
         with self._lock:
             self._led = None if metadata_partitions is None else set(metadata_partitions)
             if self._engine is not None:
@@ -223,7 +224,7 @@ class TopicBasedRemoteLogMetadataManager:
     def put_partition_delete(
         self, partition: TopicIdPartition, state: PartitionDeleteState
     ) -> "Future[None]":
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         assert self._settings is not None, "configure comes first"
         now_ms = self._clock.wall_ms()
         stamp = Stamp(REMOVER_FENCE)
@@ -267,7 +268,7 @@ class TopicBasedRemoteLogMetadataManager:
     def aborting_segments(
         self, partition: TopicIdPartition, offset: int
     ) -> Iterator[RemoteLogSegmentMetadata]:
-        """See KnowsAborts; the lock is held for a few at a time."""
+        """See RemoteLogMetadataManager; the lock is held for a few at a time."""
         after: tuple[int, bytes] | None = None
         while True:
             with self._lookups().view(partition) as view:
@@ -292,28 +293,28 @@ class TopicBasedRemoteLogMetadataManager:
         return self._lookups().history(partition)
 
     def led_partitions(self) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         return [] if self._engine is None else self._engine.lookups.led_partitions()
 
     def finished_partitions(self, topic_ids: frozenset[bytes]) -> list[PartitionDeletion]:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         engine = self._engine
         return [] if engine is None else engine.lookups.finished_partitions(topic_ids)
 
     def unreadable(self) -> tuple[RedText, ...]:
-        """See TopicBacked."""
+        """See RemoteLogMetadataManager."""
         return () if self._engine is None else self._engine.lookups.unreadable()
 
     def leads_all(self) -> bool:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         return self._engine is not None and self._engine.lookups.leads_all()
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
-        """See DeletedTopics."""
+        """See RemovesDeletedTopics."""
         return self._lookups().deletion(partition)
 
     def counts(self) -> dict[str, int]:
-        """See TopicBacked."""
+        """See RemoteLogMetadataManager."""
         engine = self._engine
         if engine is None:
             return {}
@@ -323,7 +324,7 @@ class TopicBasedRemoteLogMetadataManager:
         return {"read": counts.read, **refused, **skipped}
 
     def failure(self) -> str | None:
-        """See TopicBacked."""
+        """See RemoteLogMetadataManager."""
         return self._failure
 
     # ------------------------------------------------------------------ inside

@@ -3,7 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from rlmm.api import MetadataError, PartitionDeleteState, PartitionDeletion
+from rlmm.api import (
+    MetadataError,
+    PartitionDeleteState,
+    PartitionDeletion,
+    RemovesDeletedTopics,
+)
 from rlmm.red import RedText
 from rlmm.topic_based.removal_policy import (
     ClusterImage,
@@ -12,13 +17,11 @@ from rlmm.topic_based.removal_policy import (
     reasons_of,
     standing_of,
 )
-from rlmm.topic_based.removal_ports import NotTakenError, RemovableMetadata, RemovedTopics
+from rlmm.topic_based.removal_ports import NotTakenError, RemovedTopics
 from runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_MARKED = PartitionDeleteState.DELETE_PARTITION_MARKED
-_STARTED = PartitionDeleteState.DELETE_PARTITION_STARTED
 _FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
@@ -30,12 +33,12 @@ class RemovalNotes:
     """
 
     def __init__(
-        self, manager: RemovableMetadata, cluster: RemovedTopics, grace_ms: int, clock: Clock
+        self, manager: RemovesDeletedTopics, cluster: RemovedTopics, grace_ms: int, clock: Clock
     ) -> None:
         self._manager, self._cluster, self._clock = manager, cluster, clock
         self._grace_ms = grace_ms
         self._nothing_left_since_ms: dict[bytes, int] = {}
-        self._not_taken: dict[str, RedText] = {}
+        self._not_taken: tuple[RedText, ...] = ()
         self.red: tuple[RedText, ...] = ()
 
     def note(
@@ -55,32 +58,14 @@ class RemovalNotes:
             may_write: asked before each record.
         """
         found = self._red_of(known, image)
-        if image.removals_are_kept:
-            self._not_taken.pop("kept", None)
-        elif is_whole and may_write():
-            self._try("kept", lambda: self._keep_removals(known, image))
         self._tell(found)
         if is_whole and may_write():
-            self._try("emptied", lambda: self._note_emptied(known, image))
+            self._not_taken = ()
+            try:
+                self._note_emptied(known, image)
+            except NotTakenError as error:  # deleting waits for no answer
+                self._not_taken = (RemovalRed.NOT_TAKEN.text(error=error),)
             self._tell(found)
-
-    def _try(self, what: str, note: Callable[[], None]) -> None:
-        """Write to the cluster's metadata log; deleting needs no answer of it."""
-        self._not_taken.pop(what, None)
-        try:
-            note()
-        except NotTakenError as error:
-            self._not_taken[what] = RemovalRed.NOT_TAKEN.text(error=error)
-
-    def _keep_removals(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
-        """An earlier version marked by another rule: its marks are put onto the list, once."""
-        marked = {
-            one.partition.topic_id
-            for one in known
-            if one.state in (_MARKED, _STARTED) and standing_of(one, image) is Standing.REMOVED
-        }
-        self._cluster.keep_removals(sorted(marked))
-        log.info("removed topics are known by the metadata log now: marked_before=%d", len(marked))
 
     def _note_emptied(self, known: list[PartitionDeletion], image: ClusterImage) -> None:
         """Take off the list what nothing has been left of for the grace time.
@@ -99,7 +84,7 @@ class RemovalNotes:
     # -- what an operator has to know
 
     def _tell(self, found: tuple[RedText, ...]) -> None:
-        reasons = tuple(dict.fromkeys((*found, *self._not_taken.values())))
+        reasons = tuple(dict.fromkeys((*found, *self._not_taken)))
         for reason in reasons:
             if reason not in self.red:
                 log.error("%s", reason)

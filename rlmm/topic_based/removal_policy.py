@@ -26,15 +26,11 @@ class ClusterImage:
         topic_ids: of the topics that exist (16 raw bytes each).
         removed_ids: of tiered topics whose removal was read, until nothing is left of them.
         cluster_id: whose log it is.
-        removals_are_kept: False where the log does not yet say that `removed_ids` holds every
-            removal. A mark of an id that does not exist counts as one then: an earlier version
-            wrote it.
     """
 
     topic_ids: frozenset[bytes]
     removed_ids: frozenset[bytes]
     cluster_id: str
-    removals_are_kept: bool = True
 
 
 class RemovalRed(RedKind):
@@ -49,8 +45,8 @@ class RemovalRed(RedKind):
     UNKNOWN = (
         "{topic} has remote segments, and the cluster metadata know neither that it exists nor "
         "that it was removed: they are kept",
-        "the metadata log is of an earlier time than the topic, or the topic was deleted while no "
-        "tier ran, before this version",
+        "the metadata log is of an earlier time than the topic, or Apache Kafka or an unreleased "
+        "version of ours deleted the topic",
         "Restore the metadata log, or give them up: tidemark remote forget {topic_id}",
     )
     NOT_TAKEN = (
@@ -80,8 +76,6 @@ def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
     if topic_id in image.topic_ids:
         return Standing.LIVING if known.state is None else Standing.MARKED_BUT_EXISTS
     if topic_id in image.removed_ids:
-        return Standing.REMOVED
-    if known.state is not None and not image.removals_are_kept:
         return Standing.REMOVED
     return Standing.UNKNOWN
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
-from rlmm.api import DeletedTopics, RemoteLogMetadataManager
 from rlmm.topic_based.removal_policy import ClusterImage
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 
@@ -37,14 +36,6 @@ class RemovedTopics(Protocol):
         """
         ...
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """Go by the list alone from here on, with these ids on it; returns once committed.
-
-        Raises:
-            NotTakenError: it is not.
-        """
-        ...
-
 
 class DeletesSegments(Protocol):
     """The side of a storage plugin that the remover needs."""
@@ -52,10 +43,6 @@ class DeletesSegments(Protocol):
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """See RemoteStorageManager."""
         ...
-
-
-class RemovableMetadata(RemoteLogMetadataManager, DeletedTopics, Protocol):
-    """The two sides of a metadata manager that the remover needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

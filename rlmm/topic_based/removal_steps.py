@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafka_protocol.types import TopicIdPartition
-from rlmm.api import PartitionDeleteState
+from rlmm.api import PartitionDeleteState, RemovesDeletedTopics
 from rlmm.topic_based.newest_image import NewestImage
 from rlmm.topic_based.removal_policy import Standing, standing_of
-from rlmm.topic_based.removal_ports import RemovableMetadata, RemoverConfig
+from rlmm.topic_based.removal_ports import RemoverConfig
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 
@@ -52,7 +52,7 @@ class RemovalSteps:
 
     def __init__(
         self,
-        manager: RemovableMetadata,
+        manager: RemovesDeletedTopics,
         newest: NewestImage,
         config: RemoverConfig,
         clock: Clock,

@@ -29,6 +29,7 @@ from rlmm.api import (
     REMOVER_FENCE,
     MetadataError,
     PartitionDeleteState,
+    RemovesDeletedTopics,
     SegmentUpdate,
 )
 from rlmm.red import RedText
@@ -38,7 +39,6 @@ from rlmm.topic_based.removal_policy import Standing, standing_of
 from rlmm.topic_based.removal_ports import (
     OPEN_GATE,
     DeletesSegments,
-    RemovableMetadata,
     RemovedTopics,
     RemoverConfig,
     StoreGate,
@@ -84,7 +84,7 @@ class Remover:
 
     def __init__(
         self,
-        manager: RemovableMetadata,
+        manager: RemovesDeletedTopics,
         storage: DeletesSegments,
         cluster: RemovedTopics,
         config: RemoverConfig,
@@ -94,7 +94,7 @@ class Remover:
         """Make it.
 
         Args:
-            manager: the metadata manager; see also `TopicBacked.lead`.
+            manager: the metadata manager.
             storage: the plugin.
             cluster: images, and the list of removals.
             config: settings.

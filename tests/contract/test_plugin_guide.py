@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.brokers.guide_reader import GUIDE, Reader, blocks
 
-pytestmark = pytest.mark.lasts(seconds=20)
+pytestmark = [pytest.mark.integration, pytest.mark.lasts(seconds=20)]
 
 PLUGIN_LINES_MAX = 80
 

@@ -15,6 +15,8 @@ from tests.support.stores.fsspec_plugin import configured, through_s3fs
 if TYPE_CHECKING:
     from tests.support.stores.s3 import S3Endpoint
 
+pytestmark = pytest.mark.integration
+
 SECRET = "do-not-show-this"
 
 

@@ -29,6 +29,8 @@ from tests.support.stores.fsspec_plugin import configured, through_s3fs
 if TYPE_CHECKING:
     from tests.support.stores.s3 import S3Endpoint
 
+pytestmark = pytest.mark.integration
+
 BIG = os.urandom(9 << 20)
 SECRET = "never/show+this"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.support.stores.hdfs import Hdfs
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.lasts(seconds=100),
     pytest.mark.jvm,
     pytest.mark.slow,

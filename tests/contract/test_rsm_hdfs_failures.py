@@ -25,7 +25,7 @@ from tests.support.brokers.process import until
 if TYPE_CHECKING:
     from tests.support.stores.hdfs import Hdfs
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.integration, pytest.mark.jvm]
 
 BIG = os.urandom(5 << 20)
 DRIVERS = ("hdfs-native", "webhdfs")

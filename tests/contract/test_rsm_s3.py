@@ -1,4 +1,7 @@
-"""The plugin for S3 keeps all promises on a real endpoint, as it comes and with everything set."""
+"""The plugin for S3 keeps all promises on a real endpoint, as it comes and with everything set.
+
+In `make test` a few, with everything set; `tests/unit/rsm_plugins/s3` asks more of a played store.
+"""
 
 import socket
 from collections.abc import Iterator, Mapping
@@ -70,6 +73,7 @@ class OnLocalStack(RemoteStorageManagerContract):
         super().test_one_segment_copied_read_and_deleted_at_once(impatient)
 
 
+@pytest.mark.integration
 class TestS3(OnLocalStack):
     @pytest.fixture
     def unreachable_manager(self) -> Iterator[RemoteStorageManager]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.support.stores.s3 import S3Endpoint
     from tests.support.stores.s3_proxy import S3Proxy
 
+pytestmark = pytest.mark.integration
+
 PART = 5 << 20
 SECRET = "a-very-secret-key"
 

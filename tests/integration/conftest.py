@@ -1,5 +1,6 @@
 """Fixtures of the end-to-end tests: brokers started as processes, with everything of their own."""
 
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,16 +11,35 @@ from tests.support.brokers.process import BrokerProcess, running
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """All but one or a few of a subject are the second stage: `make integration`."""
+    if item.get_closest_marker("smoke") is None:
+        item.add_marker("integration")
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A plain broker, shared by the tests of a module: use topics of your own."""
     yield from running(BrokerProcess(tmp_path_factory.mktemp("plain")))
 
 
+@pytest.fixture(scope="module")
+def shared_tiered_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """The same, tiering to a directory with short intervals."""
+    directory = tmp_path_factory.mktemp("tiered")
+    yield from running(BrokerProcess(directory, tiered=True, settings=SMALL_SEGMENTS))
+
+
 @pytest.fixture
 def tiered_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker of this test alone, tiering to a directory with short intervals."""
+    """The same of a test alone, which looks at the whole store."""
     yield from running(BrokerProcess(tmp_path / "tiered", tiered=True, settings=SMALL_SEGMENTS))
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    return f"tides-{zlib.crc32(request.node.nodeid.encode())}"
 
 
 @pytest.fixture

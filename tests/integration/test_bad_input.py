@@ -56,11 +56,13 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         broker.close()
 
 
-def marked(one: Case) -> Any:
-    return pytest.param(one, id=one.id, marks=[pytest.mark.alone] if one.alone else [])
+def marked(number: int, one: Case) -> Any:
+    """One in sixteen is a smoke test."""
+    smoke = [] if number % 16 or one.alone else [pytest.mark.smoke]
+    return pytest.param(one, id=one.id, marks=[pytest.mark.alone] if one.alone else smoke)
 
 
-@pytest.mark.parametrize("one", [marked(one) for one in CASES])
+@pytest.mark.parametrize("one", [marked(number, one) for number, one in enumerate(CASES)])
 def test_bad_input(brokers: Brokers, one: Case) -> None:
     broker, health_topic = brokers.get(one.on)
     with WellAfterwards(broker, health_topic) as judge:

@@ -3,11 +3,13 @@
 import asyncio
 
 import aiokafka
+import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from tests.support.brokers.process import BrokerProcess
 
 
+@pytest.mark.smoke
 def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
     sent = [(b"%d" % n, b"value %d" % n) for n in range(500)]
 

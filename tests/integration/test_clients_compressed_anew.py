@@ -62,6 +62,7 @@ def busy_broker(broker: BrokerProcess) -> Iterator[BrokerProcess]:
             thread.join()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("partition", "idempotent"), [(0, True), (1, False)])
 def test_many_in_flight_stay_in_order(
     busy_broker: BrokerProcess, partition: int, idempotent: bool

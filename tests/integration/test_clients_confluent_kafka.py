@@ -50,6 +50,7 @@ def test_records_come_back_as_sent(broker: BrokerProcess, codec: str, idempotent
     assert [(key, value) for _, key, value in read_all(broker, topic)] == sent
 
 
+@pytest.mark.smoke
 def test_offsets_rise_by_one_and_headers_and_nulls_survive(broker: BrokerProcess) -> None:
     create(broker, "confluent-headers")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -73,6 +74,7 @@ def test_a_topic_is_created_on_the_way_by_a_producer(broker: BrokerProcess) -> N
     assert [value for _, _, value in read_all(broker, "confluent-auto")] == [b"v"]
 
 
+@pytest.mark.smoke
 def test_admin_creates_describes_alters_and_deletes(broker: BrokerProcess) -> None:
     client = admin(broker)
     create(broker, "confluent-admin", 3, retention_ms="100000000")
@@ -99,6 +101,7 @@ def test_a_deleted_name_is_free_at_once(broker: BrokerProcess) -> None:
         client.delete_topics(["confluent-again"])["confluent-again"].result(30)
 
 
+@pytest.mark.smoke
 def test_wrong_topics_are_refused_with_kafkas_codes(broker: BrokerProcess) -> None:
     client = admin(broker)
     create(broker, "confluent-taken")
@@ -127,6 +130,7 @@ def test_wrong_topics_are_refused_with_kafkas_codes(broker: BrokerProcess) -> No
         assert raised.value.args[0].code() == wrong[name][1], name
 
 
+@pytest.mark.smoke
 def test_list_offsets_answers_earliest_latest_and_by_time(broker: BrokerProcess) -> None:
     create(broker, "confluent-offsets")
     producer = Producer({"bootstrap.servers": broker.bootstrap})

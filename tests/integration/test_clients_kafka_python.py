@@ -1,11 +1,13 @@
 """kafka-python: a client in pure Python that speaks the newest versions."""
 
+import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from tests.support.brokers.process import BrokerProcess
 
 
+@pytest.mark.smoke
 def test_records_come_back_as_sent(broker: BrokerProcess) -> None:
     sent = [(b"%d" % n, b"value %d" % n) for n in range(500)]
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, compression_type="gzip")

@@ -25,6 +25,7 @@ def kcat(broker: BrokerProcess, *arguments: str, stdin: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.smoke
 def test_lines_come_back_as_sent(broker: BrokerProcess) -> None:
     lines = "".join(f"line {n}\n" for n in range(1_000))
     kcat(broker, "-P", "-t", "kcat", "-p", "0", "-z", "lz4", stdin=lines)

@@ -93,6 +93,7 @@ def cleaning(make_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
     return make_broker(settings=OFTEN).start()
 
 
+@pytest.mark.smoke
 def test_of_each_key_the_newest_record_stays(cleaning: BrokerProcess) -> None:
     create(cleaning, "table")
     records = written(40_000, 500)

@@ -137,6 +137,7 @@ def is_half_full(root: Path) -> bool:
     return sum(path.stat().st_size for path in (root / "data/logs").glob("orders-*/*.log")) > 50_000
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_topic_whose_seeding_is_ended_is_seeded_as_a_whole_by_the_next_start(
     tmp_path: Path, number: signal.Signals
@@ -165,6 +166,7 @@ def test_a_topic_whose_seeding_is_ended_is_seeded_as_a_whole_by_the_next_start(
     assert not (tmp_path / "data" / "seeding.json").exists()
 
 
+@pytest.mark.smoke
 def test_a_note_of_a_topic_that_somebody_else_made_deletes_nothing(tmp_path: Path) -> None:
     seed, (port,) = write_seed(tmp_path), free_ports(1)
     for topic_id in ("", "AAAAAAAAAAAAAAAAAAAAAQ"):

@@ -101,6 +101,7 @@ def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
         assert _send(broker, partition, b"again") == 0
 
 
+@pytest.mark.smoke
 def test_broker_whose_only_disk_is_full_ends_loudly_and_loses_nothing(
     small_disk: Path, make_broker: MakeBroker
 ) -> None:

@@ -10,7 +10,11 @@ import pytest
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.producer_ids import allocate_producer_ids
-from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.removed_topics import (
+    RemoteDataWish,
+    note_emptied,
+    wish_for_remote_data,
+)
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
@@ -100,10 +104,10 @@ async def remove_tiered_topics(node: MetadataNode, life: int) -> None:
     no_more = make("ConfigRecord", resource_type=2, resource_name=f"topic-{life}-1",
                    name="remote.storage.enable", value=None)  # fmt: skip
     await node.submit(lambda image: ControllerResult((no_more,), None))
-    await node.submit(lambda image: keep_removals(image, [bytes([7]) * 16]))
-    await node.submit(lambda image: note_emptied(image, [bytes([7]) * 16]))
+    gone, forget = bytes([7]) * 16, RemoteDataWish.FORGET
+    await node.submit(lambda image: wish_for_remote_data(image, gone, forget))
+    await node.submit(lambda image: note_emptied(image, [gone]))
     assert removed in node.image.removed_tiered_topics
-    assert node.image.removals_are_kept
 
 
 @pytest.mark.parametrize("standalone", [True, False])

@@ -49,6 +49,7 @@ def make_topic(broker: tidemark.Broker, name: str, **config: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result(30)
 
 
+@pytest.mark.smoke
 def test_topics_are_there_when_it_is_started(shared: tidemark.Broker) -> None:
     topics = shared.admin().list_topics(timeout=30).topics
     assert {name: len(topics[name].partitions) for name in ("names", "counts")} == {
@@ -57,6 +58,7 @@ def test_topics_are_there_when_it_is_started(shared: tidemark.Broker) -> None:
     }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ["stop", "kill", "restart"])
 def test_records_survive_each_end_at_the_same_address(shared: tidemark.Broker, end: str) -> None:
     topic, address = f"survives-{end}", shared.bootstrap_servers
@@ -110,6 +112,7 @@ def test_a_broker_that_dies_by_itself_is_noticed_and_started_again(
     assert shared.status()["stage"] == "running"
 
 
+@pytest.mark.smoke
 def test_reads_of_a_tiered_topic_come_from_the_store(shared: tidemark.Broker) -> None:
     make_topic(shared, "tides", **TIERED)
     values = [b"%d" % number for number in range(500)]
@@ -307,6 +310,7 @@ async def test_the_loop_of_the_async_twin_never_waits_for_a_restart() -> None:
             await waiting
 
 
+@pytest.mark.smoke
 async def test_the_async_twin_is_a_context_manager() -> None:
     async with tidemark.AsyncBroker() as broker:
         assert broker.is_running

@@ -52,6 +52,7 @@ sys.exit(guardian.returncode)  # -9 where it had to be killed after a time-out
 """
 
 
+@pytest.mark.smoke
 def test_a_fork_neither_ends_the_broker_nor_keeps_it_from_its_end(tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     command = [sys.executable, "-c", FORKS, str(facts)]

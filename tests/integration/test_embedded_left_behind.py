@@ -99,6 +99,7 @@ if sys.argv[2] == "kill":
 """
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("end", ["kill", "forget"])
 def test_a_broker_started_by_a_thread_ends_with_its_process(tmp_path: Path, end: str) -> None:
     facts_file = tmp_path / "facts"

@@ -41,6 +41,7 @@ def test_a_name_of_letters_that_no_topic_has__ä__(kafka_topic):
 """ % sorted(OURS)  # noqa: UP031 - braces are code here
 
 
+@pytest.mark.smoke
 def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
     ini = "tidemark_settings =\n    log.retention.hours=17\n"
     code, printed = run_suite(tmp_path, USES, ini=ini)

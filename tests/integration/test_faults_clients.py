@@ -116,6 +116,7 @@ def test_what_was_cut_before_was_not_served(broker: tidemark.Broker, topic: str)
     assert high == 1
 
 
+@pytest.mark.smoke
 def test_admin_clients_are_told_the_error_and_who_made_it(
     broker: tidemark.Broker, topic: str
 ) -> None:

@@ -77,6 +77,7 @@ def well_afterwards(broker: BrokerProcess, health_topic: str) -> Iterator[None]:
         judge.judge(stage, peak_bytes=100_000_000, may_close=True)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_the_corpus_of_bad_bytes(broker: BrokerProcess, path: Path) -> None:
     Exchange(broker).throw(path.read_bytes())

@@ -92,6 +92,7 @@ def rise_of(
     return rise
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_hundred_batches_that_inflate_to_256_mib_cost_little_memory(
     broker: BrokerProcess, peak_of_good: int, codec: Codec

@@ -13,7 +13,7 @@ from tests.support.lake.placed import placed
 from tests.support.lake.reading import rows_of_log
 from tests.support.lake.stories import STORIES
 
-pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=20)]
+pytestmark = [pytest.mark.smoke, pytest.mark.slow, pytest.mark.lasts(seconds=20)]
 TINY = SplitLimits(target_bytes=700)
 
 

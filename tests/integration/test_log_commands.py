@@ -42,6 +42,7 @@ def _log(broker: BrokerProcess, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.smoke
 def test_refused_partition_is_shown_accepted_and_served_again(broker: BrokerProcess) -> None:
     directory = broker.partition_directory("orders")
     end = _lose_the_last_batch(directory)

@@ -16,7 +16,6 @@ from metadata_topic.controller.brokers import (
     register_broker,
     unfence_broker,
 )
-from metadata_topic.controller.removed_topics import keep_removals
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
@@ -101,8 +100,7 @@ async def leave_our_own_fields(node: MetadataNode) -> None:
     no_more = make("ConfigRecord", resource_type=2, resource_name="tiered-once",
                    name="remote.storage.enable", value=None)  # fmt: skip
     await node.submit(lambda image: ControllerResult((no_more,), None))
-    await node.submit(lambda image: keep_removals(image, [b"m" * 16]))
-    assert len(node.image.removed_tiered_topics) == 2
+    assert len(node.image.removed_tiered_topics) == 1
 
 
 def test_kafka_then_tidemark_then_kafka_on_one_directory(tmp_path: Path) -> None:

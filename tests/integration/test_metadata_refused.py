@@ -47,6 +47,7 @@ def test_two_appends_of_24_kb_do_not_keep_the_broker_from_starting(
     assert broker.terminate() == 0
 
 
+@pytest.mark.smoke
 def test_a_damaged_metadata_log_ends_the_start_with_file_and_position(
     make_broker: MakeBroker,
 ) -> None:

@@ -13,6 +13,8 @@ from tests.support.brokers.clients import produce
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_topics import create
 
+pytestmark = pytest.mark.smoke
+
 TOPIC = "written-by-clients"  # only the tier writes to its own topic
 PARTITIONS = 8
 

@@ -72,6 +72,7 @@ def grow(bucket: Bucket) -> None:
         one.batches(3).roll().copy()
 
 
+@pytest.mark.smoke
 def test_a_directory_holds_every_row_once_however_often_it_is_exported(
     spark: "SparkSession", bucket: Bucket, tmp_path: Path
 ) -> None:

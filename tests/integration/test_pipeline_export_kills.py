@@ -76,8 +76,7 @@ def _session(pid: int) -> int:
     return -1
 
 
-@pytest.mark.long(seconds=60)
-@pytest.mark.parametrize("kills", [1, 3])
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long(seconds=60))])
 def test_rows_are_there_once_after_kills_at_several_moments(kills: int, tmp_path: Path) -> None:
     reason = why_no_spark()
     if reason:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -79,6 +80,7 @@ def counted(broker: DirectoriesBroker) -> tuple[int, int] | None:
     return None if said is None else (int(said[1]), int(said[2]))
 
 
+@pytest.mark.smoke
 def test_a_recovering_broker_says_how_far_it_is_and_ends_when_asked(tmp_path: Path) -> None:
     broker = killed(tmp_path / "broker")
     try:

@@ -86,6 +86,7 @@ def test_a_normal_client_may_read_the_metadata_topic(tiered_broker: BrokerProces
         consumer.close()
 
 
+@pytest.mark.smoke
 def test_segments_shows_both_tiers_of_a_topic(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     fill(broker)
@@ -202,10 +203,10 @@ def test_every_damage_is_found_and_only_old_orphans_are_deleted(
     assert by_kind["foreign"]["keys"] == ["readme.txt"]
     before = set(broker.remote_directory.rglob("*"))
 
-    code, found = audit(broker, "--repair", "--yes", "--copy-max-ms", str(HOUR_S * 1_000))
+    code, found = audit(broker, "--delete-orphans", "--yes", "--copy-max-ms", str(HOUR_S * 1_000))
     assert code == 2
-    assert [one["segment_id"] for one in found["repair"]["deleted"]] == [UNKNOWN_ID]
-    reasons = sorted(one["reason"] for one in found["repair"]["kept"])
+    assert [one["segment_id"] for one in found["deletion"]["deleted"]] == [UNKNOWN_ID]
+    reasons = sorted(one["reason"] for one in found["deletion"]["kept"])
     assert "younger than the longest copy" in reasons[0]
     assert reasons[1] == "the metadata never knew its partition"
     assert before - set(broker.remote_directory.rglob("*")) == {orphan}
@@ -241,24 +242,26 @@ def test_the_store_of_another_cluster_is_not_repaired(
         make_old(path)
     place = ("--storage-config", f"dir={broker.remote_directory}")
     before = set(broker.remote_directory.rglob("*"))
-    code, found = audit(other, *place, "--repair", "--yes")
+    code, found = audit(other, *place, "--delete-orphans", "--yes")
     assert code == 1
-    assert "is this the store of this cluster?" in found["repair"]["refused"]
-    assert found["repair"]["deleted"] == []
+    assert "is this the store of this cluster?" in found["deletion"]["refused"]
+    assert found["deletion"]["deleted"] == []
     assert set(broker.remote_directory.rglob("*")) == before
 
 
-def test_repair_asks_first(tiered_broker: BrokerProcess) -> None:
+def test_orphans_are_deleted_on_a_second_word_only(tiered_broker: BrokerProcess) -> None:
     broker = tiered_broker
     fill(broker)
     orphan = leaked(objects(broker, "tides", ".log")[0], UNKNOWN_ID)
     make_old(orphan)
-    # nobody is there to answer
-    code, out, _ = run(broker, "audit", "--config", str(broker.config_file), "--repair")
-    assert code != 0
-    assert "can be deleted" in out
+    command = ("audit", "--config", str(broker.config_file), "--delete-orphans")
+    code, _, err = run(broker, *command)
+    assert code == 1
+    assert err.endswith(
+        "--delete-orphans needs --yes: look at the orphans that the audit shows without it\n"
+    )
     assert orphan.exists()
-    code, out, _ = run(broker, "audit", "--config", str(broker.config_file), "--repair", "--yes")
+    code, out, _ = run(broker, *command, "--yes")
     assert code == 0
     assert "deleted 1 orphan" in out
     assert not orphan.exists()

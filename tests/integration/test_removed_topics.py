@@ -145,7 +145,6 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
 ) -> None:
     broker = tiered(make_broker, grace_ms=8_000)
     started(broker)
-    until(lambda: image(broker).removals_are_kept, "the metadata log says so")
     assert broker.terminate() == 0
     copy = copy_of_metadata(broker, "before-creation")
     broker.start()
@@ -188,9 +187,9 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
 
 @pytest.mark.parametrize("nonsense", ["tides", "AAAAAAAAAAAAAAAAAAAAAA", "x" * 22])
 def test_what_is_no_unknown_topic_id_is_not_forgotten(
-    tiered_broker: BrokerProcess, nonsense: str
+    shared_tiered_broker: BrokerProcess, nonsense: str
 ) -> None:
-    code, said = forget(tiered_broker, nonsense, "--yes")
+    code, said = forget(shared_tiered_broker, nonsense, "--yes")
     assert code == 1
     assert "topic id" in said
     assert "Traceback" not in said

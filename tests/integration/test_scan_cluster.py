@@ -58,6 +58,7 @@ def offsets(found: Scan) -> list[int]:
     return [offset for batch in found.batches() for offset in batch.column(0).to_pylist()]
 
 
+@pytest.mark.smoke
 @pytest.mark.slow
 def test_rows_are_those_of_a_consumer(broker: BrokerProcess) -> None:
     fill(broker, "rows", Filling(partitions=2, epochs=2, records=1_500, deleted=70))

@@ -69,6 +69,7 @@ def both(first: int, end: int) -> list[tuple[int, int]]:
     return [(number, offset) for number in range(2) for offset in range(first, end)]
 
 
+@pytest.mark.smoke
 def test_rows_are_those_that_were_written(read: Any, bucket: Bucket) -> None:
     rows = frame_rows(read(subscribePattern="or.*|oth\\p{Lower}+", includeHeaders="TRUE").load())
     assert rows == sorted(row for row in bucket.rows() if row.topic != "cut")

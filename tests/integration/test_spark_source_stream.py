@@ -108,6 +108,7 @@ def span(partition: int, first: int, end: int) -> list[tuple[int, int]]:
     return [(partition, offset) for offset in range(first, end)]
 
 
+@pytest.mark.smoke
 def test_a_limit_cuts_batches_and_a_restart_goes_on(query: Query, bucket: Bucket) -> None:
     pytest.importorskip("pyspark.sql.streaming.datasource", reason="limits need PySpark 4.2")
     query.run(startingOffsets="earliest", maxOffsetsPerTrigger="40")

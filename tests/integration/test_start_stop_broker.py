@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.brokers.clients import end_offsets, produce, read_all
 from tests.support.brokers.process import BrokerProcess
 
@@ -12,6 +14,7 @@ RECORDS = [(b"%d" % n, b"x" * 300) for n in range(3_000)]
 AS_READ = [(n, key, value) for n, (key, value) in enumerate(RECORDS)]
 
 
+@pytest.mark.smoke
 def test_records_survive_a_clean_stop(make_broker: MakeBroker) -> None:
     broker = make_broker().start()
     produce(broker, "kept", RECORDS)
@@ -22,6 +25,7 @@ def test_records_survive_a_clean_stop(make_broker: MakeBroker) -> None:
     assert read_all(broker, "kept") == AS_READ
 
 
+@pytest.mark.smoke
 def test_acknowledged_records_survive_kills(make_broker: MakeBroker) -> None:
     broker = make_broker(settings={"log.segment.bytes": "1048576"}).start()
     for life in range(3):
@@ -144,6 +148,7 @@ def test_a_taken_port_is_a_clear_error(make_broker: MakeBroker) -> None:
     assert "Traceback" not in message
 
 
+@pytest.mark.smoke
 def test_health_readiness_and_metrics_are_served(make_broker: MakeBroker) -> None:
     broker = make_broker().start()
     produce(broker, "counted", RECORDS[:100])

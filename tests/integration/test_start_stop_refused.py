@@ -69,6 +69,7 @@ def test_a_broker_does_not_start_without_the_tier_that_its_topics_need(
     assert "tides" in ended.stderr
 
 
+@pytest.mark.smoke
 def test_a_killed_and_a_stopped_tiered_broker_leave_no_process(make_broker: MakeBroker) -> None:
     broker = make_broker(tiered=True).start()
     first = broker.tier_pid()

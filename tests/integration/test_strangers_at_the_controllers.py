@@ -13,6 +13,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.process import BrokerProcess, running
 from tests.support.brokers.raw_client import RawClient
 
+pytestmark = pytest.mark.smoke
+
 EPOCHS = range(40)
 
 

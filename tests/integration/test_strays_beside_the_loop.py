@@ -15,6 +15,8 @@ from runtime.ports import system_ports
 from tests.support.brokers.process import BrokerProcess
 from tests.support.worlds.pools import turns
 
+pytestmark = pytest.mark.smoke
+
 
 class SlowToRename(Disk):
     """Waits, where a stray is renamed, until the test says so."""

@@ -102,6 +102,7 @@ def consume(address: str, topic: str, count: int) -> set[bytes]:
     return found
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
 async def test_they_serve_while_the_active_one_is_lost_and_comes_back(
     tmp_path: Path, is_dynamic: bool
@@ -171,6 +172,7 @@ async def test_a_broker_that_stops_hands_over_and_one_that_is_paused_is_fenced(
         assert f"a broker's session is over: broker={paused} " in said
 
 
+@pytest.mark.smoke
 async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path: Path) -> None:
     """It must not judge what lies in its log directories by an empty metadata log."""
     quorum, addresses = combined(tmp_path, is_dynamic=False)

@@ -28,6 +28,7 @@ async def test_no_acknowledged_change_is_lost_and_no_refused_one_appears(
     assert report.acknowledged >= 10 * ROUNDS
 
 
+@pytest.mark.smoke
 async def test_a_controller_that_is_stopped_hands_over_at_once(tmp_path: Path) -> None:
     async with Quorum(tmp_path, Plan(TidemarkController, False, has_links=False)) as quorum:
         leader = await quorum.leader()

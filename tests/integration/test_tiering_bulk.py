@@ -167,13 +167,13 @@ def ids_in_store_and_metadata_agree(broker: BrokerProcess, topic: str) -> bool:
 
 @pytest.mark.slow
 def test_200_mb_come_back_from_the_remote_tier_record_by_record(
-    tiered_broker: BrokerProcess,
+    shared_tiered_broker: BrokerProcess, topic: str
 ) -> None:
-    create(tiered_broker, "bulk")
+    create(shared_tiered_broker, topic)
     failures: list[object] = []
-    produce_all(tiered_broker, "bulk", failures)
+    produce_all(shared_tiered_broker, topic, failures)
     assert not failures, failures[:3]
-    check_everything(tiered_broker, "bulk")
+    check_everything(shared_tiered_broker, topic)
 
 
 def kill_broker(broker: BrokerProcess) -> None:
@@ -201,27 +201,27 @@ def kill_both(broker: BrokerProcess) -> None:
     "kill", [kill_broker, kill_tier, pytest.param(kill_both, marks=pytest.mark.long)]
 )
 def test_kill_9_in_the_midst_of_copying_loses_and_doubles_nothing(
-    tiered_broker: BrokerProcess, kill: Callable[[BrokerProcess], None]
+    shared_tiered_broker: BrokerProcess, topic: str, kill: Callable[[BrokerProcess], None]
 ) -> None:
-    create(tiered_broker, "bulk")
+    create(shared_tiered_broker, topic)
     failures: list[object] = []
-    producing = threading.Thread(target=produce_all, args=(tiered_broker, "bulk", failures))
+    producing = threading.Thread(target=produce_all, args=(shared_tiered_broker, topic, failures))
     producing.start()
     try:
         for copied in (2, 6):
             until(
-                lambda copied=copied: len(tiered_broker.remote_segments("bulk")) >= copied,
+                lambda copied=copied: len(shared_tiered_broker.remote_segments(topic)) >= copied,
                 f"{copied} segments are remote",
                 deadline_s=120,
             )
-            kill(tiered_broker)
+            kill(shared_tiered_broker)
     finally:
         producing.join(240)
     assert not producing.is_alive()
     assert not failures, failures[:3]
-    check_everything(tiered_broker, "bulk")
+    check_everything(shared_tiered_broker, topic)
     until(
-        lambda: ids_in_store_and_metadata_agree(tiered_broker, "bulk"),
+        lambda: ids_in_store_and_metadata_agree(shared_tiered_broker, topic),
         "half copies are cleaned out of the store",
         deadline_s=90,
     )

@@ -239,4 +239,5 @@ def test_a_deletion_that_runs_when_another_machine_claims_the_store_ends_with_it
         broker.kill_tier()
         until(lambda: broker.log_text().count("older copy") > 1, "the next tier finds it, too")
         broker.terminate()
-        assert tier.segments("orders") == left
+        # The call that ran then may have ended after `left` was listed, and is the last one.
+        assert tier.segments("orders") in (left, left[1:])

@@ -45,74 +45,84 @@ def wait_until_only_the_active_segment_is_local(broker: BrokerProcess, topic: st
     )
 
 
-def test_old_records_come_back_from_the_remote_tier(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS)
-    wait_until_only_the_active_segment_is_local(broker, "tides")
-    assert end_offsets(broker, "tides") == (0, len(RECORDS))
-    assert read_all(broker, "tides") == AS_READ
-    assert read_all(broker, "tides", start=1_234) == AS_READ[1_234:]
+@pytest.mark.smoke
+def test_old_records_come_back_from_the_remote_tier(
+    shared_tiered_broker: BrokerProcess, topic: str
+) -> None:
+    broker = shared_tiered_broker
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    assert end_offsets(broker, topic) == (0, len(RECORDS))
+    assert read_all(broker, topic) == AS_READ
+    assert read_all(broker, topic, start=1_234) == AS_READ[1_234:]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    partition = TopicPartition("tides", 0)
+    partition = TopicPartition(topic, 0)
     found = admin.list_offsets({partition: OffsetSpec.for_timestamp(0)})[partition].result(60)
     assert found.offset == 0
 
 
-def test_records_stay_readable_after_kill_and_restart(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS)
-    wait_until_only_the_active_segment_is_local(broker, "tides")
+@pytest.mark.smoke
+def test_records_stay_readable_after_kill_and_restart(
+    shared_tiered_broker: BrokerProcess, topic: str
+) -> None:
+    broker = shared_tiered_broker
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, topic)
     broker.kill()
     broker.start()
-    assert read_all(broker, "tides") == AS_READ
+    assert read_all(broker, topic) == AS_READ
 
 
-def test_switching_it_on_later_copies_what_is_there(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
-    create(broker, "later", {})
-    produce(broker, "later", RECORDS)
-    assert broker.remote_segments("later") == []
-    alter(broker, "later", remote_storage_enable="true", local_retention_bytes="1")
-    wait_until_only_the_active_segment_is_local(broker, "later")
-    assert read_all(broker, "later") == AS_READ
-
-
-def test_a_deleted_topic_leaves_nothing_in_the_store_and_its_name_is_free(
-    tiered_broker: BrokerProcess,
+def test_switching_it_on_later_copies_what_is_there(
+    shared_tiered_broker: BrokerProcess, topic: str
 ) -> None:
-    broker = tiered_broker
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS)
-    wait_until_only_the_active_segment_is_local(broker, "tides")
-    old = set(broker.remote_directory.glob("**/*.manifest"))
+    broker = shared_tiered_broker
+    create(broker, topic, {})
+    produce(broker, topic, RECORDS)
+    assert broker.remote_segments(topic) == []
+    alter(broker, topic, remote_storage_enable="true", local_retention_bytes="1")
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    assert read_all(broker, topic) == AS_READ
+
+
+@pytest.mark.smoke
+def test_a_deleted_topic_leaves_nothing_in_the_store_and_its_name_is_free(
+    shared_tiered_broker: BrokerProcess, topic: str
+) -> None:
+    broker = shared_tiered_broker
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    old = set(broker.remote_directory.glob(f"{topic}-*/**/*.manifest"))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics(["tides"])["tides"].result(30)
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS[:10])
-    assert read_all(broker, "tides") == AS_READ[:10]
+    admin.delete_topics([topic])[topic].result(30)
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS[:10])
+    assert read_all(broker, topic) == AS_READ[:10]
     until(lambda: not any(path.exists() for path in old), "the old topic's objects are gone")
 
 
-def test_a_deleted_topic_leaves_no_metrics(tiered_broker: BrokerProcess) -> None:
+def test_a_deleted_topic_leaves_no_metrics(shared_tiered_broker: BrokerProcess, topic: str) -> None:
     """A test suite that makes and deletes topics would have pages that grow for ever."""
-    broker = tiered_broker
+    broker = shared_tiered_broker
 
     def samples() -> list[str]:
         status, page = broker.http("/metrics")
         assert status == 200
         lines = page.splitlines()
         assert "tidemark_remote_passes_total" in page, "the tier's part is there"
-        return [line.split("{")[0] for line in lines if 'topic="tides"' in line]
+        return [line.split("{")[0] for line in lines if f'topic="{topic}"' in line]
 
-    create(broker, "stays", TIERED)
-    produce(broker, "stays", RECORDS)
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS)
-    wait_until_only_the_active_segment_is_local(broker, "stays")
-    wait_until_only_the_active_segment_is_local(broker, "tides")
-    assert read_all(broker, "tides") == AS_READ
+    stays = f"stays-{topic}"
+    create(broker, stays, TIERED)
+    produce(broker, stays, RECORDS)
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, stays)
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    assert read_all(broker, topic) == AS_READ
     before = set(samples())
     assert {
         "kafka_server_BrokerTopicMetrics_RemoteFetchBytesPerSec_total",
@@ -120,62 +130,65 @@ def test_a_deleted_topic_leaves_no_metrics(tiered_broker: BrokerProcess) -> None
         "tidemark_remote_store_request_ms_bucket",
     } <= before
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics(["tides"])["tides"].result(30)
+    admin.delete_topics([topic])[topic].result(30)
     until(lambda: not samples(), "no sample is of the deleted topic")
-    until(lambda: not broker.remote_segments("tides"), "its objects are gone")
+    until(lambda: not broker.remote_segments(topic), "its objects are gone")
     assert not samples(), "and none comes back"
     assert broker.metric("kafka_server_BrokerTopicMetrics_RemoteCopyBytesPerSec_total") > 0
 
 
-def test_deleted_records_leave_the_store(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS)
-    wait_until_only_the_active_segment_is_local(broker, "tides")
-    cut = broker.remote_segments("tides")[2] + 1
+def test_deleted_records_leave_the_store(shared_tiered_broker: BrokerProcess, topic: str) -> None:
+    broker = shared_tiered_broker
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS)
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    cut = broker.remote_segments(topic)[2] + 1
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    partition = TopicPartition("tides", 0, cut)
+    partition = TopicPartition(topic, 0, cut)
     assert admin.delete_records([partition])[partition].result(30).low_watermark == cut
-    assert end_offsets(broker, "tides") == (cut, len(RECORDS))
+    assert end_offsets(broker, topic) == (cut, len(RECORDS))
     until(
-        lambda: len([base for base in broker.remote_segments("tides") if base < cut]) == 1,
+        lambda: len([base for base in broker.remote_segments(topic) if base < cut]) == 1,
         "of the segments below the new start only the straddling one is left",
     )
-    assert read_all(broker, "tides") == AS_READ[cut:]
+    assert read_all(broker, topic) == AS_READ[cut:]
 
 
 def test_the_store_away_stops_neither_producing_nor_local_reading(
-    tiered_broker: BrokerProcess,
+    shared_tiered_broker: BrokerProcess, topic: str
 ) -> None:
-    broker = tiered_broker
-    create(broker, "tides", {"remote.storage.enable": "true"})
+    broker = shared_tiered_broker
+    create(broker, topic, {"remote.storage.enable": "true"})
     away = broker.remote_directory.with_name("away")
     broker.remote_directory.mkdir(exist_ok=True)
     broker.remote_directory.rename(away)
     broker.remote_directory.write_text("not a directory")
-    produce(broker, "tides", RECORDS)
-    assert read_all(broker, "tides") == AS_READ
+    produce(broker, topic, RECORDS)
+    assert read_all(broker, topic) == AS_READ
     broker.remote_directory.unlink()
     away.rename(broker.remote_directory)
-    until(lambda: len(broker.remote_segments("tides")) > 1, "copying catches up")
-    assert read_all(broker, "tides") == AS_READ
+    until(lambda: len(broker.remote_segments(topic)) > 1, "copying catches up")
+    assert read_all(broker, topic) == AS_READ
 
 
-def test_a_killed_tier_comes_back_by_itself(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
-    create(broker, "tides", TIERED)
-    produce(broker, "tides", RECORDS[:3_000])
-    until(lambda: len(broker.remote_segments("tides")) > 1, "something is in the store")
+@pytest.mark.smoke
+def test_a_killed_tier_comes_back_by_itself(
+    shared_tiered_broker: BrokerProcess, topic: str
+) -> None:
+    broker = shared_tiered_broker
+    create(broker, topic, TIERED)
+    produce(broker, topic, RECORDS[:3_000])
+    until(lambda: len(broker.remote_segments(topic)) > 1, "something is in the store")
     first = until(broker.tier_pid, "the tier runs")
     broker.kill_tier()
     until(lambda: broker.tier_pid() not in (None, first), "another tier process runs")
-    produce(broker, "tides", RECORDS[3_000:])
-    wait_until_only_the_active_segment_is_local(broker, "tides")
-    assert read_all(broker, "tides") == AS_READ
+    produce(broker, topic, RECORDS[3_000:])
+    wait_until_only_the_active_segment_is_local(broker, topic)
+    assert read_all(broker, topic) == AS_READ
 
 
-def test_the_guarded_topic_refuses_clients(tiered_broker: BrokerProcess) -> None:
-    broker = tiered_broker
+def test_the_guarded_topic_refuses_clients(shared_tiered_broker: BrokerProcess) -> None:
+    broker = shared_tiered_broker
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     topic = until(
         lambda: admin.list_topics(timeout=30).topics.get("__remote_log_metadata"),

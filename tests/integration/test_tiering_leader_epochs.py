@@ -96,6 +96,7 @@ def test_producer_ids_that_older_metadata_give_again_make_no_duplicates(
     assert [value for *_, value in read_all(broker, "plain")] == [b"first", b"second", b"third"]
 
 
+@pytest.mark.smoke
 def test_a_leader_epoch_of_nonsense_stays_red_with_the_way_out(make_broker: MakeBroker) -> None:
     """A batch's leader epoch is outside of its checksum; the chain's file is lost with it."""
     broker = make_broker().start()

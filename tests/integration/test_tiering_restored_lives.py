@@ -40,6 +40,7 @@ def is_lost(broker: BrokerProcess) -> bool:
     return any("orders-0: log end lost" in each for each in reasons(broker))
 
 
+@pytest.mark.smoke
 @pytest.mark.long(seconds=25)
 def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lost_end(
     make_broker: MakeBroker, tmp_path: Path

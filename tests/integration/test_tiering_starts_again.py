@@ -56,6 +56,7 @@ def without_descriptors(broker: BrokerProcess) -> Iterator[None]:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
 
 
+@pytest.mark.smoke
 def test_a_tier_whose_plugin_refuses_to_start_comes_back_when_it_does_not(
     broker: BrokerProcess, orders: Orders
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_tier_that_cannot_be_started_for_want_of_descriptors_comes_back(
     tiered_away(broker, "tides")
 
 
+@pytest.mark.smoke
 def test_a_segment_that_cannot_be_opened_for_want_of_descriptors_is_copied_later(
     broker: BrokerProcess, orders: Orders
 ) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
@@ -18,6 +20,8 @@ from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import Closed, RawClient, produce_fields
 from tests.support.brokers.telling_manager import telling, told
 from tests.support.brokers.tiered_partition import MakeBroker, fill, reasons
+
+pytestmark = pytest.mark.smoke
 
 CLIENT = "rlmm.config.remote.log.metadata.common.client."
 METADATA_TOPIC = "__remote_log_metadata"

@@ -16,7 +16,7 @@ SECONDS_ENOUGH = 600.0  # each missing rule is caught in less
 SECONDS = float(os.environ.get("TIDEMARK_MODEL_SECONDS", SECONDS_ENOUGH))
 CHOSEN = [run for run in RUNS if ALL or run.id in STATES]
 
-pytestmark = pytest.mark.timeout(60 + 2 * SECONDS)
+pytestmark = [pytest.mark.lasts(seconds=8), pytest.mark.timeout(60 + 2 * SECONDS)]
 
 
 def named(runs: list[Run]) -> list[object]:

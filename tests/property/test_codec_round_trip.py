@@ -13,6 +13,8 @@ from kafka_protocol.wire.messages import FAMILIES
 from tests.support.rounds import rounds
 from tests.support.samples.any_message import versions_and_values
 
+pytestmark = pytest.mark.lasts(seconds=12)
+
 MESSAGES = [name for key in ApiKey for name in (request(key).name, response(key).name)]
 MESSAGES += list(FAMILIES)
 

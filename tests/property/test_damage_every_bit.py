@@ -17,7 +17,7 @@ from tests.support.rounds import IS_PROVING
 
 SHARE = 64 if IS_PROVING else 128
 
-pytestmark = pytest.mark.timeout(6 * 3600)
+pytestmark = [pytest.mark.lasts(seconds=12), pytest.mark.timeout(6 * 3600)]
 
 
 @pytest.fixture

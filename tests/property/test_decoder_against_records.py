@@ -34,7 +34,7 @@ from pipeline.decode.aborted_lookup import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 
-pytestmark = pytest.mark.lasts(seconds=20)
+pytestmark = [pytest.mark.lasts(seconds=12), pytest.mark.lasts(seconds=20)]
 
 ORIGIN = Origin("orders", 7, "some object", 1000)
 NOTHING = AbortedRanges()

@@ -31,7 +31,11 @@ COMPILING_LINES = 500_000
 BYTES_BASE, BYTES_PER_BYTE = 300_000, 400
 PIECES = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff" * 4, b"\x7f\xff\xff\xff")
 
-pytestmark = [pytest.mark.rounds(seconds=120), pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.lasts(seconds=8),
+    pytest.mark.rounds(seconds=120),
+    pytest.mark.timeout(3600),
+]
 
 
 @st.composite

@@ -24,6 +24,8 @@ from tests.support.worlds.data_plane import World, batch, finish, start
 from tests.support.worlds.fetch import ask
 from tests.support.worlds.pools import turns
 
+pytestmark = pytest.mark.lasts(seconds=20)
+
 TOPICS = ("a", "b", "c")
 PARTITIONS = 4
 ONE = len(batch(b"x"))

@@ -187,7 +187,6 @@ MAKERS = {
         "NoOpRecord",
         removed_tiered_topics=draw(st.lists(ids, max_size=2)),
         emptied_tiered_topics=draw(st.lists(ids, max_size=2)),
-        removals_are_kept=draw(st.booleans()),
     ),
     "zk": lambda draw: make("ZkMigrationStateRecord", zk_migration_state=2),
 }

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_topic.controller.removed_topics import keep_removals, note_emptied
+from metadata_topic.controller.removed_topics import note_emptied
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import Provenance
@@ -19,7 +19,7 @@ SWITCH, DROP = "remote.storage.enable", "remote.log.delete.on.disable"
 Step = tuple[str, int, str, str]
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["create", "config", "delete", "emptied", "keep", "snapshot"]),
+        st.sampled_from(["create", "config", "delete", "emptied", "snapshot"]),
         st.integers(0, len(IDS) - 1),
         st.sampled_from([SWITCH, DROP, "retention.ms"]),
         st.sampled_from(["true", " TRUE", "false", "1"]),
@@ -43,12 +43,8 @@ class Twin:
             mine = [what for what, whose in self.said if whose == topic_id]
             if "delete" in mine and "tiered" in mine[: mine.index("delete")]:
                 found.add(topic_id)
-            if "adopted" in mine:
-                found.add(topic_id)
             last = max((n for n, what in enumerate(mine) if what == "emptied"), default=-1)
-            if last > max(
-                (n for n, what in enumerate(mine) if what in ("delete", "adopted")), default=-1
-            ):
+            if last > max((n for n, what in enumerate(mine) if what == "delete"), default=-1):
                 found.discard(topic_id)
         return found
 
@@ -65,7 +61,7 @@ def test_the_list_holds_what_was_tiered_and_removed_and_not_emptied(history: lis
         topic_id, topic = IDS[index], f"t{index}"
         exists = twin.did("create", topic_id) and not twin.did("delete", topic_id)
         match what:
-            case "create" if not (twin.did("create", topic_id) or twin.did("adopted", topic_id)):
+            case "create" if not (twin.did("create", topic_id)):
                 image = apply(image, [make("TopicRecord", name=topic, topic_id=topic_id)])
                 twin.said.append(("create", topic_id))
             case "config" if exists:
@@ -82,12 +78,6 @@ def test_the_list_holds_what_was_tiered_and_removed_and_not_emptied(history: lis
                 image = apply(image, list(note_emptied(image, [topic_id]).records))
                 if topic_id in twin.removed():
                     twin.said.append(("emptied", topic_id))
-            case "keep":
-                first = not image.removals_are_kept
-                image = apply(image, list(keep_removals(image, [topic_id]).records))
-                assert image.removals_are_kept
-                if first and not exists:
-                    twin.said.append(("adopted", topic_id))
             case "snapshot":
                 image = apply(EMPTY_IMAGE, list(snapshot_records(image)))
         assert set(image.removed_tiered_topics) == twin.removed()

@@ -9,7 +9,7 @@ import pytest
 from tests.support.tier.dying_tier import Life, Machine, claim_of, objects_of, stopped
 from tests.support.tier.life_steps import Death, DiedError
 
-pytestmark = pytest.mark.lasts(seconds=25)
+pytestmark = [pytest.mark.lasts(seconds=10), pytest.mark.lasts(seconds=25)]
 
 HOUR_MS = 3_600_000
 INTERVAL_S = 300

@@ -17,6 +17,8 @@ from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 
+pytestmark = pytest.mark.lasts(seconds=20)
+
 OPERATIONS_MAX = 200
 STEP = rounds("FETCHED_SNAPSHOT_STEP", quick=3, full=1)
 

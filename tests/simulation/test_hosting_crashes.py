@@ -16,6 +16,8 @@ from tests.support.damage.hosting_requests import ask_for_anything
 from tests.support.damage.places import quick_directory
 from tests.support.rounds import rounds
 
+pytestmark = pytest.mark.lasts(seconds=8)
+
 SEED = int(os.environ.get("TIDEMARK_HOSTING_SEED", "0"))
 SEEDS = [SEED] if SEED else range(1, 1 + rounds("TIDEMARK_HOSTING_SEEDS", quick=4, full=25))
 STEP = rounds("TIDEMARK_HOSTING_STEP", quick=149, full=19)

@@ -14,7 +14,7 @@ from tests.support.tier.dying_tier import Life, Machine
 from tests.support.tier.life_steps import Death, DiedError
 from tests.support.tier.memory_topic import StoredRecord
 
-pytestmark = pytest.mark.lasts(seconds=40)
+pytestmark = [pytest.mark.lasts(seconds=12), pytest.mark.lasts(seconds=40)]
 
 Prepare = Callable[[Machine], None]
 LONGER_THAN_COPIES_S = 20
@@ -59,7 +59,7 @@ def chain_lost(machine: Machine) -> None:
 
 
 def log_start_unknown(machine: Machine) -> None:
-    """No checkpoint, and records of an earlier version, which carry none."""
+    """No checkpoint, and records of Kafka, which carry none."""
     in_epochs(machine)
     log = machine.topic.logs[0]
     for at, stored in enumerate(log):

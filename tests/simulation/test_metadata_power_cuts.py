@@ -27,6 +27,8 @@ from tests.support.worlds.forgetful_disk import FORGETS, ForgetfulDisk, QuickDis
 from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.one_node import looped, sole_voter
 
+pytestmark = pytest.mark.lasts(seconds=18)
+
 CONFIG = MetadataLogConfig(
     segment_bytes=500,
     max_record_bytes_between_snapshots=10**9,

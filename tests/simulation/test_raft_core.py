@@ -21,6 +21,8 @@ from tests.support.raft.plan import plan_of
 from tests.support.raft.seeds import replay_line, run_plan
 from tests.support.raft.small import SmallQuorum
 
+pytestmark = pytest.mark.lasts(seconds=8)
+
 EVENTS = 2500
 RECORDED = recorded_seeds("core")
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""

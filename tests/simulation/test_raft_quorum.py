@@ -17,6 +17,8 @@ from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.raft.seeds import Outcome, replay_line, run_plan
 
+pytestmark = pytest.mark.lasts(seconds=20)
+
 EVENTS = 2500
 RECORDED = recorded_seeds("raft")
 """Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""

@@ -278,7 +278,7 @@ def test_h8_a_run_on_the_whole_chain_is_the_log_start(scene: Scene) -> None:
     scene.broker.fill(3)
     scene.pass_all()
     scene.broker.expire_local()
-    without(scene)  # records of an earlier version: none carries a log start
+    without(scene)  # records of Kafka: none carries a log start
     scene.broker.lose_log_start()
     restart(scene)
     assert_green(scene)

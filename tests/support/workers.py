@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,11 +31,21 @@ from typing import Any
 
 import pytest
 
+from tests.support.rounds import IS_PROVING
+
 UNTIL = "TIDEMARK_TESTS_UNTIL"
 """Seconds of the epoch after which no test begins, nor one that by its mark would end later."""
 
+TURN = "TIDEMARK_TURN"
+"""A number that differs from run to run: which third of the files comes first."""
+
+THIRDS, SALT = 3, 1886
+"""The salt makes the thirds about as long."""
+
+LEFT_OUT = "no time left for it"
+
 SECONDS = {"long": 30.0, "rounds": 5.0}
-"""About how long a test takes that has this mark and does not say it."""
+"""About how long a test takes that has this mark and does not say it; `rounds`: where we prove."""
 
 SECONDS_IN = {"integration": 4.0, "upgrade": 5.0, "contract": 0.7}
 """About how long a test without a mark takes in these folders of `tests`; others: nothing."""
@@ -58,7 +69,7 @@ One JVM at a time: Spark gives its Python workers ten seconds to start, whatever
 
 def seconds_of(item: pytest.Item) -> float:
     """About how long a test takes, as its marks say; 0 without one."""
-    marks = [(name, item.get_closest_marker(name)) for name in SECONDS]
+    marks = [(n, item.get_closest_marker(n)) for n in SECONDS if n != "rounds" or IS_PROVING]
     return max((m.kwargs.get("seconds", SECONDS[name]) for name, m in marks if m), default=0.0)
 
 
@@ -87,12 +98,22 @@ def longest_first(items: list[pytest.Item]) -> None:
         folder = next((part for part in item.path.parts if part in SECONDS_IN), "")
         if lasts := item.get_closest_marker("lasts"):
             said[item.path] = lasts.kwargs["seconds"]
-        else:
+        if not lasts or IS_PROVING:
             seconds[group_of(item.path)] += seconds_of(item) or SECONDS_IN.get(folder, 0.01)
     for path, of_file in said.items():
         seconds[group_of(path)] += of_file
     length = {group: math.floor(math.log2(total)) for group, total in seconds.items()}
     items.sort(key=lambda item: length[group_of(item.path)], reverse=True)
+
+
+def third_of(path: Path) -> int:
+    """In which third a file is: by its name, so that it stays there whatever files come and go."""
+    return zlib.crc32(f"{SALT}{path.name}".encode()) % THIRDS
+
+
+def by_turn(items: list[pytest.Item], turn: int) -> None:
+    """Sort files so that those of this turn's third come first, then those of the next."""
+    items.sort(key=lambda item: (third_of(item.path) - turn) % THIRDS)
 
 
 def shuffle_groups(items: list[pytest.Item], seed: int) -> None:
@@ -112,7 +133,8 @@ def seed_of(config: pytest.Config) -> int | None:
 class Order:
     """Plugin of every process: which groups of tests come first; none begins too late.
 
-    The longest do. In a run that has an end any may: those left out are others each time.
+    The longest do. In a run that has an end a third of the files, by turns, or any group: others
+    are left out each time.
     """
 
     # After pytest-randomly, before pytest-xdist tells its workers' order.
@@ -121,7 +143,10 @@ class Order:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         seed = seed_of(config)
-        if UNTIL not in os.environ:
+        if TURN in os.environ:
+            longest_first(items)
+            by_turn(items, int(os.environ[TURN]))
+        elif UNTIL not in os.environ:
             longest_first(items)
         elif seed is not None:
             shuffle_groups(items, seed)
@@ -135,9 +160,16 @@ class Order:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         until = os.environ.get(UNTIL)
         if until and time.time() + seconds_of(item) > float(until):
-            item.add_marker(pytest.mark.skip("no time left for it"))  # reported at its own line
+            item.add_marker(pytest.mark.skip(LEFT_OUT))  # reported at its own line
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        skipped = terminalreporter.getreports("skipped")
+        left_out = [one.nodeid for one in skipped if LEFT_OUT in str(one.longrepr)]
+        if left_out:
+            files = sorted({test.partition("::")[0] for test in left_out})
+            terminalreporter.write_line(
+                f"no time left for {len(left_out)} tests of {len(files)} files: {', '.join(files)}"
+            )
         seed = seed_of(terminalreporter.config)
         if seed is not None:
             terminalreporter.write_line(f"replay this order: --randomly-seed={seed}")
@@ -199,8 +231,8 @@ def _is_alive(pid: str) -> bool:
 class OfTheRun:
     """Plugin of the process that hands tests to workers."""
 
-    def __init__(self, stderr: int) -> None:
-        self._stderr = stderr
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
         self._locks = tempfile.TemporaryDirectory(prefix="tidemark-tests-")
         self._groups: Any = None
         self._unfinished: list[str] = []
@@ -252,12 +284,13 @@ class OfTheRun:
         self._unfinished.append(
             f"not begun: {len(waiting)} tests of {', '.join(files) or 'no file'}"
         )
-        faulthandler.dump_traceback_later(30, exit=True, file=self._stderr)  # if this hangs, too
         raise KeyboardInterrupt("ended by SIGTERM")
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_keyboard_interrupt(self) -> None:
+        """Before all that ends a session: deleting old directories of tests alone may take long."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         for line in self._unfinished:
-            terminalreporter.write_line(line)
+            terminal.write_line(line)
 
     def pytest_unconfigure(self) -> None:
         self._locks.cleanup()
@@ -328,4 +361,4 @@ def register(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(OfAWorker(Path(config.workerinput["locks"])))
     else:
-        config.pluginmanager.register(OfTheRun(stderr))
+        config.pluginmanager.register(OfTheRun(config))

@@ -11,9 +11,12 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.lasts(seconds=40)
+
 CI = Path(__file__).parents[2] / ".ci"
 PROGRAMS = (
     "bash",
+    "cat",
     "date",
     "dirname",
     "echo",
@@ -22,6 +25,7 @@ PROGRAMS = (
     "make",
     "mktemp",
     "rm",
+    "sed",
     "sleep",
     "sort",
     "tail",
@@ -31,17 +35,17 @@ PROGRAMS = (
 TESTED = "===== 7 passed, 1 skipped in 3.21s ====="
 PASSES = {
     "test": f"@echo '{TESTED}'",
-    "spark": "@echo '===== 1 passed in 1.00s ====='",
+    "integration": "@test $(SECONDS_MAX) -gt 0; echo '===== 4 passed in 9.00s ====='",
     "soak": "@echo 'soak: 0 findings in 2 minutes'",
-    "pythons": "@echo '===== 5 passed in 1.00s ====='",
     "simulate": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=150 violations=0'",
     "simulate-bugs": "@echo '56 of 56 planted bugs are found'",
+    "pythons": "@test $(TURN) -gt 0; echo '===== 5 passed in 1.00s ====='",
     "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
     "planted": "@test $(SECONDS_MAX) -gt 0; echo '3 of 3 planted bugs are caught'",
     "model": "@test $(SECONDS_MAX) -gt 0; echo '===== 1 passed in 60.00s ====='",
     "again": "@echo 'nothing had failed'; exit 1",
 }
-AFTER_TEST = [target for target in PASSES if target not in ("test", "again")]
+IN_THE_TIME_LEFT = [one for one in PASSES if one not in ("test", "integration", "again")]
 WEAK = "tests/unit/test_a.py::test_b"
 ALONE = f"@echo '{WEAK} PASSED'; echo '===== 1 passed in 0.50s ====='"
 ALL_ALONE = f"@echo '{WEAK} PASSED'; echo '===== 9 passed in 0.50s ====='"
@@ -121,7 +125,7 @@ def test_the_last_line_names_the_part_that_failed(target: str, recipe: str, tmp_
     assert "not run" not in done.stdout
 
 
-@pytest.mark.parametrize("target", ["test", "long", "model"])
+@pytest.mark.parametrize("target", ["test", "integration", "long", "model"])
 def test_a_test_that_passes_when_it_runs_again_alone_is_named(target: str, tmp_path: Path) -> None:
     failing = "@echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"
     done = ci(tmp_path, **{target: failing, "again": ALONE})
@@ -168,8 +172,23 @@ def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path
     done = ci(tmp_path, minutes=0)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert "ci: not run, no time left: " + ", ".join(f"make {part}" for part in AFTER_TEST) in lines
+    assert (
+        "ci: not run, no time left: " + ", ".join(f"make {part}" for part in IN_THE_TIME_LEFT)
+        in lines
+    )
     assert lines[-1] == TESTED
+
+
+def test_the_second_stage_runs_however_long_the_first_took_and_says_what_it_left_out(
+    tmp_path: Path,
+) -> None:
+    left_out = "no time left for 7 tests of 2 files: tests/a.py, tests/b.py"
+    passed = "===== 4 passed in 9.00s ====="
+    recipe = f"@echo '{left_out}'; echo '$(SECONDS_MAX) s {passed}'; test $(TURN) -gt 0"
+    done = ci(tmp_path, minutes=0, integration=recipe)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"300 s {passed}" in done.stdout
+    assert f"ci: make integration: {left_out}" in done.stdout.splitlines()
 
 
 def test_a_part_that_ran_nothing_in_its_time_is_named_too(tmp_path: Path) -> None:

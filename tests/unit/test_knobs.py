@@ -12,7 +12,7 @@ from tests.support import rounds
 ROOT = Path(__file__).parents[2]
 TESTS = [path for path in (ROOT / "tests").rglob("*.py") if "data" not in path.parts]
 PAGE = (ROOT / "docs" / "testing.md").read_text()
-OURS = ("jvm", "slow", "long", "rounds", "patience", "lasts", "alone")
+OURS = ("jvm", "smoke", "integration", "slow", "long", "rounds", "patience", "lasts", "alone")
 """Marks that choose tests; the others are pytest's."""
 
 
@@ -52,7 +52,8 @@ def test_every_variable_of_the_tests_is_on_the_page() -> None:
 
 
 def test_what_make_test_leaves_out_is_run_by_make_prove() -> None:
-    assert '-m "not long"' in recipe("test")
+    assert '-m "not long and not integration"' in recipe("test")
+    assert '-m "integration and not long"' in recipe("integration")
     assert "TIDEMARK_PROVE=1" in recipe("prove")
     assert "-m " not in recipe("prove")
     assert '-m "long or rounds"' in recipe("long")

@@ -23,6 +23,8 @@ from tests.support.planted_bugs import (
     read_tables,
 )
 
+pytestmark = pytest.mark.lasts(seconds=12)
+
 
 def faults(bug: Planted) -> list[str]:
     """What is wrong with an entry."""

@@ -15,7 +15,9 @@ from typing import IO, cast
 
 import pytest
 
-from tests.support.workers import UNTIL, group_of, shuffle_groups
+from tests.support.workers import THIRDS, UNTIL, by_turn, group_of, shuffle_groups, third_of
+
+pytestmark = pytest.mark.lasts(seconds=40)
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -59,7 +61,7 @@ def few_tests(tmp_path: Path) -> Path:
     return tmp_path
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider")
+PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--basetemp=tmp")
 INHERITED = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != UNTIL}
 ENVIRONMENT = INHERITED | {"PYTHONPATH": str(ROOT)}
 
@@ -86,7 +88,7 @@ def test_the_longest_come_first_and_the_order_can_be_replayed(few_tests: Path) -
     of_file = "import pytest\n\npytestmark = pytest.mark.lasts(seconds=17)\n\n"
     two = "def test_one(): pass\n\n@pytest.mark.long\ndef test_two(): pass\n"
     (few_tests / "test_file.py").write_text(of_file + two)
-    said = run(few_tests)
+    said = run(few_tests, TIDEMARK_PROVE="1")
     files = re.findall(r"^test_(\w+)\.py::", said, re.MULTILINE)
     assert files == ["few"] * 5 + ["minute"] + files[6:9] + ["go_round", "any"]
     assert sorted(files[6:9]) == ["file", "file", "half"], "16 to 32 seconds"
@@ -128,10 +130,24 @@ def test_each_group_comes_first_in_some_order(tmp_path: Path) -> None:
     assert len(firsts) == 5
 
 
+def test_each_file_is_in_the_first_third_of_one_turn_in_three() -> None:
+    paths = [Path(f"test_{number}.py") for number in range(60)]
+    firsts: list[Path] = []
+    for turn in range(1573, 1573 + THIRDS):
+        items = [Item(path) for path in paths]
+        by_turn(cast("list[pytest.Item]", items), turn)
+        assert sorted(item.path for item in items) == sorted(paths)
+        third = [third_of(item.path) for item in items]
+        firsts += [item.path for item in items if third_of(item.path) == third[0]]
+        assert len([pair for pair in itertools.pairwise(third) if pair[0] != pair[1]]) == 2
+    assert sorted(firsts) == sorted(paths)
+
+
 def test_what_would_end_too_late_is_not_begun(few_tests: Path) -> None:
     said = run(few_tests, "-n", "2", "-rs", **{UNTIL: str(time.time() + 100)})
     assert "4 passed, 1 skipped" in said
     assert re.search(r"SKIPPED \[1\] test_few.py:\d+: no time left for it", said)
+    assert "no time left for 1 tests of 1 files: test_few.py" in said
     assert "5 skipped" in run(few_tests, **{UNTIL: str(time.time() - 1)})
 
 
@@ -201,12 +217,15 @@ name, alone, leaves_a_child = sys.argv[1], sys.argv[2] == "alone", sys.argv[3] =
 try:
     with Turns(Path()).taken(name, 0.5 if name == "hasty" else 60, alone=alone):
         print("runs", flush=True)
+        reading, writing = os.pipe()
         if leaves_a_child and os.fork() == 0:
-            sys.stdin.read()
+            os.close(writing)
+            os.read(reading, 1)  # until its parent has ended
             os._exit(0)
         sys.stdin.readline()
         with open("steps", "a") as steps:
             steps.write(name + "\\n")
+    sys.stdin.read()
 except TimeoutError as e:
     print(e, flush=True)
 """
@@ -251,7 +270,7 @@ def test_a_forked_child_that_is_left_behind_holds_nothing(tmp_path: Path) -> Non
     with holder(tmp_path, "parent", "alone", "forks") as (_, standard_input, parent):
         assert parent.readline() == "runs\n"
         standard_input.write("\n")
-        standard_input.flush()  # the child goes on until it is closed
+        standard_input.flush()
         with holder(tmp_path, "next", "alone") as (_, end_next, other):
             assert other.readline() == "runs\n"
             end_next.close()

@@ -1,10 +1,9 @@
-"""Make the archives of today's data directories.
+"""Make the archive of today's data directories.
 
-    PYTHONPATH=. python tests/upgrade/make.py before-file-safety
+    PYTHONPATH=. python tests/upgrade/make.py before-lighter-house
 
-Archives are kept for ever and never made again: a capability that changes what is on disk adds new
-ones under a new name. A capability's archives: one and two log directories of a standalone voter
-(kraft.version 1), stopped cleanly and killed; two of a static voter (kraft.version 0), killed.
+An archive is never made again: a capability that changes what is on disk adds one under a new
+name. It is that of a killed standalone voter (kraft.version 1) with two log directories.
 """
 
 import sys
@@ -77,13 +76,11 @@ def fill(broker: DirectoriesBroker) -> None:
         produce(broker, lane[0], records_of(*lane, END)[-TAIL:], lane[1])
 
 
-def make(archive: Path, *, directories: int, kraft_version: int, is_clean: bool) -> None:
+def make(archive: Path) -> None:
     """Run a broker through a short life and pack what it leaves behind."""
     with tempfile.TemporaryDirectory() as directory:
-        broker = broker_at(
-            Path(directory) / "broker", kraft_version=kraft_version, directories=directories
-        )
-        formatted = broker.format(*(["--standalone"] if kraft_version else []))
+        broker = broker_at(Path(directory) / "broker")
+        formatted = broker.format("--standalone")
         assert formatted.returncode == 0, formatted.stdout + formatted.stderr
         try:
             broker.start()
@@ -91,28 +88,16 @@ def make(archive: Path, *, directories: int, kraft_version: int, is_clean: bool)
             wanted = [Expected(*lane, None, LOG_STARTS.get(lane, 0), END) for lane in LANES]
             write_expected(broker, wanted)
             check_everything(broker, expected_of(broker.directory))
-            if is_clean:
-                assert broker.terminate() == 0
-            else:
-                broker.kill()
+            broker.kill()
         finally:
             broker.close()
         pack(broker, archive)
 
 
-def main(capability: str) -> None:
-    """Make five archives."""
-    DATA.mkdir(exist_ok=True)
-    kinds = [(1, 1, True), (1, 1, False), (2, 1, True), (2, 1, False), (2, 0, False)]
-    for directories, kraft_version, is_clean in kinds:
-        where = "one-directory" if directories == 1 else "two-directories"
-        how = "clean" if is_clean else "killed"
-        archive = DATA / f"{capability}-{where}-kraft{kraft_version}-{how}.tar.xz"
-        if archive.exists():
-            sys.exit(f"{archive} is there already, and stays as it is")
-        make(archive, directories=directories, kraft_version=kraft_version, is_clean=is_clean)
-        sys.stdout.write(f"{archive.name}: {archive.stat().st_size} bytes\n")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    DATA.mkdir(exist_ok=True)
+    archive = DATA / f"{sys.argv[1]}.tar.xz"
+    if archive.exists():
+        sys.exit(f"{archive} is there already, and stays as it is")
+    make(archive)
+    sys.stdout.write(f"{archive.name}: {archive.stat().st_size} bytes\n")

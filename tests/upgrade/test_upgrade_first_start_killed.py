@@ -21,10 +21,6 @@ from tests.support.samples.upgrade import DATA, broker_of, check_everything, exp
 STEPS = rounds("TIDEMARK_STEPS", quick=2, full=6)
 SEED = int(os.environ.get("TIDEMARK_STEPS_SEED", "0")) or Random().randrange(1, 1_000_000)
 ALL_STEPS = bool(os.environ.get("TIDEMARK_ALL_STEPS"))
-ARCHIVES = [
-    "before-file-safety-one-directory-kraft1-clean",
-    "before-file-safety-two-directories-kraft1-killed",
-]
 
 
 def test_every_operation_of_a_disk_is_known_to_change_it_or_not() -> None:
@@ -68,11 +64,15 @@ def _start_killed_before(broker: DirectoriesBroker, step: int) -> bool:
     return ended is not None
 
 
+@pytest.mark.integration
 @pytest.mark.rounds(seconds=6 * STEPS)
 @pytest.mark.timeout(86_400 if ALL_STEPS else 300)
-@pytest.mark.parametrize("name", ARCHIVES)
-def test_first_start_that_is_killed_at_any_step_loses_nothing(name: str, tmp_path: Path) -> None:
-    archive = DATA / f"{name}.tar.xz"
+@pytest.mark.parametrize(
+    "archive", sorted(DATA.glob("*.tar.xz")), ids=lambda path: path.name.split(".")[0]
+)
+def test_first_start_that_is_killed_at_any_step_loses_nothing(
+    archive: Path, tmp_path: Path
+) -> None:
     steps = _steps_of_a_start(archive, tmp_path / "counted")
     assert len(steps) >= STEPS
     killed = 0

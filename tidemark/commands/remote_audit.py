@@ -3,18 +3,17 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
-from rich.console import Console
 
 from runtime.executors import Pool, ThreadPool
 from tidemark.remote import audit_view
 from tidemark.remote.audit_run import Audit, Totals, Wanted
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
+from tidemark.remote.orphans import Deletion, delete_orphans
 from tidemark.remote.progress import progress
-from tidemark.remote.repair_dialog import RepairResult, run_repair
 from tidemark.remote.segments_view import make_console
 from tidemark.remote.session import connected
 from tidemark.remote.storage import opened, storage_settings
@@ -40,8 +39,11 @@ _THREADS = 8
     help="The cluster's tidemark.remote.copy.max.ms, instead of the file's.",
 )  # fmt: skip
 @click.option("--deep", is_flag=True, help="Read everything back and check every batch.")
-@click.option("--repair", "wants_repair", is_flag=True, help="Delete orphans; nothing else, ever.")
-@click.option("--yes", is_flag=True, help="Do not ask before deleting.")
+@click.option(
+    "--delete-orphans", "deletes", is_flag=True,
+    help="Delete orphans, and nothing else; needs --yes.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="The orphans were looked at, and may be deleted.")
 @click.option("--all", "everything", is_flag=True, help="Leave no finding out.")
 @click.option("--json", "for_programs", is_flag=True, help="Print JSON.")
 @cluster_options
@@ -52,7 +54,7 @@ def command(
     storage_config: tuple[str, ...],
     copy_max_ms: int | None,
     deep: bool,
-    wants_repair: bool,
+    deletes: bool,
     yes: bool,
     everything: bool,
     for_programs: bool,
@@ -64,10 +66,11 @@ def command(
     Exit code 0: nothing found. 1: it could not be done, wholly or in part. 2: something was found
     and is still there.
     """
-    if wants_repair and for_programs and not yes:
-        raise WrongOptionError("--repair with --json needs --yes")
+    if deletes and not yes:
+        raise WrongOptionError(
+            "--delete-orphans needs --yes: look at the orphans that the audit shows without it"
+        )
     found = storage_settings(config_file, storage_class, storage_config, copy_max_ms)
-    repaired = RepairResult()
     console = make_console()
     with (
         connected(bootstrap, command_config) as session,
@@ -82,43 +85,28 @@ def command(
             audit.observe(threads, bars)
         took_ms = session.clock.monotonic_ms() - began_ms
 
-        def mend(shown: Console | None) -> None:
-            nonlocal repaired
-            if wants_repair:
-                repaired = run_repair(
-                    storage,
-                    metadata,
-                    audit,
-                    copy_max_ms=found.copy_max_ms,
-                    ask=not yes,
-                    console=shown,
-                )
+        def delete() -> Deletion | None:
+            return delete_orphans(storage, metadata, audit, found.copy_max_ms) if deletes else None
 
         if for_programs:
-
-            def more() -> dict[str, Any]:
-                mend(None)
-                return {"repair": repaired.as_json()} if wants_repair else {}
-
-            audit_view.print_json(
-                lambda text: click.echo(text, nl=False),
-                audit.findings(),
-                audit.totals,
-                deep=deep,
-                more=more,
+            echo = partial(click.echo, nl=False)
+            deletion = audit_view.print_json(
+                echo, audit.findings(), audit.totals, deep=deep, delete=delete
             )
         else:
             audit_view.print_findings(console, audit.findings(), everything=everything)
             audit_view.print_totals(console, audit.totals, deep=deep, took_ms=took_ms)
-            mend(console)
-    sys.exit(exit_code(audit.totals, repaired))
+            deletion = delete()
+            if deletion is not None:
+                audit_view.print_deletion(console, deletion)
+    sys.exit(exit_code(audit.totals, deletion or Deletion()))
 
 
-def exit_code(totals: Totals, repaired: RepairResult) -> int:
+def exit_code(totals: Totals, deletion: Deletion) -> int:
     """What the command ends with."""
-    if totals.unchecked_count or repaired.refused is not None:
+    if totals.unchecked_count or deletion.refused is not None:
         return FAILED
-    return FINDINGS if totals.findings_count > len(repaired.deleted) else CLEAN
+    return FINDINGS if totals.findings_count > len(deletion.deleted) else CLEAN
 
 
 @contextmanager

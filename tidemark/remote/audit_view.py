@@ -14,6 +14,7 @@ from rich.text import Text
 from kafka_protocol.wire.primitives import uuid_to_text
 from tidemark.remote.audit import Finding, Kind
 from tidemark.remote.audit_run import Totals
+from tidemark.remote.orphans import Deletion
 from tidemark.remote.segments_view import age_text, count_text, size_text
 
 FINDINGS_SHOWN = 50
@@ -112,8 +113,8 @@ def print_json(
     totals: Totals,
     *,
     deep: bool,
-    more: Callable[[], dict[str, Any]],
-) -> None:
+    delete: Callable[[], Deletion | None],
+) -> Deletion | None:
     """Print one JSON document, findings as they come.
 
     Args:
@@ -121,15 +122,38 @@ def print_json(
         found: findings; `totals` are right when they have been asked for.
         totals: of the same audit.
         deep: how it was checked.
-        more: asked for after the findings; goes into the document, too.
+        delete: called after the findings; what it says goes into the document, too.
+
+    Returns:
+        What `delete` said.
     """
     echo('{\n "findings": [')
     comma = ""
     for one in found:
         echo(f"{comma}\n  {json.dumps(as_json(one))}")
         comma = ","
-    rest = {**_summary(totals, deep), **more()}
+    rest, deletion = _summary(totals, deep), delete()
+    if deletion is not None:
+        rest["deletion"] = {
+            "refused": deletion.refused,
+            "deleted": [as_json(one) for one in deletion.deleted],
+            "kept": [{**as_json(one), "reason": reason} for one, reason in deletion.kept],
+        }
     echo("\n ],\n" + json.dumps(rest, indent=1)[2:] + "\n")
+    return deletion
+
+
+def print_deletion(console: Console, deletion: Deletion) -> None:
+    """Print what became of the orphans."""
+    if deletion.refused is not None:
+        text = f"nothing is deleted: {deletion.refused}"
+        console.print(Text(text, style="bold red"), soft_wrap=True)
+        return
+    for one, reason in deletion.kept:
+        console.print(line(one).append(f"\n          stays: {reason}"), soft_wrap=True)
+    size = size_text(sum(one.size_bytes for one in deletion.deleted))
+    count = count_text(len(deletion.deleted), "orphan")
+    console.print(Text(f"deleted {count}, {size}", style="bold"))
 
 
 def as_json(one: Finding) -> dict[str, Any]:

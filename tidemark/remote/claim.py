@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.remote.process import take_tier_lock
 from rlm.upkeep.claim import judge
-from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, highest, read
+from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
 from runtime.disk import Disk
@@ -81,7 +81,7 @@ def locked(config: BrokerConfig, disk: Disk) -> Iterator[str]:
         LogDirectoryError: its tier has not ended yet.
     """
     with stopped(config, disk) as directories:
-        lock = take_tier_lock(disk, config.metadata_log_dir, [config.log_dirs[0]])
+        lock = take_tier_lock(disk, config.metadata_log_dir)
         if lock is None:
             raise LogDirectoryError(
                 "a tier process of this broker still runs: stop the broker first"
@@ -107,13 +107,12 @@ def compare(
         found = storage.read_claim(cluster_id, config.node_id)
     except RemoteObjectDamagedError as error:
         damaged = str(error)
-    paths = dict.fromkeys((config.metadata_log_dir, config.log_dirs[0]))
     return Comparison(
         cluster_id,
         config.node_id,
         found,
         damaged,
-        highest(read(disk, path / FILE_NAME) for path in paths),
+        read(disk, config.metadata_log_dir / FILE_NAME),
         highest_incarnation(config.metadata_log_dir / METADATA_CACHE),
         now_ms,
     )

@@ -118,7 +118,7 @@ def ask(client: BlockingClient, topic_id: bytes, wish: RemoteDataWish) -> None:
     answer = client.ask_any(ApiKey.DELETE_TOPICS, _DELETE_TOPICS_VERSION, body)
     (result,) = answer.responses
     if result.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-        raise ForgetRefusedError("the broker cannot forget topic ids: is it of an older version?")
+        raise ForgetRefusedError("the broker cannot forget topic ids: is it one of Tidemark?")
     if result.error_code:
         name = ErrorCode(result.error_code).name
         raise ForgetRefusedError(f"the broker refuses: {name} {result.error_message or ''}".strip())

@@ -59,8 +59,7 @@ RECORDS = (
     "19 RemoveAccessControlEntryRecord 0 f0 | Id:uuid",
     """
 20 NoOpRecord 0 f0 |
-    RemovedTieredTopics:[]uuid@10013, EmptiedTieredTopics:[]uuid@10014,
-    RemovalsAreKept:bool@10015=false
+    RemovedTieredTopics:[]uuid@10013, EmptiedTieredTopics:[]uuid@10014
 """,
     "21 ZkMigrationStateRecord 0 f0 | ZkMigrationState:i8",
     "22 RemoveUserScramCredentialRecord 0 f0 | Name:str, Mechanism:i8",

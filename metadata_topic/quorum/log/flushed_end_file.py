@@ -17,9 +17,6 @@ at all other times. `led` is the epoch that this node led when it wrote the file
 batches of that epoch say something about this node's disk, see `log_verdict`. The checksum of a
 line goes on from that of the first five, so that it counts in no other file. A power cut may tear
 or lose lines; the highest of the sound ones counts.
-
-Version 2 had no lines; version 1 had no `led`, and no epoch in `restart`: what it lies beside was
-written by a sole voter.
 """
 
 import logging
@@ -35,16 +32,13 @@ from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.disk import Disk, OpenFile
 
 FLUSHED_END: Final = "tidemark-flushed-end"
-_VERSION_WITH_LINES: Final = 3
-EVERY_EPOCH: Final = -2
-"""In the place of an epoch: nothing in the log was fetched from a leader."""
 NO_EPOCH: Final = -1
 HEAD_LINES: Final = 5
 LINES_MAX: Final = 4096
 """So many lines are added before the file is replaced."""
 _FORM: Final = re.compile(
-    rb"(tidemark-flushed-end ([123])\nflushed (\d+)\n"
-    rb"restart (-1|\d+)(?: (-1|\d+))?\n(?:led (-1|\d+)\n)?)crc ([0-9a-f]{8})\n"
+    rb"(tidemark-flushed-end 3\nflushed (\d+)\nrestart (-1|\d+) (-1|\d+)\nled (-1|\d+)\n)"
+    rb"crc ([0-9a-f]{8})\n"
 )
 _LINE: Final = re.compile(rb"(flushed (\d+)) ([0-9a-f]{8})\n")
 log = logging.getLogger(__name__)
@@ -56,22 +50,14 @@ class FlushedEnd:
 
     Attributes:
         offset: everything below it (exclusive end) was flushed.
-        restart: the log is being dropped in favour of this snapshot; None if not. Its epoch is -1
-            in a file of version 1, which does not say it.
+        restart: the log is being dropped in favour of this snapshot; None if not.
         led_epoch: batches of this epoch at and above `offset` were begun by this node, so that what
-            they say about a flushed end is about this disk; NO_EPOCH, EVERY_EPOCH.
+            they say about a flushed end is about this disk; NO_EPOCH.
     """
 
     offset: int
     restart: SnapshotId | None = None
     led_epoch: int = NO_EPOCH
-
-    def is_restart_at(self, snapshot: SnapshotId) -> bool:
-        """Whether the log was being dropped in favour of that snapshot."""
-        restart = self.restart
-        if restart is None or restart.end_offset != snapshot.end_offset:
-            return False
-        return restart.epoch in (NO_EPOCH, snapshot.epoch)
 
 
 def dump_flushed_end(end: FlushedEnd) -> bytes:
@@ -99,21 +85,13 @@ def dump_line(offset: int, head_crc: int) -> bytes:
 
 
 def parse_flushed_end(data: bytes) -> FlushedEnd | None:
-    """Read the file's content; None if it is damaged."""
+    """Read the file's content; None if it is damaged, or of another version."""
     found = _FORM.match(data)
-    if found is None or int(found[7], 16) != crc32c(found[1]):
+    if found is None or int(found[6], 16) != crc32c(found[1]):
         return None
-    version, rest = int(found[2]), data[found.end() :]
-    if (version == 1) is not (found[5] is None) or (version == 1) is not (found[6] is None):
-        return None
-    if rest and version < _VERSION_WITH_LINES:
-        return None
-    restart = int(found[4])
-    snapshot = None
-    if restart >= 0:
-        snapshot = SnapshotId(restart, NO_EPOCH if version == 1 else int(found[5]))
-    offset = max([int(found[3]), *_lines(rest, crc32c(found[0]))])
-    return FlushedEnd(offset, snapshot, EVERY_EPOCH if version == 1 else int(found[6]))
+    snapshot = SnapshotId(int(found[3]), int(found[4]))
+    offset = max([int(found[2]), *_lines(data[found.end() :], crc32c(found[0]))])
+    return FlushedEnd(offset, snapshot if snapshot.end_offset >= 0 else None, int(found[5]))
 
 
 def _lines(data: bytes, head_crc: int) -> Iterator[int]:
@@ -145,7 +123,7 @@ class FlushedEndFile:
             return None
         found = parse_flushed_end(data)
         if found is None:
-            log.warning("file is damaged and proves nothing: %s", self._path)
+            log.warning("damaged, or of another version, and proves nothing: %s", self._path)
         return found
 
     def write(self, end: FlushedEnd) -> None:

@@ -30,7 +30,7 @@ from metadata_topic.quorum.errors import (
     ForeignSnapshotError,
     MissingMetadataError,
 )
-from metadata_topic.quorum.log.flushed_end_file import EVERY_EPOCH, FLUSHED_END, FlushedEnd
+from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEnd
 from metadata_topic.quorum.log.survey import SegmentSurvey
 from metadata_topic.raft.snapshot_id import SnapshotId
 
@@ -140,7 +140,7 @@ def _newest_usable(facts: DirectoryFacts) -> SnapshotId | None:
 def _is_replacement_under_way(facts: DirectoryFacts) -> bool:
     """Whether the log was being dropped for that snapshot: the intent is on disk before."""
     snapshot = _newest_usable(facts)
-    return snapshot is not None and facts.noted is not None and facts.noted.is_restart_at(snapshot)
+    return snapshot is not None and facts.noted is not None and facts.noted.restart == snapshot
 
 
 def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
@@ -204,9 +204,8 @@ def _proof(facts: DirectoryFacts, segment: SegmentSurvey) -> str | None:
 
     Without a note nothing was fetched: a node writes it before its first Fetch.
     """
-    led = EVERY_EPOCH if facts.noted is None else facts.noted.led_epoch
     for later in segment.later:
-        if led not in (EVERY_EPOCH, later.epoch):
+        if facts.noted is not None and facts.noted.led_epoch != later.epoch:
             continue
         if later.flushed_end is not None and later.flushed_end > segment.end_offset:
             return (

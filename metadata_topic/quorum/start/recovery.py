@@ -270,7 +270,7 @@ def _drop_log(found: FoundMetadata, disk: Disk) -> None:
     """
     assert found.snapshot_id is not None
     noted = found.noted or FlushedEnd(0)
-    if not noted.is_restart_at(found.snapshot_id):
+    if noted.restart != found.snapshot_id:
         intent = FlushedEnd(noted.offset, found.snapshot_id)
         FlushedEndFile(found.directory, disk).write(intent)
     for name in disk.list_dir(found.directory):

@@ -1,12 +1,10 @@
 """Data directories of earlier days: what is in them, how they are made, packed and unpacked.
 
-An archive holds a whole broker's directory: log directories, remote store and, but for the oldest,
-`expected.json`, which lists every partition with what must be found in it. Its name says what it
-is: `<capability>[-<directories>]-kraft<version>-<clean|killed>.tar.xz`.
+An archive holds a whole broker's directory: log directories, remote store and `expected.json`,
+which lists every partition with what must be found in it.
 """
 
 import json
-import re
 import tarfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ class Expected:
     """What must be found in one partition.
 
     Attributes:
-        topic_id: as text; None where the archive does not say it.
+        topic_id: as text; None before it is known.
         log_start, end: first offset, and the one after the last.
         directory: name of the log directory that holds it.
     """
@@ -47,14 +45,6 @@ class Expected:
         return [(n, key, value) for n, (key, value) in enumerate(sent) if n >= self.log_start]
 
 
-FIRST_LIGHT = [
-    Expected(PLAIN, 0, None, 30, ROUNDS * RECORDS),
-    Expected(PLAIN, 1, None, 0, ROUNDS * RECORDS),
-    Expected(TIERED, 0, None, 0, ROUNDS * RECORDS),
-]
-"""The archives that have no list of their own."""
-
-
 def records_of(topic: str, partition: int, count: int) -> list[Sent]:
     """The first records that were ever written to one partition."""
     return [
@@ -65,10 +55,7 @@ def records_of(topic: str, partition: int, count: int) -> list[Sent]:
 
 def expected_of(directory: Path) -> list[Expected]:
     """What an unpacked archive holds."""
-    listed = directory / EXPECTED
-    if not listed.exists():
-        return FIRST_LIGHT
-    return [Expected(**one) for one in json.loads(listed.read_text())]
+    return [Expected(**one) for one in json.loads((directory / EXPECTED).read_text())]
 
 
 def write_expected(broker: DirectoriesBroker, partitions: list[Expected]) -> None:
@@ -106,20 +93,17 @@ def check_everything(broker: DirectoriesBroker, partitions: list[Expected]) -> N
         assert read_all(broker, *where) == one.records(), where
 
 
-def broker_at(directory: Path, *, kraft_version: int, directories: int = 1) -> DirectoriesBroker:
+def broker_at(directory: Path) -> DirectoriesBroker:
     """A tiering broker on such a directory, with segments that roll within a second."""
-    broker = DirectoriesBroker(directory, tiered=True, log_directories=directories)
+    broker = DirectoriesBroker(directory, tiered=True, log_directories=2)
     broker.settings = {
         "log.index.size.max.bytes": "4096",
         "tidemark.remote.copy.max.ms": "1000",
         "offsets.topic.num.partitions": "1",
+        "controller.quorum.voters": "",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{broker.controller_port}",
         "log.retention.ms": "-1",  # the records of an archive are older than any default
     }
-    if kraft_version == 1:
-        broker.settings |= {
-            "controller.quorum.voters": "",
-            "controller.quorum.bootstrap.servers": f"127.0.0.1:{broker.controller_port}",
-        }
     return broker
 
 
@@ -127,10 +111,7 @@ def broker_of(archive: Path, directory: Path) -> DirectoriesBroker:
     """Unpack an archive; a broker that is not started yet on what was in it."""
     with tarfile.open(archive) as tar:
         tar.extractall(directory, filter="data")
-    version = re.search(r"kraft(\d)", archive.name)
-    assert version is not None
-    count = len([path for path in directory.iterdir() if path.name.startswith("logs")])
-    return broker_at(directory, kraft_version=int(version[1]), directories=count)
+    return broker_at(directory)
 
 
 def pack(broker: DirectoriesBroker, archive: Path) -> None:

@@ -89,9 +89,6 @@ class ManyLogs:
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """It keeps no list."""
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """It keeps no list."""
-
 
 class SlowStore(RemoteStorageManager):
     """Calls take time, and fail while `error` says for whom.

@@ -303,9 +303,6 @@ class SimulatedBroker:
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """It keeps no list."""
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        """It keeps no list."""
-
 
 def values_of(log: bytes) -> dict[tuple[int, int], bytes]:
     """Value of each (leader epoch, offset) in whole batches."""

@@ -98,7 +98,6 @@ class Pair:
         self.ended = False
         self.questions = 0
         self.connect_error: Exception | None = None  # of the metadata manager
-        self.failure: str | None = None  # of the same
         self.remover = remover
         self.removal_red: tuple[str, ...] = ()
         self.receiver = TierReceiver(
@@ -149,7 +148,6 @@ class Pair:
             connect=self._connect,
             remover=self.remover,
             red=lambda: self.removal_red,
-            failure=lambda: self.failure,
         )
 
     def _connect(self, client_settings: Mapping[str, str]) -> None:

@@ -36,9 +36,6 @@ class Removals:
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         pass
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        pass
-
 
 def state_of(pair: Pair, partition: TopicIdPartition) -> PartitionDeleteState | None:
     known = pair.metadata.deletion(partition)

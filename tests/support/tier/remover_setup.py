@@ -28,27 +28,15 @@ class MetadataLog:
     topic_ids: set[bytes] = field(default_factory=lambda: {PARTITION.topic_id})
     removed: set[bytes] = field(default_factory=set)
     cluster_id: str = "c"
-    removals_are_kept: bool = True
 
     def image(self) -> ClusterImage | None:
-        return ClusterImage(
-            frozenset(self.topic_ids),
-            frozenset(self.removed),
-            self.cluster_id,
-            self.removals_are_kept,
-        )
+        return ClusterImage(frozenset(self.topic_ids), frozenset(self.removed), self.cluster_id)
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         self.removed -= set(topic_ids)
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        self.removed |= set(marked)
-        self.removals_are_kept = True
-
     def copy(self) -> "MetadataLog":
-        return MetadataLog(
-            set(self.topic_ids), set(self.removed), self.cluster_id, self.removals_are_kept
-        )
+        return MetadataLog(set(self.topic_ids), set(self.removed), self.cluster_id)
 
 
 @dataclass

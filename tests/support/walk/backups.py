@@ -50,7 +50,7 @@ def broker_put_back(scene: Scene, dice: Random, spared: set[Lane]) -> Story | No
             history = world.histories.get(lane)
             if lane in before and history is not None and history.deleted_below:
                 scene.ways.delete_records(lane, history.deleted_below)
-        scene.ways.repair()
+        scene.ways.delete_orphans()
 
     return Story(
         "broker put back",

@@ -98,13 +98,13 @@ class Ways:
         answered = admin.delete_records([wanted])[wanted].result(30)
         assert answered.low_watermark >= offset, (lane, offset, answered.low_watermark)
 
-    def repair(self) -> None:
+    def delete_orphans(self) -> None:
         """Objects that nothing names are removed from the store."""
-        done = self._broker.command("remote", "audit", "--repair", "--yes", *self._tool)
+        done = self._broker.command("remote", "audit", "--delete-orphans", "--yes", *self._tool)
         # Of a backup that knows no segment yet it takes the store for another cluster's.
         is_refused = "the store holds nothing that the metadata calls finished" in done.stdout
         assert done.returncode in (0, 2) or is_refused, done.stdout + done.stderr
-        self.walked["audit --repair"] += 1
+        self.walked["audit --delete-orphans"] += 1
 
     # ------------------------------------------------------------------ commands
 

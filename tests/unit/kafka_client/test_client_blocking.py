@@ -15,6 +15,7 @@ from tests.support.described.scripted_controller import (
     ScriptedController,
     serving,
 )
+from tests.support.kafka_client.node import framed, greeted
 
 NEVER_S = 3600.0
 """Nobody may wait for it: a test that does would not end."""
@@ -92,6 +93,30 @@ def test_what_is_no_answer_is_said(babble: bytes) -> None:
             pytest.raises(UnreachableError, match=r"Kafka listener|another question"),
         ):
             client.versions(address)
+        thread.join(10)
+
+
+def test_an_answer_counts_where_the_connection_ends_with_it() -> None:
+    codec_of = codec.response(ApiKey.METADATA)
+    answers = [
+        greeted({ApiKey.METADATA: (12, 12)}, 0),
+        framed((1).to_bytes(4, "big") + b"\0" + codec_of.encode(codec_of.cls(controller_id=7), 12)),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for answer in answers:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        thread = Thread(target=speak)
+        thread.start()
+        address = server.getsockname()
+        with BlockingClient(f"{address[0]}:{address[1]}") as client:
+            request = codec.request(ApiKey.METADATA).cls(topics=[])
+            assert client.ask(address, ApiKey.METADATA, 12, request).controller_id == 7
         thread.join(10)
 
 

@@ -297,7 +297,7 @@ async def test_a_raw_answer_to_a_cancelled_request_holds_nothing() -> None:
     async with serving(cluster, APIS) as node, asking() as client:
         connection = client.to(node.port)
         question = request(ApiKey.DESCRIBE_CLUSTER).cls()
-        asked = connection.request_raw(ApiKey.DESCRIBE_CLUSTER, question, timeout_ms=20_000)
+        asked = connection.request(ApiKey.DESCRIBE_CLUSTER, question, read=None, timeout_ms=20_000)
         waiting = asyncio.create_task(asked)
         await asyncio.sleep(0)
         waiting.cancel()

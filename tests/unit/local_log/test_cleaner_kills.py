@@ -28,6 +28,8 @@ from tests.support.worlds.cleaned_logs import (
 )
 from tests.support.worlds.local_log import NOW_MS
 
+pytestmark = pytest.mark.lasts(seconds=8)
+
 MERGING = replace(COMPACTED, segment_bytes=4000, delete_retention_ms=0)
 LATER_MS = NOW_MS + 10
 OPERATIONS = 115

@@ -6,7 +6,6 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import InvalidRequestError
 from metadata_topic.controller.removed_topics import (
     RemoteDataWish,
-    keep_removals,
     note_emptied,
     wish_for_remote_data,
 )
@@ -97,16 +96,6 @@ def test_only_what_is_on_the_list_leaves_it(image: MetadataImage) -> None:
     assert note_emptied(image, [A, GONE]).records == ()
     image = apply(image, wish_for_remote_data(image, GONE, FORGET).records)
     assert list(apply(image, note_emptied(image, [A, GONE]).records).removed_tiered_topics) == []
-
-
-def test_earlier_marks_come_onto_the_list_once_and_never_of_what_exists(
-    image: MetadataImage,
-) -> None:
-    kept = apply(image, keep_removals(image, [A, GONE]).records)
-    assert list(kept.removed_tiered_topics) == [GONE]
-    assert kept.removals_are_kept
-    assert through_a_snapshot(kept).removals_are_kept
-    assert keep_removals(kept, [b"h" * 16]).records == ()
 
 
 def test_a_hundred_thousand_removed_topics_fit_into_a_snapshot() -> None:

@@ -14,7 +14,7 @@ from metadata_topic.quorum.errors import (
 )
 from metadata_topic.quorum.log import survey as log_survey
 from metadata_topic.quorum.log.batches import note_flushed_end, value_batch
-from metadata_topic.quorum.log.flushed_end_file import EVERY_EPOCH, NO_EPOCH, FlushedEnd
+from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd
 from metadata_topic.quorum.log.survey import LaterBatch, SegmentSurvey, survey_log
 from metadata_topic.quorum.log.verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.snapshot.snapshots import SnapshotId
@@ -47,7 +47,7 @@ def test_a_fetched_batch_says_nothing_about_this_disk(led_epoch: int) -> None:
     later = (LaterBatch(700, 90, 1, 85), LaterBatch(800, 95, 1, None))
     facts = replace(TORN, noted=noted, segments=[replace(BROKEN, later=later)])
     assert judge(facts).torn_bytes == 400
-    for said in (replace(noted, led_epoch=1), replace(noted, led_epoch=EVERY_EPOCH), None):
+    for said in (replace(noted, led_epoch=1), None):
         with pytest.raises(DamagedMetadataError, match="flushed to 85"):
             judge(replace(facts, noted=said))
 

@@ -16,9 +16,9 @@ from metadata_topic.quorum.errors import (
 )
 from metadata_topic.quorum.log.batches import note_flushed_end
 from metadata_topic.quorum.log.flushed_end_file import (
-    EVERY_EPOCH,
     FLUSHED_END,
     FlushedEnd,
+    FlushedEndFile,
     dump_flushed_end,
     dump_line,
     parse_flushed_end,
@@ -26,6 +26,7 @@ from metadata_topic.quorum.log.flushed_end_file import (
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from metadata_topic.quorum.snapshot.snapshots import SnapshotId, snapshot_chunks
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.interrupted_install import leave_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, forget_lines, topics
@@ -226,24 +227,15 @@ def test_of_the_lines_of_the_note_the_sound_ones_count() -> None:
     assert parse_flushed_end(head + dump_line(99, 1)) == FlushedEnd(10, led_epoch=7)
 
 
-def test_a_note_of_an_earlier_version_has_no_lines() -> None:
-    text = b"tidemark-flushed-end 2\nflushed 10\nrestart -1 -1\nled 7\n"
-    head = text + f"crc {crc32c(text):08x}\n".encode()
-    assert parse_flushed_end(head) == FlushedEnd(10, led_epoch=7)
-    assert parse_flushed_end(head + dump_line(12, crc32c(head))) is None
-
-
-def test_a_note_of_an_earlier_version_is_that_of_a_sole_voter() -> None:
-    def old(flushed: int, restart: int) -> FlushedEnd | None:
-        text = f"tidemark-flushed-end 1\nflushed {flushed}\nrestart {restart}\n".encode()
-        return parse_flushed_end(text + f"crc {crc32c(text):08x}\n".encode())
-
-    assert old(10, -1) == FlushedEnd(10, led_epoch=EVERY_EPOCH)
-    found = old(10, 100)
-    assert found is not None
-    assert found.is_restart_at(SnapshotId(100, 3))
-    assert not found.is_restart_at(SnapshotId(101, 3))
-    assert not FlushedEnd(10, SnapshotId(100, 3)).is_restart_at(SnapshotId(100, 2))
+@pytest.mark.parametrize("version", [2, 4])
+def test_a_note_of_another_version_proves_nothing_and_is_named(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = b"tidemark-flushed-end %d\nflushed 10\nrestart -1 -1\nled 7\n" % version
+    path = tmp_path / FLUSHED_END
+    path.write_bytes(head + f"crc {crc32c(head):08x}\n".encode())
+    assert FlushedEndFile(tmp_path, Disk()).read() is None
+    assert f"of another version, and proves nothing: {path}" in caplog.text
 
 
 SMALL = MetadataLogConfig(segment_bytes=400, max_retention_bytes=-1)

@@ -42,7 +42,7 @@ DATA_FILES = sorted(
     path for path in METADATA.rglob("*") if ".log" in path.name or ".checkpoint" in path.name
 )
 
-UNKNOWN_TO_KAFKA = {"removed_tiered_topics", "removals_are_kept"}
+UNKNOWN_TO_KAFKA = {"removed_tiered_topics"}
 
 
 def id_of(path: Path) -> str:

@@ -96,7 +96,7 @@ def test_a_read_that_hangs_does_not_hold_a_stop_for_ever(pair: Pair, begun: int)
 
 
 def test_a_metadata_manager_that_has_failed_ends_the_tier(pair: Pair) -> None:
-    pair.failure = "its thread has ended"
+    pair.metadata.ended = "its thread has ended"
     pair.scheduler.advance(REPORT_MS)
     assert pair.aborted == ["the metadata manager has failed: its thread has ended"]
 
@@ -106,7 +106,7 @@ def test_a_metadata_manager_that_is_being_closed_has_not_failed(pair: Pair) -> N
     pair.workers.held.add(READER_POOL)  # closing takes its time
     stopped = pair.broker.ask(Stop())
     pair.pump()
-    pair.failure = "closed"
+    pair.metadata.ended = "closed"
     pair.scheduler.advance(REPORT_MS)
     assert (pair.aborted, stopped.done()) == ([], False)
     pair.workers.held.clear()

@@ -59,7 +59,7 @@ def test_the_highest_unclean_election_counts(topic: Topic) -> None:
     assert topic.add(S0, A) is Verdict.ACCEPTED
     assert topic.history.last_unclean_epoch == -1
     topic.barrier(B, unclean_epoch=2)
-    topic.add(S1, C, unclean_epoch=-1)  # of an earlier version, say
+    topic.add(S1, C, unclean_epoch=-1)  # of Kafka, say
     assert topic.history.last_unclean_epoch == 2
 
 

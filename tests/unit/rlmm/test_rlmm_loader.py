@@ -1,14 +1,13 @@
-from concurrent.futures import Future
+from abc import abstractmethod
 
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
-from rlmm.api import Fence, MetadataNotReadyError
-from rlmm.foreign import ADDITIONS, completed
+from rlmm.api import PartitionDeletion
 from rlmm.loader import load_metadata_manager
 from rlmm.memory import InMemoryRemoteLogMetadataManager
-from rlmm.testing import FENCE, PARTITION, segment
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
+from tests.support.tier.least_manager import LeastManager
 
 KAFKAS = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 
@@ -22,48 +21,24 @@ def test_another_manager_can_be_plugged_in_by_class_name() -> None:
     assert isinstance(manager, InMemoryRemoteLogMetadataManager)
 
 
-class KafkasInterface(InMemoryRemoteLogMetadataManager):
-    """Has what KIP-405 and the fence ask for, and no more."""
-
-    carry = history = catch_up = on_lost_records = None  # type: ignore[assignment]
-
-    def own(  # type: ignore[override]
-        self, partition: TopicIdPartition, fence: Fence, metadata_offset: int = -1
-    ) -> "Future[None]":
-        return super().own(partition, fence, metadata_offset)
+def test_a_manager_with_the_abstract_methods_alone_is_enough() -> None:
+    name = f"{LeastManager.__module__}:LeastManager"
+    assert isinstance(load_metadata_manager(name), LeastManager)
 
 
-def test_a_manager_without_our_additions_works_and_proves_nothing() -> None:
-    manager = load_metadata_manager(f"{__name__}:KafkasInterface")
-    assert manager.own(PARTITION, FENCE, 5, unclean_epoch=3).exception(0) is None
-    assert manager.add(segment(1, 0, 9), FENCE, 5).exception(0) is None
-    manager.carry(PARTITION, FENCE, 4)
-    manager.on_lost_records(lambda partition: None)
-    assert manager.history(PARTITION) is None
-    assert manager.catch_up(PARTITION).exception(0) is None
-    manager.release(PARTITION)
-    assert isinstance(manager.catch_up(PARTITION).exception(0), MetadataNotReadyError)
+class Lacking(InMemoryRemoteLogMetadataManager):
+    @abstractmethod
+    def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None: ...
 
 
-def test_a_manager_without_our_additions_learns_the_offset_at_which_its_owner_saw_the_topic() -> (
-    None
-):
-    inner = KafkasInterface()
-    assert completed(inner).own(PARTITION, FENCE, 5, unclean_epoch=3).exception(0) is None
-    assert {event.stamp.metadata_offset for event, _ in inner.log} == {5}
+def test_a_manager_that_lacks_a_method_that_is_due_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=f"class.name={__name__}:Lacking: has no deletion$"):
+        load_metadata_manager(f"{__name__}:Lacking")
 
 
-@pytest.mark.parametrize("missing", ADDITIONS)
-def test_a_manager_that_lacks_one_of_our_additions_has_none(missing: str) -> None:
-    lacking = type("Lacking", (InMemoryRemoteLogMetadataManager,), {missing: None})
-    manager = completed(lacking())
-    assert manager.own(PARTITION, FENCE, 5).exception(0) is None
-    assert manager.history(PARTITION) is None
-
-
-def test_our_own_managers_have_all_additions() -> None:
-    for made in (InMemoryRemoteLogMetadataManager, TopicBasedRemoteLogMetadataManager):
-        assert all(callable(getattr(made, name)) for name in ADDITIONS)
+def test_a_manager_that_is_no_subclass_is_refused_with_what_is_due() -> None:
+    with pytest.raises(ValueError, match=r"not a subclass of rlmm\.api\.RemoteLogMetadataManager$"):
+        load_metadata_manager("rlmm.store:MemoryStore")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.support.tier.remover_setup import (
 )
 
 FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
-STEPS = 16
+STEPS = 15
 
 
 class Gate:
@@ -32,7 +32,6 @@ class Gate:
         self.wrap(setup.manager, "update")
         self.wrap(setup.storage, "delete_log_segment_data")
         self.wrap(setup.log, "topics_emptied")
-        self.wrap(setup.log, "keep_removals")
 
     def is_open(self) -> bool:
         return self.count < self.at
@@ -55,8 +54,8 @@ def passes(setup: Setup) -> None:
 
 
 def deleted_topic(root: Path, gate_at: int) -> tuple[Setup, Gate]:
-    """Two partitions of a removed topic, two segments, and a list that is not kept yet."""
-    setup = Setup(root, log=MetadataLog(removals_are_kept=False))
+    """Two partitions of a removed topic, and two segments."""
+    setup = Setup(root)
     setup.copy(S0)
     setup.copy(S1)
     setup.manager.own(PARTITION._replace(partition=1), FENCE, 50)
@@ -92,23 +91,15 @@ class FullLog(MetadataLog):
     is_full = True
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
-        self._write()
-        super().topics_emptied(topic_ids)
-
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        self._write()
-        super().keep_removals(marked)
-
-    def _write(self) -> None:
         if self.is_full:
             raise NotTakenError("no space left")
+        super().topics_emptied(topic_ids)
 
 
-@pytest.mark.parametrize("removals_are_kept", [False, True])
 def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
-    tmp_path: Path, removals_are_kept: bool, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = FullLog(removals_are_kept=removals_are_kept)
+    log = FullLog()
     setup = Setup(tmp_path / "remote", log=log)
     setup.copy(S0)
     setup.delete_topic()
@@ -122,7 +113,6 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
     log.is_full = False
     setup.run_pass()
     assert setup.remover.red == ()
-    assert setup.log.removals_are_kept
     passes(setup)
     assert setup.log.removed == set()
 
@@ -130,25 +120,25 @@ def test_a_metadata_log_that_takes_no_record_is_red_and_holds_up_no_deletion(
 class LateLog(MetadataLog):
     """Takes a record, and its answer does not come in time."""
 
-    def keep_removals(self, marked: Collection[bytes]) -> None:
-        super().keep_removals(marked)
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        super().topics_emptied(topic_ids)
         raise NotTakenError("the broker does not answer")
 
 
 def test_a_record_that_was_taken_after_all_is_red_no_more(tmp_path: Path) -> None:
-    setup = Setup(tmp_path / "remote", log=LateLog(removals_are_kept=False))
-    setup.run_pass()
-    [reason] = setup.remover.red
-    assert "the broker does not answer" in reason
+    setup = Setup(tmp_path / "remote", log=LateLog())
+    setup.copy(S0)
+    setup.delete_topic()
+    passes(setup)
+    assert setup.log.removed == set()
     setup.run_pass()
     assert setup.remover.red == ()
 
 
-@pytest.mark.parametrize("removals_are_kept", [False, True])
 def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_stays(
-    tmp_path: Path, removals_are_kept: bool
+    tmp_path: Path,
 ) -> None:
-    setup = Setup(tmp_path / "remote", log=MetadataLog(removals_are_kept=removals_are_kept))
+    setup = Setup(tmp_path / "remote")
     setup.copy(S0)
     setup.delete_topic()
     removed, leads_all = set(setup.log.removed), True
@@ -164,13 +154,12 @@ def test_where_a_metadata_partition_goes_away_meanwhile_the_list_of_removals_sta
         leads_all = True
         setup.run_pass()
         setup.clock.advance(GRACE_MS)
-    assert setup.log.removals_are_kept == removals_are_kept
     assert setup.log.removed == removed != set()
 
 
 def test_what_else_is_red_stays_beside_it(tmp_path: Path) -> None:
-    setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removals_are_kept=False))
+    setup = Setup(tmp_path / "remote", log=FullLog(topic_ids=set(), removed={b"g" * 16}))
     setup.copy(S0)
     setup.remover = setup.new_remover()
-    setup.run_pass()
+    passes(setup)
     assert [("tidemark remote forget" in each) for each in setup.remover.red] == [True, False]

@@ -8,10 +8,10 @@ import pytest
 
 from rlmm.api import PartitionDeleteState
 from rlmm.testing import PARTITION
-from tests.support.tier.remover_setup import COPY_MAX_MS, GRACE_MS, S0, S1, MetadataLog, Setup
+from tests.support.tier.remover_setup import COPY_MAX_MS, GRACE_MS, S0, S1, Setup
 
 FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
-STEPS = 14
+STEPS = 13
 
 
 class KilledError(Exception):
@@ -29,7 +29,6 @@ class Killer:
         self.wrap(setup.manager, "update")
         self.wrap(setup.storage, "delete_log_segment_data")
         self.wrap(setup.log, "topics_emptied")
-        self.wrap(setup.log, "keep_removals")
 
     def wrap(self, of: object, name: str) -> None:
         inner: Callable[..., Any] = getattr(of, name)
@@ -66,7 +65,7 @@ def live_until_gone(setup: Setup) -> bool:
 def test_killed_at_any_step_the_store_and_the_list_end_empty(
     tmp_path: Path, at: int, is_done: bool
 ) -> None:
-    setup = Setup(tmp_path / "remote", log=MetadataLog(removals_are_kept=False))
+    setup = Setup(tmp_path / "remote")
     setup.copy(S0)
     setup.copy(S1)
     Killer(setup, at, is_done=is_done)
@@ -77,7 +76,6 @@ def test_killed_at_any_step_the_store_and_the_list_end_empty(
     assert setup.objects() == []
     assert setup.state() is FINISHED
     assert setup.log.removed == set()
-    assert setup.log.removals_are_kept
     assert setup.remover.red == ()
 
 

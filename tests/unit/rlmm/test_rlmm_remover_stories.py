@@ -147,57 +147,23 @@ def test_the_removal_is_read_again_before_each_segment(setup: Setup) -> None:
     assert len(setup.objects()) == 3
 
 
-# ---------------------------------------------------------------- upgrade
-
-
-def test_a_mark_of_an_earlier_version_goes_on_and_is_put_onto_the_list(setup: Setup) -> None:
+def test_a_removal_that_no_log_tells_is_unknown_also_where_it_was_marked(setup: Setup) -> None:
+    """Kafka, or a version of before 0.1.0, marked it: `remote forget` is the way out."""
     setup.delete_topic()
     setup.run_pass()
-    setup.restore(MetadataLog(topic_ids=set(), removals_are_kept=False))
-    setup.run_pass()
-    assert setup.log.removals_are_kept
-    assert setup.log.removed == {PARTITION.topic_id}
-    assert setup.remover.red == ()
-    setup.run_until_gone()
-    assert setup.objects() == []
-
-
-def test_a_deletion_that_had_finished_before_the_upgrade_is_not_red(setup: Setup) -> None:
-    setup.delete_topic()
-    setup.run_until_gone()
-    setup.restore(MetadataLog(topic_ids=set(), removals_are_kept=False))
-    setup.run_until_gone()
-    assert setup.log.removals_are_kept
-    assert setup.log.removed == set()
-    assert setup.remover.red == ()
-
-
-def test_a_removal_of_before_the_upgrade_without_a_mark_is_unknown(setup: Setup) -> None:
-    setup.restore(MetadataLog(topic_ids=set(), removals_are_kept=False))
+    setup.restore(MetadataLog(topic_ids=set()))
     setup.run_until_gone()
     assert len(setup.objects()) == 3
-    assert len(setup.remover.red) == 1
-
-
-def test_a_mark_on_an_existing_id_is_not_put_onto_the_list(setup: Setup) -> None:
-    before = setup.log.copy()
-    before.removals_are_kept = False
-    setup.delete_topic()
-    setup.run_pass()
-    setup.restore(before)
-    setup.run_pass()
-    assert setup.log.removals_are_kept
-    assert setup.log.removed == set()
+    [reason] = setup.remover.red
+    assert "tidemark remote forget" in reason
 
 
 def test_a_remover_that_does_not_see_all_partitions_settles_nothing(setup: Setup) -> None:
     setup.manager.leads_all = lambda: False  # type: ignore[method-assign]
-    setup.log.removals_are_kept = False
     setup.delete_topic()
     setup.run_until_gone()
     setup.run_until_gone()
     assert setup.state() is FINISHED
-    assert not setup.log.removals_are_kept
     assert setup.log.removed == {PARTITION.topic_id}
 
 

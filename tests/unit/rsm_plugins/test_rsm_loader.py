@@ -1,6 +1,6 @@
 import pytest
 
-from rsm_plugins.loader import load_storage_manager
+from rsm_plugins.loader import SHIPPED, load_storage_manager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 
 
@@ -13,6 +13,11 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 )
 def test_our_own_and_kafkas_name_load_the_directory_plugin(name: str) -> None:
     assert isinstance(load_storage_manager(name), LocalFsRemoteStorageManager)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_plugins_of_this_project_are_loaded(name: str) -> None:
+    assert type(load_storage_manager(name)).__name__ == name.partition(":")[2]
 
 
 @pytest.mark.parametrize(
@@ -33,6 +38,13 @@ def test_anything_else_is_an_error_that_names_key_and_value(name: str) -> None:
     with pytest.raises(ValueError, match=r"remote\.log\.storage\.manager\.class\.name") as error:
         load_storage_manager(name)
     assert name in str(error.value)
+
+
+def test_a_module_that_we_do_not_have_names_those_that_we_have() -> None:
+    name = "rsm_plugins.fsspec_store:FsspecRemoteStorageManager"
+    wanted = "No module named 'rsm_plugins.fsspec_store'; ours are .*rsm_plugins.fsspec:Fsspec"
+    with pytest.raises(ValueError, match=wanted):
+        load_storage_manager(name)
 
 
 def test_a_foreign_java_name_is_told_what_is_allowed() -> None:

@@ -228,7 +228,7 @@ def test_what_is_not_served_is_an_offline_replica_for_who_describes_it(
 
 
 def before_the_rule(tmp_path: Path, partitions: int = 2) -> OneBroker:
-    """Served without a directory in the metadata, as by Kafka or an older version."""
+    """Served without a directory in the metadata, as by Kafka."""
     broker = OneBroker(tmp_path, keeps=False, version=16)
     broker.create("t", partitions)
     for index in range(partitions):

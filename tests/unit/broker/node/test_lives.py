@@ -401,7 +401,7 @@ def test_only_what_came_before_the_present_life_goes(
 def test_a_directory_that_missed_the_first_start_after_a_downgrade_may_have_stale_sidecars(
     downgraded: bool,
 ) -> None:
-    """An older version wrote its files, and the start that would have renewed them went without."""
+    """Apache Kafka wrote its files, and the start that would have renewed them went without."""
     here, away = Path("/here"), Path("/away")
     ids = {here: b"h" * 16, away: b"a" * 16}
     image = cluster_of()

@@ -30,7 +30,6 @@ from rlm.link.messages import (
     Image,
     ImageAtLeast,
     JudgementWithdrawn,
-    KeepRemovals,
     LogDescription,
     Loss,
     LossFound,
@@ -215,11 +214,11 @@ async def test_the_tier_hears_of_no_log_start_that_may_fall_back(tmp_path: Path)
     assert answer.log_start_offset == tier.kept_log_start() == 7
 
 
-async def test_the_image_says_what_exists_what_was_removed_and_whether_that_is_all(
+async def test_the_image_says_what_exists_and_what_was_removed(
     tmp_path: Path,
 ) -> None:
     tier = Tier(tmp_path)
-    living, removed, marked = b"l" * 16, b"r" * 16, b"m" * 16
+    living, removed = b"l" * 16, b"r" * 16
     records = [
         make("TopicRecord", name="living", topic_id=living),
         make("TopicRecord", name="removed", topic_id=removed, was_tiered=True),
@@ -227,15 +226,11 @@ async def test_the_image_says_what_exists_what_was_removed_and_whether_that_is_a
     ]
     tier.image, _ = replay_all(EMPTY_IMAGE, records, Provenance(9, 1, 1))
     tier.ask(ImageAtLeast())
-    assert tier.answers == [Image([living], 9, "cluster", [removed], removals_are_kept=False)]
-    tier.ask(KeepRemovals([living, marked]))
-    await turns()
-    assert tier.answers[-1] == Ack()
-    assert list(tier.image.removed_tiered_topics) == [removed, marked]
-    assert tier.image.removals_are_kept
+    assert tier.answers == [Image([living], 9, "cluster", [removed])]
     tier.ask(TopicsEmptied([living, removed]))
     await turns()
-    assert list(tier.image.removed_tiered_topics) == [marked]
+    assert tier.answers[-1] == Ack()
+    assert list(tier.image.removed_tiered_topics) == []
 
 
 async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.remote.process import LOCK_NAME, take_tier_lock
+from broker.remote.process import LOCK_NAME
 from broker.remote.supervisor import Supervisor, TierStartError
 from rlm.config import TierConfig
 from rlm.link.endpoint import Endpoint, Received, Reply
 from rlm.link.messages import Ack
 from rlm.link.socket_transport import SocketTransport
-from runtime.disk import Disk, OpenFile
+from runtime.disk import OpenFile
 from tests.support.sim.ports import simulated
 
 
@@ -52,7 +52,7 @@ class FakeTier:
 
 
 class Bench:
-    def __init__(self, root: Path, old: Path | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self.ports, self.tier, self.ups = simulated(), FakeTier(), 0
         self.scheduler = self.ports.scheduler
         self.supervisor = Supervisor(
@@ -61,7 +61,6 @@ class Bench:
                 cluster_id="c",
                 state_dir=str(root),
                 cache_dir=str(root),
-                old_state_dirs=() if old is None else (str(old),),
                 storage_class="x:Y",
             ),
             self.ports,
@@ -180,21 +179,3 @@ async def test_no_tier_starts_beside_one_that_is_not_gone_although_its_lock_file
     bench.tier.lingers = False
     await bench.pass_until(lambda: bench.ups == 2)
     await bench.end()
-
-
-def test_no_tier_starts_beside_one_of_an_earlier_version_that_holds_its_lock_elsewhere(
-    tmp_path: Path,
-) -> None:
-    state, old = tmp_path / "metadata", tmp_path / "data"
-    state.mkdir(), old.mkdir()
-    held = take_tier_lock(Disk(), old)
-    assert held is not None
-    assert take_tier_lock(Disk(), state, [old]) is None
-    held.close()
-    taken = take_tier_lock(Disk(), state, [old])
-    assert taken is not None
-    assert take_tier_lock(Disk(), old) is not None, "the old one is only looked at"
-    (old / LOCK_NAME).unlink()
-    old.rmdir()
-    taken.close()
-    assert take_tier_lock(Disk(), state, [old]) is not None, "a lost disk ends nothing"

@@ -42,6 +42,8 @@ from tests.support.sim.ports import simulated
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.waiting import until
 
+pytestmark = pytest.mark.lasts(seconds=8)
+
 
 def config(root: Path, **changes: object) -> TierConfig:
     root.mkdir(exist_ok=True)
@@ -144,7 +146,7 @@ async def test_a_tier_that_nobody_wants_ends_with_its_broker() -> None:
         ({"storage_class": "com.example.Java"}, "Java class cannot be loaded"),
         ({"storage_settings": {}}, "rsm.config.dir"),
         ({"metadata_class": "no.such:Manager"}, "remote.log.metadata.manager.class.name"),
-        ({"metadata_class": "rlmm.lifecycle:PartitionFacts"}, "has no .*list_segments"),
+        ({"metadata_class": "rlmm.lifecycle:PartitionFacts"}, "not a subclass of rlmm.api"),
     ],
 )
 async def test_refused_settings_end_the_start_with_key_and_cause(

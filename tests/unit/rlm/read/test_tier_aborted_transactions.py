@@ -8,6 +8,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
 from rlm.link.messages import Read, ReadAnswer
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.loads import Wait, Waiter
+from rlmm.api import RemoteLogMetadataManager
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from rsm_plugins.testing import segment
@@ -56,7 +57,8 @@ def test_a_transaction_is_named_with_its_data_wherever_its_marker_lies(
     tmp_path: Path, marker: int, knows_aborts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not knows_aborts:
-        monkeypatch.setattr(InMemoryRemoteLogMetadataManager, "aborting_segments", None)
+        walk = RemoteLogMetadataManager.aborting_segments
+        monkeypatch.setattr(InMemoryRemoteLogMetadataManager, "aborting_segments", walk)
     pair = tiered(tmp_path, AbortedTransaction(9, 2, marker, marker + 1))
     assert aborted_from(pair, 0) == [(9, 2)]
     assert aborted_from(pair, 20) == ([(9, 2)] if marker >= 20 else [])

@@ -25,10 +25,8 @@ from tests.support.tier.pair import Pair, bytes_of
 NOW_MS = 1_900_000_000_000
 
 
-def incarnations(
-    path: Path, clock: ManualClock, *, old: Path | None = None, disk: Disk | None = None
-) -> Incarnations:
-    return Incarnations(disk or Disk(), path, clock, SeededDice(1), [] if old is None else [old])
+def incarnations(path: Path, clock: ManualClock, *, disk: Disk | None = None) -> Incarnations:
+    return Incarnations(disk or Disk(), path, clock, SeededDice(1))
 
 
 def test_numbers_rise_over_restarts_with_a_clock_that_stands_still(tmp_path: Path) -> None:
@@ -71,6 +69,7 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:5]),
     "cut to the digits": lambda path: path.write_bytes(path.read_bytes().split()[0]),
+    "of an unreleased version": lambda path: path.write_bytes(b"1900000000000\n"),
     "zeros": lambda path: path.write_bytes(bytes(20)),
     "a directory": lambda path: (path.unlink(), path.mkdir()),
 }
@@ -100,34 +99,6 @@ def test_a_counter_that_cannot_be_read_goes_on_by_the_clock(tmp_path: Path) -> N
     disk.fail(["open_read"], path_part=FILE_NAME, error=5)
     clock.advance(1)
     assert incarnations(tmp_path, clock, disk=disk).take() > before
-
-
-def test_a_counter_that_an_earlier_version_left_in_the_first_log_directory_counts(
-    tmp_path: Path,
-) -> None:
-    state, old = tmp_path / "metadata", tmp_path / "data"
-    state.mkdir(), old.mkdir()
-    (old / FILE_NAME).write_bytes(b"70\n")
-    clock = ManualClock(wall_ms=3)
-    assert incarnations(state, clock, old=old).take() == 71
-    (old / FILE_NAME).write_bytes(b"60\n")
-    assert incarnations(state, clock, old=old).take() == 72, "the highest counts"
-    (old / FILE_NAME).write_bytes(b"200\n")
-    assert incarnations(state, clock, old=old).take() == 201
-
-
-@pytest.mark.parametrize(
-    ("left", "counter"),
-    [(b"70\n", Counter(80, 80, (0, 60))), (b"90\n", Counter(90, 90))],
-)
-def test_of_claims_noted_in_two_places_the_higher_counts(
-    tmp_path: Path, left: bytes, counter: Counter
-) -> None:
-    state, old = tmp_path / "metadata", tmp_path / "data"
-    state.mkdir(), old.mkdir()
-    (state / FILE_NAME).write_bytes(dump(Counter(80, 80, (0, 60))))
-    (old / FILE_NAME).write_bytes(left)
-    assert incarnations(state, ManualClock(wall_ms=3), old=old).counter == counter
 
 
 def reasons(pair: Pair) -> list[str]:

@@ -255,10 +255,6 @@ def test_a_record_that_the_broker_does_not_take_is_named_to_the_remover(error: E
         def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
             raise error
 
-        def keep_removals(self, marked: Collection[bytes]) -> None:
-            raise error
-
     broker = RemovedTopicsOfBroker(Full())
-    for note in (broker.topics_emptied, broker.keep_removals):
-        with pytest.raises(NotTakenError, match=r"no space left|does not answer"):
-            note([b"T" * 16])
+    with pytest.raises(NotTakenError, match=r"no space left|does not answer"):
+        broker.topics_emptied([b"T" * 16])

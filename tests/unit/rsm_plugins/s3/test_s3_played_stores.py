@@ -21,7 +21,7 @@ KEEPING = [name for name, line in LINES.items() if not line.breaks]
 BREAKING = [name for name, line in LINES.items() if line.breaks]
 LYING = ("keeps_nothing", "keeps_half")
 
-pytestmark = pytest.mark.lasts(seconds=20)
+pytestmark = [pytest.mark.lasts(seconds=25), pytest.mark.lasts(seconds=20)]
 
 
 @pytest.fixture(autouse=True)

@@ -17,14 +17,13 @@ An orphan may go when all of this holds:
 import io
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tidemark.remote.audit import Finding, Kind
-from tidemark.remote.audit_run import Totals, bases_in
+from tidemark.remote.audit_run import Audit, Totals, bases_in, lister_of
 from tidemark.remote.metadata_reader import MetadataReader
 
 CLOCK_GRAIN_MS = 2_000
@@ -33,36 +32,67 @@ CLOCK_GRAIN_MS = 2_000
 _PROBE_TOPIC = "tidemark-audit-probe"
 
 
-class RepairRefusedError(TidemarkError):
-    """Nothing is deleted; the message says why."""
+@dataclass(slots=True)
+class Deletion:
+    """What became of the orphans.
+
+    Attributes:
+        refused: why nothing was touched, None where something might have been.
+        kept: orphans that stay, with the reason.
+    """
+
+    refused: str | None = None
+    deleted: list[Finding] = field(default_factory=list)
+    kept: list[tuple[Finding, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Sorted:
-    """Orphans that may go, and those that stay, with the reason."""
+def delete_orphans(
+    storage: RemoteStorageManager, metadata: MetadataReader, audit: Audit, copy_max_ms: int
+) -> Deletion:
+    """Delete the orphans of an audit that may go.
 
-    removable: list[Finding]
-    kept: list[tuple[Finding, str]]
-
-
-def check_trust(totals: Totals) -> None:
-    """See whether metadata and store may be believed at all.
+    Args:
+        storage: the plugin.
+        metadata: of the audit.
+        audit: its findings were asked for.
+        copy_max_ms: the longest copy.
 
     Raises:
-        RepairRefusedError: they may not.
+        ClusterError, RemoteStorageError: it was not carried through.
     """
+    if not audit.totals.findings[Kind.ORPHAN]:
+        return Deletion()
+    refused = why_not_trusted(audit.totals)
+    if refused is not None:
+        return Deletion(refused)
+    lister = lister_of(storage)
+    assert lister is not None, "orphans come out of a listing"
+    removable, kept = sort_out(audit.findings(), store_now_ms(storage, lister), copy_max_ms)
+    out = Deletion(kept=kept)
+    metadata.read_to_end(lambda done, total: None)
+    for one, obstacle in _delete(storage, lister, metadata, removable):
+        if obstacle is None:
+            out.deleted.append(one)
+        else:
+            out.kept.append((one, obstacle))
+    return out
+
+
+def why_not_trusted(totals: Totals) -> str | None:
+    """Why metadata or store may not be believed; None if both may."""
     if not totals.listed:
-        raise RepairRefusedError("the store was not listed")
+        return "the store was not listed"
     if not totals.metadata_is_whole:
-        raise RepairRefusedError(
+        return (
             "the metadata topic was not read whole: it has lost its first records, or holds some"
             " that cannot be understood"
         )
     if not totals.matched:
-        raise RepairRefusedError(
+        return (
             "the store holds nothing that the metadata calls finished: is this the store of this"
             " cluster?"
         )
+    return None
 
 
 def store_now_ms(storage: RemoteStorageManager, lister: ObjectLister) -> int:
@@ -93,30 +123,32 @@ def store_now_ms(storage: RemoteStorageManager, lister: ObjectLister) -> int:
     return min(times)
 
 
-def sort_out(findings: Iterable[Finding], now_ms: int, copy_max_ms: int) -> Sorted:
-    """Tell orphans that may go from those that stay.
+def sort_out(
+    findings: Iterable[Finding], now_ms: int, copy_max_ms: int
+) -> tuple[list[Finding], list[tuple[Finding, str]]]:
+    """Tell orphans that may go from those that stay, with the reason.
 
     Args:
         findings: all of them.
         now_ms: by the store's clock.
         copy_max_ms: the longest copy.
     """
-    out = Sorted([], [])
+    removable, kept = [], []
     for one in findings:
         if one.kind is not Kind.ORPHAN:
             continue
         assert one.modified_ms is not None, "an orphan was listed"
         age_ms = now_ms - one.modified_ms
         if not one.is_ours:
-            out.kept.append((one, "the metadata never knew its partition"))
+            kept.append((one, "the metadata never knew its partition"))
         elif age_ms <= copy_max_ms + CLOCK_GRAIN_MS:
-            out.kept.append((one, f"{age_ms // 1_000} s old: younger than the longest copy"))
+            kept.append((one, f"{age_ms // 1_000} s old: younger than the longest copy"))
         else:
-            out.removable.append(one)
-    return out
+            removable.append(one)
+    return removable, kept
 
 
-def delete(
+def _delete(
     storage: RemoteStorageManager,
     lister: ObjectLister,
     metadata: MetadataReader,
