@@ -27,7 +27,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -49,7 +49,8 @@ help:
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
 	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
-	@echo "make docs   write docs/configuration.md anew from the keys"
+	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
+	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/tidemark dev
@@ -81,8 +82,6 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@$(BIN)/python -m broker.config.docs | cmp -s - docs/configuration.md \
-		|| { echo "docs/configuration.md is stale: run make docs" >&2; exit 1; }
 
 localstack: $(VENV)/.installed-dev
 	$(BIN)/python localstack/start.py --prepare
@@ -140,8 +139,14 @@ prove: lint localstack pythons planted mutate
 	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
 	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
+	$(BIN)/python -m broker.handlers.docs > docs/apis.md
+	$(BIN)/python -m tests.support.described.metrics > docs/metrics.md
+
+# VERSION=0.1.0 writes CHANGELOG.md and removes the fragments; without it they are only shown.
+changelog: $(VENV)/.installed-dev
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version unreleased)
 
 clean:
 	rm -rf $(VENV) $(VENV)-3.* .clients .localstack-venv .localstack-venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

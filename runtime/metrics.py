@@ -237,6 +237,10 @@ class Registry:
         assert isinstance(metric, Histogram)
         return metric
 
+    def registered(self) -> list[Metric]:
+        """All metrics, in the order in which they were made."""
+        return list(self._metrics.values())
+
     def samples(self) -> list[Sample]:
         """Every value, for those who do not want text."""
         return [
@@ -253,7 +257,7 @@ class Registry:
         missing. A piece may be empty. Source: prometheus.io, Exposition formats.
         """
         lines: list[str] = []
-        for metric in list(self._metrics.values()):
+        for metric in self.registered():
             for line in _lines(metric):
                 if line is not None:
                     lines.append(line)

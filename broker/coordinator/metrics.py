@@ -108,7 +108,7 @@ class GroupMetrics:
         )
         metrics.gauge(
             "tidemark_group_members",
-            "Members.",
+            "Members of all groups.",
             fn=lambda: sum(one.members for one in self._counts()),
         )
         metrics.gauge(

@@ -50,6 +50,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 class Api(Protocol):
     """A module that serves an API."""
 
+    __name__: str
+
     def make(self, parts: HandlerParts) -> Handler:
         """Build the API's handler."""
         ...

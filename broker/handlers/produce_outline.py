@@ -13,10 +13,10 @@ from typing import Any, Final
 from broker.handlers import produce_versions as since
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.element_caps import CAPS
+from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.primitives import encode_uvarint, read_uvarint, skip_tags
 
-ELEMENTS_MAX: Final = CAPS[ApiKey.PRODUCE].elements
+ELEMENTS_MAX: Final = request(ApiKey.PRODUCE).all_elements_max
 
 _read_count = Struct(">i").unpack_from
 _read_length = Struct(">h").unpack_from

@@ -73,7 +73,7 @@ def register_metadata_metrics(
             lambda: node.ignores_static_voters,
         ),
         "kafka_server_broker_metadata_metrics_ignored_static_voters": (
-            "The same, under the name that brokers have for it.",
+            "1 if controller.quorum.voters is set while the voters stand in the log.",
             lambda: node.ignores_static_voters,
         ),
     }

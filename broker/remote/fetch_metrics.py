@@ -20,10 +20,12 @@ class RemoteFetchMetrics:
             f"{_PREFIX}RemoteFetchRequestsPerSec_total", "Reads of the remote tier", topic
         )
         self._bytes = metrics.counter(
-            f"{_PREFIX}RemoteFetchBytesPerSec_total", "Bytes that clients got of it", topic
+            f"{_PREFIX}RemoteFetchBytesPerSec_total",
+            "Bytes of the remote tier that clients got",
+            topic,
         )
         self._errors = metrics.counter(
-            f"{_PREFIX}RemoteFetchErrorsPerSec_total", "Reads of it that failed", topic
+            f"{_PREFIX}RemoteFetchErrorsPerSec_total", "Reads of the remote tier that failed", topic
         )
         self._expired_reads = metrics.counter(
             "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",

@@ -6,7 +6,10 @@ a client which guessed too high can read the answer.
 """
 
 from enum import IntEnum
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
+
+from kafka_protocol.wire.schema import first_flexible
 
 
 class ApiKey(IntEnum):
@@ -95,94 +98,34 @@ PRIVATE: Final = frozenset({ApiKey.RAISE_LEADER_EPOCHS, ApiKey.UPDATE_REMOVED_TO
 """Of ours alone: brokers ask them of the active controller, and no client is told of them."""
 
 
-_FIRST_FLEXIBLE = {
-    0: 9,
-    1: 12,
-    2: 6,
-    3: 9,
-    8: 8,
-    9: 6,
-    10: 3,
-    11: 6,
-    12: 4,
-    13: 4,
-    14: 4,
-    15: 5,
-    16: 3,
-    18: 3,
-    19: 5,
-    20: 4,
-    21: 2,
-    22: 2,
-    23: 4,
-    24: 3,
-    25: 3,
-    26: 3,
-    27: 1,
-    28: 3,
-    29: 2,
-    30: 2,
-    31: 2,
-    32: 4,
-    33: 2,
-    34: 2,
-    35: 2,
-    36: 2,
-    37: 2,
-    38: 2,
-    39: 2,
-    40: 2,
-    41: 2,
-    42: 2,
-    43: 2,
-    44: 1,
-    45: 0,
-    46: 0,
-    48: 1,
-    49: 1,
-    50: 0,
-    51: 0,
-    52: 0,
-    53: 1,
-    54: 1,
-    55: 0,
-    56: 2,
-    57: 0,
-    58: 0,
-    59: 0,
-    60: 0,
-    61: 0,
-    62: 0,
-    63: 0,
-    64: 0,
-    65: 0,
-    66: 0,
-    67: 0,
-    68: 0,
-    69: 0,
-    70: 0,
-    71: 0,
-    72: 0,
-    73: 0,
-    74: 0,
-    75: 0,
-    80: 0,
-    81: 0,
-    82: 0,
-    32001: 0,
-    32002: 0,
-}
 _NEVER = 1 << 15
+_KEYS = frozenset(ApiKey)
+_first_flexible: dict[int, int] = {}
+
+
+def schemas_of(name: str) -> Any:
+    """The module with the schemas of an API (the name of its key) or of a family of records."""
+    return import_module(f"kafka_protocol.wire.messages.{name.lower()}")
+
+
+def _flexible_from(api_key: int) -> int:
+    """The first flexible version; an unknown API has none, and is not remembered."""
+    if (first := _first_flexible.get(api_key)) is None:
+        if api_key not in _KEYS:
+            return _NEVER
+        said = first_flexible(schemas_of(ApiKey(api_key).name).REQUEST)
+        first = _first_flexible[api_key] = _NEVER if said is None else said
+    return first
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
     """1, or 2 with a tagged section; 1 for unknown keys."""
-    return 2 if api_version >= _FIRST_FLEXIBLE.get(api_key, _NEVER) else 1
+    return 2 if api_version >= _flexible_from(api_key) else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
     """0, or 1 with a tagged section."""
-    if api_version < _FIRST_FLEXIBLE.get(api_key, _NEVER) or api_key == ApiKey.API_VERSIONS:
+    if api_version < _flexible_from(api_key) or api_key == ApiKey.API_VERSIONS:
         return 0
     return 1
 

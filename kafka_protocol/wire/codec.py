@@ -14,15 +14,13 @@ Fields that a version lacks are not written, and read as their default.
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from struct import error as struct_error
 from typing import Any
 
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.steps import Steps
-from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.api_keys import ApiKey, schemas_of
 from kafka_protocol.wire.decoding import compile_decoder, smallest_element
-from kafka_protocol.wire.element_caps import elements_max
 from kafka_protocol.wire.encoding import (
     EncodedArray,
     Gather,
@@ -56,6 +54,7 @@ class Message:
         min_version: lowest version there is a schema of.
         max_version: highest one.
         flexible_from: first flexible version (KIP-482), None if none is.
+        all_elements_max: elements that its arrays may have together (inclusive).
         cls: the value's class; keyword constructor, attributes in Python's case.
     """
 
@@ -65,6 +64,7 @@ class Message:
         self.api_key = schema.api_key
         self.min_version, self.max_version = schema.versions
         self.flexible_from = schema.flexible_from
+        self.all_elements_max = schema.elements_max
         self.struct = schema.struct
         # Any: attributes of the class follow from the schema, which mypy does not read.
         self.cls: Any = make_class(schema.struct)
@@ -102,7 +102,7 @@ class Message:
     def elements_max(self, size_bytes: int, version: int) -> int:
         """How many structs the innermost arrays of a message of so many bytes may hold at most."""
         smallest = smallest_element(self.struct, version, self.is_flexible(version))
-        return min(elements_max(self.name, self.api_key), size_bytes // smallest)
+        return min(self.all_elements_max, size_bytes // smallest)
 
     def encode(self, value: Any, version: int) -> bytes:
         """Encode to one piece of bytes.
@@ -175,7 +175,7 @@ class Message:
             version,
             self.is_flexible(version),
             name=self.name,
-            cap=elements_max(self.name, self.api_key),
+            cap=self.all_elements_max,
         )
         return self._decoders.setdefault(version, made)
 
@@ -211,7 +211,7 @@ def request(api_key: int) -> Message:
     Raises:
         ValueError: no such API.
     """
-    return Message(_module(ApiKey(api_key).name.lower()).REQUEST)
+    return Message(schemas_of(ApiKey(api_key).name).REQUEST)
 
 
 @cache
@@ -221,7 +221,7 @@ def response(api_key: int) -> Message:
     Raises:
         ValueError: no such API.
     """
-    return Message(_module(ApiKey(api_key).name.lower()).RESPONSE)
+    return Message(schemas_of(ApiKey(api_key).name).RESPONSE)
 
 
 def parse(line: str) -> Message:
@@ -231,19 +231,15 @@ def parse(line: str) -> Message:
 
 def family_records(family: str) -> dict[int, str]:
     """Names of a family's records by the number in front of their schema."""
-    heads = [line.split(None, 2) for line in _module(family).RECORDS]
+    heads = [line.split(None, 2) for line in schemas_of(family).RECORDS]
     return {int(key): name for key, name, _ in heads if key != "-"}
 
 
 _API_KEYS = {"".join(word.capitalize() for word in key.name.split("_")): key for key in ApiKey}
 
 
-def _module(name: str) -> Any:
-    return import_module(f"kafka_protocol.wire.messages.{name}")
-
-
 def _record_line(family: str, name: str) -> str:
-    for line in _module(family).RECORDS:
+    for line in schemas_of(family).RECORDS:
         if line.split(None, 2)[1] == name:
             return str(line)
     raise KeyError(name)

@@ -1,8 +1,9 @@
 """The grammar of schema lines: text to tables of structs and fields.
 
-A line is `key Name kind versions fN | fields`: kind is `req` or `rsp` (absent for records, whose
-key may be `-`), `fN` the first flexible version, `f-` none. A field is `Name:type`, then in this
-order, each only where it applies:
+A line is `key Name kind versions fN cap | fields`: kind is `req` or `rsp` (absent for records,
+whose key may be `-`), `fN` the first flexible version, `f-` none, cap how many elements a request
+with arrays may have (`element_caps`). A field is `Name:type`, then in this order, each only where
+it applies:
 
     ?  ?7+        nullable (only in those versions)
     @T  @T(7+)    tagged with tag T (only in those versions, else in its place)
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from kafka_protocol.wire.element_caps import CAPS, ELEMENTS_MAX
+
 FIXED_FORMATS = {
     "i8": "b",
     "i16": "h",
@@ -34,6 +37,10 @@ FIXED_FORMATS = {
 }
 """Types of fixed size, and their letters in `struct`."""
 
+_HEAD = re.compile(
+    r"\s*(?P<key>\d+|-)\s+(?P<name>\w+)(?:\s+(?P<kind>req|rsp))?"
+    r"\s+(?P<versions>\d+(?:-\d+|\+)?)\s+f(?P<flexible>\d+|-)(?:\s+(?P<cap>[a-z]+))?\s*\|"
+)
 _TYPES = frozenset(FIXED_FORMATS) | {"str", "bytes", "rec"}
 _LAST = 0x7FFF
 
@@ -124,12 +131,14 @@ class Schema:
     Attributes:
         api_key: number in front of the line, None for `-`.
         flexible_from: first flexible version, None if there is none.
+        elements_max: of all its arrays together.
     """
 
     name: str
     api_key: int | None
     versions: Versions
     flexible_from: int | None
+    elements_max: int
     struct: StructType
 
 
@@ -145,26 +154,35 @@ def parse_schema(line: str) -> Schema:
     Raises:
         ValueError: the line does not follow the grammar.
     """
-    head, bar, body = line.partition("|")
-    words = head.split()
-    if not bar or len(words) not in (4, 5):
-        raise ValueError(f"no schema line: {line[:80]!r}")
-    key, name = words[0], words[1]
-    if len(words) == 5:
-        name += {"req": "Request", "rsp": "Response"}[words[2]]
-    versions = _versions(words[-2])
-    flexible = words[-1].removeprefix("f")
-    fields = _FieldParser(body).all_fields()
+    head = _head_of(line)
+    name = head["name"] + {"req": "Request", "rsp": "Response", None: ""}[head["kind"]]
     return Schema(
         name=name,
-        api_key=None if key == "-" else int(key),
-        versions=versions,
-        flexible_from=None if flexible == "-" else int(flexible),
-        struct=StructType(name, fields),
+        api_key=_number(head["key"]),
+        versions=versions_of(head["versions"]),
+        flexible_from=_number(head["flexible"]),
+        elements_max=CAPS[head["cap"]].elements if head["cap"] else ELEMENTS_MAX,
+        struct=StructType(name, _FieldParser(line[head.end() :]).all_fields()),
     )
 
 
-def _versions(text: str) -> Versions:
+def first_flexible(line: str) -> int | None:
+    """Read the first flexible version of a schema line, and nothing else of it."""
+    return _number(_head_of(line)["flexible"])
+
+
+def _head_of(line: str) -> re.Match[str]:
+    head = _HEAD.match(line)
+    if head is None or (head["cap"] and head["cap"] not in CAPS):
+        raise ValueError(f"no schema line: {line[:80]!r}")
+    return head
+
+
+def _number(text: str) -> int | None:
+    return None if text == "-" else int(text)
+
+
+def versions_of(text: str) -> Versions:
     """Read `a`, `a+` or `a-b`; nothing means all."""
     if not text:
         return ALL_VERSIONS
@@ -216,15 +234,15 @@ class _FieldParser:
         compact = self._take("nc") is None
         default = self._take("default")
         versions = self._take("versions")
-        null_in = NO_VERSIONS if nullable is None else _versions(nullable["nullable"][1:])
+        null_in = NO_VERSIONS if nullable is None else versions_of(nullable["nullable"][1:])
         return Field(
             name=name,
             attribute=snake_case(name),
             type=kind,
-            versions=ALL_VERSIONS if versions is None else _versions(versions["versions"]),
+            versions=ALL_VERSIONS if versions is None else versions_of(versions["versions"]),
             nullable=null_in,
             tag=None if tag is None else int(tag["tag"]),
-            tagged=NO_VERSIONS if tag is None else _versions(tag["tag_versions"] or ""),
+            tagged=NO_VERSIONS if tag is None else versions_of(tag["tag_versions"] or ""),
             compact=compact,
             default=_default(kind, default and default["default"], null_in),
         )

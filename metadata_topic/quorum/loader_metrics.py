@@ -42,7 +42,8 @@ class LoaderMetrics:
             f"{_LOADER}HandleLoadSnapshotCount", "Snapshots that were loaded while the node ran."
         )
         self.loaded_bytes = registry.counter(
-            "tidemark_metadata_snapshot_loaded_bytes_total", "Bytes of them."
+            "tidemark_metadata_snapshot_loaded_bytes_total",
+            "Bytes of snapshots that were loaded while the node ran.",
         )
         self.errors = registry.counter(
             f"{_BROKER}metadata_load_error_count",
@@ -67,11 +68,11 @@ class LoaderMetrics:
                 lambda: image().provenance.offset,
             ),
             f"{_BROKER}last_applied_record_timestamp": (
-                "Its time, in ms; -1 none.",
+                "Time of the last record in the image, in ms; -1 none.",
                 lambda: image().provenance.timestamp_ms,
             ),
             f"{_BROKER}last_applied_record_lag_ms": (
-                "How long ago that was.",
+                "Age of the last record in the image.",
                 lambda: max(0, clock.wall_ms() - image().provenance.timestamp_ms),
             ),
         }

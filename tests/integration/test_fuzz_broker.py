@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from broker.handlers import create_topics
+from broker.handlers.handler_table import APIS
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from tests.support.bad_input.conditions import WellAfterwards, make_health_topic
@@ -29,21 +31,11 @@ from tests.support.rounds import rounds
 CORPUS = sorted((ROOT / "tests/fuzz/corpus").glob("*.bin"))
 FRAMES = ROOT / "tests/golden/frames"
 # Not CreateTopics: a damaged one may ask for thousands of partitions, and gets them.
-DAMAGED_APIS = (
-    "ApiVersions",
-    "DeleteRecords",
-    "DeleteTopics",
-    "DescribeCluster",
-    "DescribeConfigs",
-    "DescribeTopicPartitions",
-    "Fetch",
-    "IncrementalAlterConfigs",
-    "InitProducerId",
-    "ListOffsets",
-    "Metadata",
-    "OffsetForLeaderEpoch",
-    "Produce",
-)
+DAMAGED_APIS = [
+    "".join(word.capitalize() for word in api.__name__.rpartition(".")[2].split("_"))
+    for api in APIS
+    if api is not create_topics
+]
 SEED = int(os.environ.get("TIDEMARK_FUZZ_SEED") or 0) or random.SystemRandom().randrange(1, 10**6)
 ROUNDS = rounds("TIDEMARK_FUZZ_ROUNDS", quick=3, full=30)
 EACH_ROUND = 500

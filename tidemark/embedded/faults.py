@@ -1,4 +1,4 @@
-"""Faults on demand, as a test suite adds them: `broker.faults`, and `broker.testing.faults.store`.
+"""Faults on demand, as a test suite adds them: `broker.faults`, and `broker.faults.store`.
 
 A fault lives in the broker process: it goes when it is removed, and with that process, also at a
 restart.

@@ -1,18 +1,18 @@
 """Where a request names what it is about, and where its answer speaks of each of them.
 
 An answer mirrors the lists of its request: an element for each topic, in it one for each partition.
-This is the one table of these pairs; codes, defaults and versions come from the schemas in
-`kafka_protocol.wire`. An API without a row has no such lists: its answer has a code at its top.
+These pairs stand beside the schemas in `kafka_protocol.wire.messages`, which give codes, defaults
+and versions, too. An API without pairs has no such lists: its answer has a code at its top.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final
+from functools import cache
+from typing import Final
 
 from kafka_protocol.wire import codec
-from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.schema import ALL_VERSIONS, ArrayType, StructType, Versions
+from kafka_protocol.wire.api_keys import ApiKey, schemas_of
+from kafka_protocol.wire.schema import ALL_VERSIONS, ArrayType, StructType, Versions, versions_of
 
 TOPIC_RESOURCE: Final = 2
 """`ResourceType` of a topic in requests about configs."""
@@ -47,14 +47,14 @@ class Shape:
     Attributes:
         levels: the outermost lists; a version has at most one of them.
         always_served: the answer says more than its list: it is served for what else it asks.
-        top_is_general: a code at the top stands for the whole request; of Fetch it is of sessions,
-            and clients know none at the top of Metadata.
+        top_is_special: a code at the top does not stand for the whole request; of Fetch it is of
+            sessions, and clients know none at the top of Metadata.
         absent_is_all: a request without the list, or with none in it, asks for all topics.
     """
 
     levels: tuple[Level, ...] = ()
     always_served: bool = False
-    top_is_general: bool = True
+    top_is_special: bool = False
     absent_is_all: bool = False
 
     def level(self, version: int) -> Level | None:
@@ -73,114 +73,45 @@ class Shape:
         return frozenset(found)
 
 
-def _same(*names: str) -> Mapping[str, str]:
-    return {name: name for name in names}
-
-
-def _topics(inner: Level | None = None, *, with_ids: bool = False, **given: Any) -> Level:
-    """A list `topics` that the answer calls so, too."""
-    keys = _same("name", "topic_id") if with_ids else _same("name")
-    return Level("topics", "topics", keys, "topic", inner, **given)
-
-
-def _partitions(asked: str = "partition_index", answered: str = "partition_index") -> Level:
-    return Level("partitions", "partitions", {asked: answered}, "partition")
-
-
-_INDEXES = Level("partition_indexes", "partitions", {"": "partition_index"}, "partition")
-_RESOURCE = _same("resource_type", "resource_name")
-
-_SHAPES: Final[Mapping[int, Shape]] = MappingProxyType(
-    {
-        ApiKey.PRODUCE: Shape(
-            (
-                Level(
-                    "topic_data",
-                    "responses",
-                    _same("name", "topic_id"),
-                    "topic",
-                    Level("partition_data", "partition_responses", _same("index"), "partition"),
-                ),
-            )
-        ),
-        ApiKey.FETCH: Shape(
-            (
-                Level(
-                    "topics",
-                    "responses",
-                    _same("topic", "topic_id"),
-                    "topic",
-                    _partitions("partition"),
-                ),
-            ),
-            top_is_general=False,
-        ),
-        ApiKey.LIST_OFFSETS: Shape((_topics(_partitions()),)),
-        ApiKey.METADATA: Shape(
-            (_topics(with_ids=True),), always_served=True, top_is_general=False, absent_is_all=True
-        ),
-        ApiKey.OFFSET_COMMIT: Shape((_topics(_partitions(), with_ids=True),)),
-        ApiKey.OFFSET_FETCH: Shape(
-            (
-                _topics(_INDEXES, versions=Versions(0, 7)),
-                Level(
-                    "groups",
-                    "groups",
-                    _same("group_id"),
-                    "",
-                    _topics(_INDEXES, with_ids=True),
-                    versions=Versions(8, 99),
-                ),
-            ),
-            absent_is_all=True,
-        ),
-        ApiKey.FIND_COORDINATOR: Shape(
-            (Level("coordinator_keys", "coordinators", {"": "key"}, "", versions=Versions(4, 99)),)
-        ),
-        ApiKey.DESCRIBE_GROUPS: Shape((Level("groups", "groups", {"": "group_id"}, ""),)),
-        ApiKey.DELETE_GROUPS: Shape((Level("groups_names", "results", {"": "group_id"}, ""),)),
-        ApiKey.OFFSET_DELETE: Shape((_topics(_partitions()),)),
-        ApiKey.CREATE_TOPICS: Shape((_topics(),)),
-        ApiKey.CREATE_PARTITIONS: Shape((Level("topics", "results", _same("name"), "topic"),)),
-        ApiKey.DELETE_TOPICS: Shape(
-            (
-                Level("topic_names", "responses", {"": "name"}, "topic", versions=Versions(0, 5)),
-                Level(
-                    "topics",
-                    "responses",
-                    _same("name", "topic_id"),
-                    "topic",
-                    versions=Versions(6, 99),
-                ),
-            )
-        ),
-        ApiKey.DELETE_RECORDS: Shape((_topics(_partitions()),)),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: Shape(
-            (
-                Level(
-                    "topics",
-                    "topics",
-                    _same("topic"),
-                    "topic",
-                    _partitions("partition", "partition"),
-                ),
-            )
-        ),
-        ApiKey.DESCRIBE_CONFIGS: Shape((Level("resources", "results", _RESOURCE, "resource"),)),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: Shape(
-            (Level("resources", "responses", _RESOURCE, "resource"),)
-        ),
-        ApiKey.CREATE_ACLS: Shape((Level("creations", "results", {}, ""),)),
-        ApiKey.DELETE_ACLS: Shape((Level("filters", "filter_results", {}, ""),)),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Shape((_topics(),), absent_is_all=True),
-    }
-)
 _NO_LISTS: Final = Shape()
+_KEYS: Final = frozenset(ApiKey)
 
 
 def shape_of(api_key: int) -> Shape:
     """What requests of an API name."""
-    return _SHAPES.get(api_key, _NO_LISTS)
+    return _shape_of(ApiKey(api_key)) if api_key in _KEYS else _NO_LISTS
+
+
+@cache
+def _shape_of(api_key: ApiKey) -> Shape:
+    text = getattr(schemas_of(api_key.name), "MIRRORED", None)
+    if text is None:
+        return _NO_LISTS
+    lines = text.replace("\n    ", " ").strip().splitlines()
+    also = lines.pop().split() if lines[-1].startswith("also ") else []
+    return Shape(
+        tuple(_level(line.split(" / ")) for line in lines),
+        always_served="always_served" in also,
+        top_is_special="top_is_special" in also,
+        absent_is_all="absent_is_all" in also,
+    )
+
+
+def _level(texts: list[str]) -> Level:
+    """The first list, with the others in it."""
+    names, kind, keys, *versions = texts[0].split()
+    return Level(
+        *_pair(names),
+        keys={} if keys == "-" else dict(_pair(key) for key in keys.split(",")),
+        kind=kind.strip("-"),
+        inner=_level(texts[1:]) if texts[1:] else None,
+        versions=versions_of(versions[0]) if versions else ALL_VERSIONS,
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    asked, both, answered = text.partition(">")
+    return asked, answered if both else asked
 
 
 def element_of(struct: StructType, attribute: str) -> StructType:
@@ -198,5 +129,5 @@ def has_field(struct: StructType, attribute: str, version: int) -> bool:
 
 def has_top_code(api_key: int, version: int) -> bool:
     """Whether an answer has a code at its top that stands for the whole request."""
-    is_general = shape_of(api_key).top_is_general
-    return is_general and has_field(codec.response(api_key).struct, "error_code", version)
+    is_special = shape_of(api_key).top_is_special
+    return not is_special and has_field(codec.response(api_key).struct, "error_code", version)

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): the schemas of all versions."""
 
 REQUEST = """
-24 AddPartitionsToTxn req 0-5 f3 |
+24 AddPartitionsToTxn req 0-5 f3 partitions |
     Transactions:[]{
         TransactionalId:str, ProducerId:i64, ProducerEpoch:i16, VerifyOnly:bool,
         Topics:[]{Name:str, Partitions:[]i32}

@@ -1,7 +1,7 @@
 """AlterClientQuotas (key 49): the schemas of all versions."""
 
 REQUEST = """
-49 AlterClientQuotas req 0-1 f1 |
+49 AlterClientQuotas req 0-1 f1 rules |
     Entries:[]{
         Entity:[]{EntityType:str, EntityName:str?},
         Ops:[]{Key:str, Value:f64, Remove:bool}

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33): the schemas of all versions."""
 
 REQUEST = """
-33 AlterConfigs req 0-2 f2 |
+33 AlterConfigs req 0-2 f2 settings |
     Resources:[]{ResourceType:i8, ResourceName:str, Configs:[]{Name:str, Value:str?}},
     ValidateOnly:bool
 """

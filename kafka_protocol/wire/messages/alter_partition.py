@@ -1,7 +1,7 @@
 """AlterPartition (key 56): the schemas of all versions."""
 
 REQUEST = """
-56 AlterPartition req 2-3 f2 |
+56 AlterPartition req 2-3 f2 partitions |
     BrokerId:i32, BrokerEpoch:i64=-1,
     Topics:[]{
         TopicId:uuid,

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45): the schemas of all versions."""
 
 REQUEST = """
-45 AlterPartitionReassignments req 0-1 f0 |
+45 AlterPartitionReassignments req 0-1 f0 partitions |
     TimeoutMs:i32=60000, AllowReplicationFactorChange:bool=true 1+,
     Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, Replicas:[]i32?=null}}
 """

@@ -1,7 +1,8 @@
 """AlterReplicaLogDirs (key 34): the schemas of all versions."""
 
 REQUEST = """
-34 AlterReplicaLogDirs req 1-2 f2 | Dirs:[]{Path:str, Topics:[]{Name:str, Partitions:[]i32}}
+34 AlterReplicaLogDirs req 1-2 f2 partitions |
+    Dirs:[]{Path:str, Topics:[]{Name:str, Partitions:[]i32}}
 """
 
 RESPONSE = """

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51): the schemas of all versions."""
 
 REQUEST = """
-51 AlterUserScramCredentials req 0 f0 |
+51 AlterUserScramCredentials req 0 f0 rules |
     Deletions:[]{Name:str, Mechanism:i8},
     Upsertions:[]{Name:str, Mechanism:i8, Iterations:i32, Salt:bytes, SaltedPassword:bytes}
 """

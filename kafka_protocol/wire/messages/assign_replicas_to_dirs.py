@@ -1,7 +1,7 @@
 """AssignReplicasToDirs (key 73): the schemas of all versions."""
 
 REQUEST = """
-73 AssignReplicasToDirs req 0 f0 |
+73 AssignReplicasToDirs req 0 f0 partitions |
     BrokerId:i32, BrokerEpoch:i64=-1,
     Directories:[]{Id:uuid, Topics:[]{TopicId:uuid, Partitions:[]{PartitionIndex:i32}}}
 """

@@ -1,7 +1,7 @@
 """BeginQuorumEpoch (key 53): the schemas of all versions."""
 
 REQUEST = """
-53 BeginQuorumEpoch req 0-1 f1 |
+53 BeginQuorumEpoch req 0-1 f1 quorum |
     ClusterId:str?=null, VoterId:i32=-1 1+,
     Topics:[]{
         TopicName:str,

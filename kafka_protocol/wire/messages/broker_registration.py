@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): the schemas of all versions."""
 
 REQUEST = """
-62 BrokerRegistration req 0-4 f0 |
+62 BrokerRegistration req 0-4 f0 few |
     BrokerId:i32, ClusterId:str, IncarnationId:uuid,
     Listeners:[]{Name:str, Host:str, Port:u16, SecurityProtocol:i16},
     Features:[]{Name:str, MinSupportedVersion:i16, MaxSupportedVersion:i16},

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (key 69): the schemas of all versions."""
 
 REQUEST = """
-69 ConsumerGroupDescribe req 0-1 f0 | GroupIds:[]str, IncludeAuthorizedOperations:bool
+69 ConsumerGroupDescribe req 0-1 f0 groups | GroupIds:[]str, IncludeAuthorizedOperations:bool
 """
 
 RESPONSE = """

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): the schemas of all versions."""
 
 REQUEST = """
-68 ConsumerGroupHeartbeat req 0-1 f0 |
+68 ConsumerGroupHeartbeat req 0-1 f0 partitions |
     GroupId:str, MemberId:str, MemberEpoch:i32, InstanceId:str?=null, RackId:str?=null,
     RebalanceTimeoutMs:i32=-1, SubscribedTopicNames:[]str?=null,
     SubscribedTopicRegex:str?=null 1+, ServerAssignor:str?=null,

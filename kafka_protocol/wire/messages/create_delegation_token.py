@@ -1,7 +1,7 @@
 """CreateDelegationToken (key 38): the schemas of all versions."""
 
 REQUEST = """
-38 CreateDelegationToken req 1-3 f2 |
+38 CreateDelegationToken req 1-3 f2 few |
     OwnerPrincipalType:str? 3+, OwnerPrincipalName:str? 3+,
     Renewers:[]{PrincipalType:str, PrincipalName:str},
     MaxLifetimeMs:i64

@@ -1,7 +1,7 @@
 """CreateTopics (key 19): the schemas of all versions."""
 
 REQUEST = """
-19 CreateTopics req 2-7 f5 |
+19 CreateTopics req 2-7 f5 made |
     Topics:[]{
         Name:str, NumPartitions:i32, ReplicationFactor:i16,
         Assignments:[]{PartitionIndex:i32, BrokerIds:[]i32},
@@ -21,3 +21,5 @@ RESPONSE = """
         }? 5+
     }
 """
+
+MIRRORED = "topics topic name"

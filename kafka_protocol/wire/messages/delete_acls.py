@@ -1,7 +1,7 @@
 """DeleteAcls (key 31): the schemas of all versions."""
 
 REQUEST = """
-31 DeleteAcls req 1-3 f2 |
+31 DeleteAcls req 1-3 f2 rules |
     Filters:[]{
         ResourceTypeFilter:i8, ResourceNameFilter:str?, PatternTypeFilter:i8=3,
         PrincipalFilter:str?, HostFilter:str?, Operation:i8, PermissionType:i8
@@ -19,3 +19,5 @@ RESPONSE = """
         }
     }
 """
+
+MIRRORED = "filters>filter_results - -"

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48): the schemas of all versions."""
 
 REQUEST = """
-48 DescribeClientQuotas req 0-1 f1 |
+48 DescribeClientQuotas req 0-1 f1 rules |
     Components:[]{EntityType:str, MatchType:i8, Match:str?},
     Strict:bool
 """

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32): the schemas of all versions."""
 
 REQUEST = """
-32 DescribeConfigs req 1-4 f4 |
+32 DescribeConfigs req 1-4 f4 settings |
     Resources:[]{ResourceType:i8, ResourceName:str, ConfigurationKeys:[]str?},
     IncludeSynonyms:bool, IncludeDocumentation:bool 3+
 """
@@ -18,3 +18,5 @@ RESPONSE = """
         }
     }
 """
+
+MIRRORED = "resources>results resource resource_type,resource_name"

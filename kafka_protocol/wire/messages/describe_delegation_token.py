@@ -1,7 +1,7 @@
 """DescribeDelegationToken (key 41): the schemas of all versions."""
 
 REQUEST = """
-41 DescribeDelegationToken req 1-3 f2 | Owners:[]{PrincipalType:str, PrincipalName:str}?
+41 DescribeDelegationToken req 1-3 f2 rules | Owners:[]{PrincipalType:str, PrincipalName:str}?
 """
 
 RESPONSE = """

@@ -1,7 +1,7 @@
 """DescribeGroups (key 15): the schemas of all versions."""
 
 REQUEST = """
-15 DescribeGroups req 0-6 f5 | Groups:[]str, IncludeAuthorizedOperations:bool 3+
+15 DescribeGroups req 0-6 f5 groups | Groups:[]str, IncludeAuthorizedOperations:bool 3+
 """
 
 RESPONSE = """
@@ -17,3 +17,5 @@ RESPONSE = """
         AuthorizedOperations:i32=-2147483648 3+
     }
 """
+
+MIRRORED = "groups - >group_id"

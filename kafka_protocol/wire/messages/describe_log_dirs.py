@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): the schemas of all versions."""
 
 REQUEST = """
-35 DescribeLogDirs req 1-5 f2 | Topics:[]{Topic:str, Partitions:[]i32}?
+35 DescribeLogDirs req 1-5 f2 partitions | Topics:[]{Topic:str, Partitions:[]i32}?
 """
 
 RESPONSE = """

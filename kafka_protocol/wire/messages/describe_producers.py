@@ -1,7 +1,7 @@
 """DescribeProducers (key 61): the schemas of all versions."""
 
 REQUEST = """
-61 DescribeProducers req 0 f0 | Topics:[]{Name:str, PartitionIndexes:[]i32}
+61 DescribeProducers req 0 f0 partitions | Topics:[]{Name:str, PartitionIndexes:[]i32}
 """
 
 RESPONSE = """

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55): the schemas of all versions."""
 
 REQUEST = """
-55 DescribeQuorum req 0-2 f0 | Topics:[]{TopicName:str, Partitions:[]{PartitionIndex:i32}}
+55 DescribeQuorum req 0-2 f0 quorum | Topics:[]{TopicName:str, Partitions:[]{PartitionIndex:i32}}
 """
 
 RESPONSE = """

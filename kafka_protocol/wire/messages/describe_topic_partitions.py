@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75): the schemas of all versions."""
 
 REQUEST = """
-75 DescribeTopicPartitions req 0 f0 |
+75 DescribeTopicPartitions req 0 f0 partitions |
     Topics:[]{Name:str},
     ResponsePartitionLimit:i32=2000,
     Cursor:{TopicName:str, PartitionIndex:i32}?=null
@@ -20,4 +20,9 @@ RESPONSE = """
         TopicAuthorizedOperations:i32=-2147483648
     },
     NextCursor:{TopicName:str, PartitionIndex:i32}?=null
+"""
+
+MIRRORED = """
+topics topic name
+also absent_is_all
 """

@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65): the schemas of all versions."""
 
 REQUEST = """
-65 DescribeTransactions req 0 f0 | TransactionalIds:[]str
+65 DescribeTransactions req 0 f0 groups | TransactionalIds:[]str
 """
 
 RESPONSE = """

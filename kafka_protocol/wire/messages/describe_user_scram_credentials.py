@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50): the schemas of all versions."""
 
 REQUEST = """
-50 DescribeUserScramCredentials req 0 f0 | Users:[]{Name:str}?
+50 DescribeUserScramCredentials req 0 f0 rules | Users:[]{Name:str}?
 """
 
 RESPONSE = """

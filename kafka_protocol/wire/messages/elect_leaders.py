@@ -1,7 +1,7 @@
 """ElectLeaders (key 43): the schemas of all versions."""
 
 REQUEST = """
-43 ElectLeaders req 0-2 f2 |
+43 ElectLeaders req 0-2 f2 partitions |
     ElectionType:i8 1+,
     TopicPartitions:[]{Topic:str, Partitions:[]i32}?,
     TimeoutMs:i32=60000

@@ -1,7 +1,7 @@
 """EndQuorumEpoch (key 54): the schemas of all versions."""
 
 REQUEST = """
-54 EndQuorumEpoch req 0-1 f1 |
+54 EndQuorumEpoch req 0-1 f1 quorum |
     ClusterId:str?=null,
     Topics:[]{
         TopicName:str,

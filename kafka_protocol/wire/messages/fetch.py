@@ -1,7 +1,7 @@
 """Fetch (key 1): the schemas of all versions."""
 
 REQUEST = """
-1 Fetch req 4-18 f12 |
+1 Fetch req 4-18 f12 partitions |
     ClusterId:str?@0=null 12+, ReplicaId:i32=-1 4-14,
     ReplicaState:{ReplicaId:i32=-1, ReplicaEpoch:i64=-1}@1 15+,
     MaxWaitMs:i32, MinBytes:i32, MaxBytes:i32=0x7fffffff, IsolationLevel:i8, SessionId:i32 7+,
@@ -34,4 +34,9 @@ RESPONSE = """
         }
     },
     NodeEndpoints:[]{NodeId:i32, Host:str, Port:i32, Rack:str?=null}@0 16+
+"""
+
+MIRRORED = """
+topics>responses topic topic,topic_id / partitions partition partition>partition_index
+also top_is_special
 """

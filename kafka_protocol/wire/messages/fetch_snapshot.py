@@ -1,7 +1,7 @@
 """FetchSnapshot (key 59): the schemas of all versions."""
 
 REQUEST = """
-59 FetchSnapshot req 0-1 f0 |
+59 FetchSnapshot req 0-1 f0 quorum |
     ClusterId:str?@0=null, ReplicaId:i32=-1, MaxBytes:i32=0x7fffffff,
     Topics:[]{
         Name:str,

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): the schemas of all versions."""
 
 REQUEST = """
-10 FindCoordinator req 0-6 f3 | Key:str 0-3, KeyType:i8 1+, CoordinatorKeys:[]str 4+
+10 FindCoordinator req 0-6 f3 groups | Key:str 0-3, KeyType:i8 1+, CoordinatorKeys:[]str 4+
 """
 
 RESPONSE = """
@@ -12,3 +12,5 @@ RESPONSE = """
         Key:str, NodeId:i32, Host:str, Port:i32, ErrorCode:i16, ErrorMessage:str?
     } 4+
 """
+
+MIRRORED = "coordinator_keys>coordinators - >key 4+"

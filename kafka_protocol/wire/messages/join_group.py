@@ -1,7 +1,7 @@
 """JoinGroup (key 11): the schemas of all versions."""
 
 REQUEST = """
-11 JoinGroup req 0-9 f6 |
+11 JoinGroup req 0-9 f6 few |
     GroupId:str, SessionTimeoutMs:i32, RebalanceTimeoutMs:i32=-1 1+, MemberId:str,
     GroupInstanceId:str?=null 5+, ProtocolType:str,
     Protocols:[]{Name:str, Metadata:bytes},

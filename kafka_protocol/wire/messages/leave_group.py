@@ -1,7 +1,7 @@
 """LeaveGroup (key 13): the schemas of all versions."""
 
 REQUEST = """
-13 LeaveGroup req 0-5 f4 |
+13 LeaveGroup req 0-5 f4 members |
     GroupId:str, MemberId:str 0-2,
     Members:[]{MemberId:str, GroupInstanceId:str?=null, Reason:str?=null 5+} 3+
 """

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74): the schemas of all versions."""
 
 REQUEST = """
-74 ListConfigResources req 0-1 f0 | ResourceTypes:[]i8 1+
+74 ListConfigResources req 0-1 f0 few | ResourceTypes:[]i8 1+
 """
 
 RESPONSE = """

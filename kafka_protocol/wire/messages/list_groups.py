@@ -1,7 +1,7 @@
 """ListGroups (key 16): the schemas of all versions."""
 
 REQUEST = """
-16 ListGroups req 0-5 f3 | StatesFilter:[]str 4+, TypesFilter:[]str 5+
+16 ListGroups req 0-5 f3 few | StatesFilter:[]str 4+, TypesFilter:[]str 5+
 """
 
 RESPONSE = """

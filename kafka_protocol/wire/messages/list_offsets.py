@@ -1,7 +1,7 @@
 """ListOffsets (key 2): the schemas of all versions."""
 
 REQUEST = """
-2 ListOffsets req 1-11 f6 |
+2 ListOffsets req 1-11 f6 partitions |
     ReplicaId:i32, IsolationLevel:i8 2+,
     Topics:[]{
         Name:str,
@@ -21,3 +21,5 @@ RESPONSE = """
         }
     }
 """
+
+MIRRORED = "topics topic name / partitions partition partition_index"

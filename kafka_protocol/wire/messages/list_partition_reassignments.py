@@ -1,7 +1,7 @@
 """ListPartitionReassignments (key 46): the schemas of all versions."""
 
 REQUEST = """
-46 ListPartitionReassignments req 0 f0 |
+46 ListPartitionReassignments req 0 f0 partitions |
     TimeoutMs:i32=60000,
     Topics:[]{Name:str, PartitionIndexes:[]i32}?=null
 """

@@ -1,7 +1,7 @@
 """ListTransactions (key 66): the schemas of all versions."""
 
 REQUEST = """
-66 ListTransactions req 0-2 f0 |
+66 ListTransactions req 0-2 f0 groups |
     StateFilters:[]str, ProducerIdFilters:[]i64, DurationFilter:i64=-1 1+,
     TransactionalIdPattern:str?=null 2+
 """

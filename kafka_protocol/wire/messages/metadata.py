@@ -1,7 +1,7 @@
 """Metadata (key 3): the schemas of all versions."""
 
 REQUEST = """
-3 Metadata req 0-13 f9 |
+3 Metadata req 0-13 f9 partitions |
     Topics:[]{TopicId:uuid 10+, Name:str?10+}?1+,
     AllowAutoTopicCreation:bool=true 4+, IncludeClusterAuthorizedOperations:bool 8-10,
     IncludeTopicAuthorizedOperations:bool 8+
@@ -21,4 +21,9 @@ RESPONSE = """
         TopicAuthorizedOperations:i32=-2147483648 8+
     },
     ClusterAuthorizedOperations:i32=-2147483648 8-10, ErrorCode:i16 13+
+"""
+
+MIRRORED = """
+topics topic name,topic_id
+also always_served top_is_special absent_is_all
 """

@@ -1,7 +1,8 @@
 """OffsetDelete (key 47): the schemas of all versions."""
 
 REQUEST = """
-47 OffsetDelete req 0 f- | GroupId:str, Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32}}
+47 OffsetDelete req 0 f- partitions |
+    GroupId:str, Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32}}
 """
 
 RESPONSE = """
@@ -9,3 +10,5 @@ RESPONSE = """
     ErrorCode:i16, ThrottleTimeMs:i32,
     Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, ErrorCode:i16}}
 """
+
+MIRRORED = "topics topic name / partitions partition partition_index"

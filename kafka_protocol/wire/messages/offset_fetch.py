@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): the schemas of all versions."""
 
 REQUEST = """
-9 OffsetFetch req 1-10 f6 |
+9 OffsetFetch req 1-10 f6 partitions |
     GroupId:str 1-7,
     Topics:[]{Name:str, PartitionIndexes:[]i32}?2-7 1-7,
     Groups:[]{
@@ -33,4 +33,11 @@ RESPONSE = """
         },
         ErrorCode:i16
     } 8+
+"""
+
+MIRRORED = """
+topics topic name 0-7 / partition_indexes>partitions partition >partition_index
+groups - group_id 8+ / topics topic name,topic_id
+    / partition_indexes>partitions partition >partition_index
+also absent_is_all
 """

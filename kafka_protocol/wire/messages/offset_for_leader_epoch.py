@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the schemas of all versions."""
 
 REQUEST = """
-23 OffsetForLeaderEpoch req 2-4 f4 |
+23 OffsetForLeaderEpoch req 2-4 f4 partitions |
     ReplicaId:i32=-2 3+,
     Topics:[]{
         Topic:str,
@@ -17,3 +17,5 @@ RESPONSE = """
         Partitions:[]{ErrorCode:i16, Partition:i32, LeaderEpoch:i32=-1, EndOffset:i64=-1}
     }
 """
+
+MIRRORED = "topics topic topic / partitions partition partition"

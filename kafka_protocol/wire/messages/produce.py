@@ -1,7 +1,7 @@
 """Produce (key 0): the schemas of all versions."""
 
 REQUEST = """
-0 Produce req 3-13 f9 |
+0 Produce req 3-13 f9 partitions |
     TransactionalId:str?=null, Acks:i16, TimeoutMs:i32,
     TopicData:[]{Name:str 3-12, TopicId:uuid 13+, PartitionData:[]{Index:i32, Records:rec?}}
 """
@@ -20,4 +20,8 @@ RESPONSE = """
     },
     ThrottleTimeMs:i32,
     NodeEndpoints:[]{NodeId:i32, Host:str, Port:i32, Rack:str?=null}@0 10+
+"""
+
+MIRRORED = """
+topic_data>responses topic name,topic_id / partition_data>partition_responses partition index
 """

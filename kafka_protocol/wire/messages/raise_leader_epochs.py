@@ -1,7 +1,7 @@
 """RaiseLeaderEpochs (key 32001): a request of ours, which Kafka does not have."""
 
 REQUEST = """
-32001 RaiseLeaderEpochs req 0 f0 |
+32001 RaiseLeaderEpochs req 0 f0 partitions |
     BrokerId:i32, BrokerEpoch:i64,
     Partitions:[]{TopicId:uuid, PartitionIndex:i32, LeaderEpoch:i32, UsedEpoch:i32}
 """

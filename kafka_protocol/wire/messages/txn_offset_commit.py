@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28): the schemas of all versions."""
 
 REQUEST = """
-28 TxnOffsetCommit req 0-5 f3 |
+28 TxnOffsetCommit req 0-5 f3 partitions |
     TransactionalId:str, GroupId:str, ProducerId:i64, ProducerEpoch:i16, GenerationId:i32=-1 3+,
     MemberId:str 3+, GroupInstanceId:str?=null 3+,
     Topics:[]{

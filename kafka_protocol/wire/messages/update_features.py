@@ -1,7 +1,7 @@
 """UpdateFeatures (key 57): the schemas of all versions."""
 
 REQUEST = """
-57 UpdateFeatures req 0-2 f0 |
+57 UpdateFeatures req 0-2 f0 few |
     timeoutMs:i32=60000,
     FeatureUpdates:[]{
         Feature:str, MaxVersionLevel:i16, AllowDowngrade:bool 0, UpgradeType:i8=1 1+

@@ -1,7 +1,7 @@
 """UpdateRaftVoter (key 82): the schemas of all versions."""
 
 REQUEST = """
-82 UpdateRaftVoter req 0 f0 |
+82 UpdateRaftVoter req 0 f0 quorum |
     ClusterId:str?, CurrentLeaderEpoch:i32, VoterId:i32, VoterDirectoryId:uuid,
     Listeners:[]{Name:str, Host:str, Port:u16},
     KRaftVersionFeature:{MinSupportedVersion:i16, MaxSupportedVersion:i16}

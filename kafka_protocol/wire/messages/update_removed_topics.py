@@ -1,7 +1,7 @@
 """UpdateRemovedTopics (key 32002): a request of ours, which Kafka does not have."""
 
 REQUEST = """
-32002 UpdateRemovedTopics req 0 f0 |
+32002 UpdateRemovedTopics req 0 f0 partitions |
     BrokerId:i32, BrokerEpoch:i64, Emptied:[]uuid
 """
 

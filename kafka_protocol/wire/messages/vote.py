@@ -1,7 +1,7 @@
 """Vote (key 52): the schemas of all versions."""
 
 REQUEST = """
-52 Vote req 0-2 f0 |
+52 Vote req 0-2 f0 quorum |
     ClusterId:str?=null, VoterId:i32=-1 1+,
     Topics:[]{
         TopicName:str,

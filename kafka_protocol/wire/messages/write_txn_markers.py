@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27): the schemas of all versions."""
 
 REQUEST = """
-27 WriteTxnMarkers req 1-2 f1 |
+27 WriteTxnMarkers req 1-2 f1 partitions |
     Markers:[]{
         ProducerId:i64, ProducerEpoch:i16, TransactionResult:bool,
         Topics:[]{Name:str, PartitionIndexes:[]i32},

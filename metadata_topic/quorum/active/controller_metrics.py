@@ -61,9 +61,12 @@ class ControllerMetrics:
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "ActiveControllerCount": ("Whether this node is the controller.", is_active),
             "LastAppliedRecordOffset": ("Last record applied here.", lambda: applied()[0]),
-            "LastAppliedRecordTimestamp": ("Its time, in ms.", lambda: applied()[1]),
+            "LastAppliedRecordTimestamp": (
+                "Time of the last record applied here, in ms.",
+                lambda: applied()[1],
+            ),
             "LastAppliedRecordLagMs": (
-                "How long ago that was; 0 on the active controller.",
+                "Age of the last record applied here; 0 on the active controller.",
                 lambda: applied()[2],
             ),
             "LastCommittedRecordOffset": ("Last committed record.", committed),

@@ -116,7 +116,7 @@ class RaftMetrics:
                 "Whom this node voted for in the epoch; -1 nobody.",
                 lambda: -1 if core.election.voted is None else core.election.voted.id,
             ),
-            "current_epoch": ("The epoch.", lambda: core.epoch),
+            "current_epoch": ("Epoch of this node's replica.", lambda: core.epoch),
             "high_watermark": (
                 "First offset that is not known to be committed; -1 unknown.",
                 lambda: core.high_watermark,
@@ -127,7 +127,7 @@ class RaftMetrics:
                 "Voters of which no address is known.",
                 lambda: sum(core.replica.node_of(one) is None for one in core.voters.ids),
             ),
-            "number_of_voters": ("Voters.", lambda: len(core.voters.ids)),
+            "number_of_voters": ("Voters of the metadata quorum.", lambda: len(core.voters.ids)),
             "number_of_observers": (
                 "Others that fetch; only the leader knows them.",
                 lambda: 0 if core.leadership is None else len(core.leadership.observers),
@@ -143,12 +143,18 @@ class RaftMetrics:
                 "Average ms from an append to its commit, in the last minute.",
                 lambda: self._commits.average,
             ),
-            "commit_latency_max": ("The longest of them.", lambda: self._commits.longest),
+            "commit_latency_max": (
+                "Longest ms of a commit, in the last minute.",
+                lambda: self._commits.longest,
+            ),
             "election_latency_avg": (
                 "Average ms of an election that this node stood in, in the last minute.",
                 lambda: self._elections.average,
             ),
-            "election_latency_max": ("The longest of them.", lambda: self._elections.longest),
+            "election_latency_max": (
+                "Longest ms of an election, in the last minute.",
+                lambda: self._elections.longest,
+            ),
             "poll_idle_ratio_avg": (
                 "Part of the last minute in which the replica had nothing to do; it has no thread "
                 "of its own.",

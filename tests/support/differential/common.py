@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from broker.handlers.docs import handler_class
+from broker.handlers.handler_table import APIS
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.differential.comparison import Case, Side
@@ -12,23 +14,10 @@ BASE_MS = (int(time.time()) - 3600) * 1000
 """Time of the first record: an hour ago, so that retention leaves it alone."""
 
 VERSIONS = {
-    ApiKey.PRODUCE: range(3, 14),
-    ApiKey.FETCH: range(4, 19),
-    ApiKey.LIST_OFFSETS: range(1, 12),
-    ApiKey.METADATA: range(14),
-    ApiKey.CREATE_TOPICS: range(2, 8),
-    ApiKey.DELETE_TOPICS: range(1, 7),
-    ApiKey.DELETE_RECORDS: range(3),
-    ApiKey.INIT_PRODUCER_ID: range(6),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
-    ApiKey.DESCRIBE_CONFIGS: range(1, 5),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
-    ApiKey.DESCRIBE_CLUSTER: range(3),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
-    ApiKey.DESCRIBE_ACLS: range(1, 4),
-    ApiKey.CREATE_ACLS: range(1, 4),
-    ApiKey.DELETE_ACLS: range(1, 4),
+    handler.api_key: range(handler.versions.first, handler.versions.last + 1)
+    for handler in map(handler_class, APIS)
 }
+"""That a broker serves; `docs/apis.md` shows them beside Kafka's."""
 TOPICS = ("plain", "empty", "trimmed", "tiered", "compacted", "stamped", "missing")
 BORDER_OFFSETS = (-100, -2, -1, 0, 1, 3, 5, 6, 7, 9, 10, 11, 100, 2**31, 2**63 - 1, -(2**63))
 

@@ -5,6 +5,7 @@ from functools import partial
 
 from kafka_protocol.wire import codec
 from tests.support.brokers.raw_client import build
+from tests.support.differential.common import VERSIONS
 from tests.support.differential.groups.stories import (
     DESCRIBE,
     DROP,
@@ -13,7 +14,7 @@ from tests.support.differential.groups.stories import (
     JOIN,
     LIST,
     NEW_PROTOCOL,
-    VERSIONS,
+    OF_GROUPS,
     Story,
     commit,
     describe,
@@ -168,13 +169,13 @@ def broken(talk: Talk) -> None:
             "key": "g",
             "coordinator_keys": ["g"],
         }
-        for key in VERSIONS
+        for key in OF_GROUPS
     }
-    for key, versions in VERSIONS.items():
+    for key in OF_GROUPS:
         message = codec.request(key)
         known = set(message.cls.__slots__)
         fields = {name: value for name, value in samples[key].items() if name in known}
-        for version in versions:
+        for version in VERSIONS[key]:
             body = message.encode(build(message.cls, fields), version)
             for label, data in (
                 ("nothing", b""),

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from tests.support.differential.common import VERSIONS
 from tests.support.differential.groups.talk import Talk, subscription
 
 JOIN, SYNC, BEAT, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
@@ -18,21 +19,20 @@ DESCRIBE, LIST, DROP = ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.DELETE
 FIND = ApiKey.FIND_COORDINATOR
 NEW_PROTOCOL = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
-VERSIONS = {
-    COMMIT: range(2, 11),
-    FETCH: range(1, 11),
-    FIND: range(7),
-    JOIN: range(10),
-    BEAT: range(5),
-    LEAVE: range(6),
-    SYNC: range(6),
-    DESCRIBE: range(7),
-    LIST: range(6),
-    DROP: range(3),
-    DELETE: range(1),
-    NEW_PROTOCOL: range(2),
-}
-"""What Kafka 4.3.1 serves."""
+OF_GROUPS = (
+    COMMIT,
+    FETCH,
+    FIND,
+    JOIN,
+    BEAT,
+    LEAVE,
+    SYNC,
+    DESCRIBE,
+    LIST,
+    DROP,
+    DELETE,
+    NEW_PROTOCOL,
+)
 
 LONG_MS = 60_000
 RANGE = [{"name": "range", "metadata": subscription("g-one")}]

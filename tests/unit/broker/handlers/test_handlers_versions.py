@@ -10,8 +10,8 @@ import pytest
 
 import broker.handlers
 from broker.handlers import fetch_versions, produce_versions
+from broker.handlers.docs import handler_class
 from broker.handlers.handler_table import APIS, SASL_APIS
-from broker.network.registry import ApiHandler
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import Message, request, response
 from kafka_protocol.wire.schema import ArrayType, FieldType, StructType
@@ -19,16 +19,6 @@ from kafka_protocol.wire.schema import ArrayType, FieldType, StructType
 SAME_FIELDS = "no new field; "
 ALL = (*APIS, *SASL_APIS)
 MODULES = [pytest.param(module, id=module.__name__.rpartition(".")[2]) for module in ALL]
-
-
-def handler_of(module: ModuleType) -> type[ApiHandler]:
-    (found,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-        if issubclass(value, ApiHandler)
-    )
-    return found
 
 
 def listed(module: ModuleType) -> dict[int, str]:
@@ -70,13 +60,13 @@ def test_every_api_of_the_package_is_registered_once() -> None:
     modules = [import_module(f"broker.handlers.{name}") for name in names]
     made = {module.__name__ for module in modules if hasattr(module, "make")}
     assert sorted(module.__name__ for module in ALL) == sorted(made)
-    keys = [handler_of(module).api_key for module in ALL]
+    keys = [handler_class(module).api_key for module in ALL]
     assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_head_of_an_api_names_each_version_it_serves(module: ModuleType) -> None:
-    handler = handler_of(module)
+    handler = handler_class(module)
     versions = listed(module)
     assert list(versions) == list(range(handler.versions.first, handler.versions.last + 1))
     for version, text in versions.items():
@@ -86,7 +76,7 @@ def test_the_head_of_an_api_names_each_version_it_serves(module: ModuleType) -> 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_head_of_an_api_says_which_versions_have_new_fields(module: ModuleType) -> None:
-    handler = handler_of(module)
+    handler = handler_class(module)
     said = {version for version, text in listed(module).items() if not text.startswith(SAME_FIELDS)}
     messages = (request(handler.api_key), response(handler.api_key))
     first, last = handler.versions
