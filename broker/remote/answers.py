@@ -92,14 +92,14 @@ class BrokerAnswers:
         update_removed_topics: UpdateRemovedTopics,
         *,
         ports: Ports,
-        loop: asyncio.AbstractEventLoop,
         facts: RemoteFacts,
     ) -> None:
+        """Answer on the running event loop."""
         self._replicas, self._logs = replicas, replicas.logs
         self._metadata, self._raise_epoch = metadata, raise_epoch
         self._update_removed_topics = update_removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
-        self._scheduler, self._loop = ports.scheduler, loop
+        self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
         self._facts = facts
         self._tasks: set[asyncio.Task[None]] = set()
 

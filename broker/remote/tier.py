@@ -124,7 +124,6 @@ class RemoteTier:
             raise_epoch,
             update_removed_topics,
             ports=self._ports,
-            loop=self._loop,
             facts=self,
         )
         self._assignments = Assignments(

@@ -1,6 +1,5 @@
 """What the broker answers to its tier, and that it answers no sooner than it may."""
 
-import asyncio
 import errno
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -93,7 +92,6 @@ class Tier:
             self.raise_epoch,
             self.update_removed_topics,
             ports=self.world.ports,
-            loop=asyncio.get_running_loop(),
             facts=NoFacts(),
         )
 
