@@ -335,7 +335,7 @@ class _Line:
         while True:
             count = self._socket.recv_into(self.exchange.buffer(_RECEIVED_BYTES))
             if not count:
-                raise ConnectionError("the connection was closed; is this a Kafka listener?")
+                raise self.exchange.closed()
             found = self.exchange.received(count)
             if found is not None:
                 call, answer = found

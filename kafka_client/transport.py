@@ -48,8 +48,8 @@ class Receiver(Protocol):
         """So many bytes were written to the last `buffer`."""
         ...
 
-    def lost(self, reason: OSError) -> None:
-        """There is no connection: it could not be opened, or has ended."""
+    def lost(self, reason: OSError | None) -> None:
+        """There is no connection: it could not be opened, or has ended; None: the node ended it."""
         ...
 
 
@@ -80,8 +80,9 @@ class _Stream(asyncio.BufferedProtocol):
         self._receiver.received(nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        hint = "the connection was closed; is this a Kafka listener?"
-        self._receiver.lost(exc if isinstance(exc, OSError) else ConnectionError(exc or hint))
+        if exc is not None and not isinstance(exc, OSError):
+            exc = ConnectionError(exc)
+        self._receiver.lost(exc)
 
 
 class LoopNetwork:
