@@ -8,6 +8,7 @@ first that answers ApiVersions is: a process that hangs still takes connections,
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
@@ -101,9 +102,11 @@ class BlockingClient:
     ) -> Iterator[Address]:
         """Those where a node answers ApiVersions, the first first; a single one is not asked.
 
+        Connections to the others go on; a later question finds them.
+
         Args:
             addresses: are asked at the same time.
-            timeout_s: for all of them.
+            timeout_s: for all of them; it stands still while the caller asks one that was found.
             problems: gets why there is no answer at the others; its cause is a `TimeoutError` where
                 a node may still be there.
         """
@@ -111,28 +114,23 @@ class BlockingClient:
         if len(names) == 1:
             yield from names
             return
-        ends_ms = _CLOCK.monotonic_ms() + round(timeout_s * 1000)
-        lines = self._lines
         waiting = {one: self._line(one) for one in names}
         for line in waiting.values():
             line.greet()
-        try:
-            while waiting:
-                found = {at: line for at, line in waiting.items() if line.is_settled}
-                if not found and not _move(waiting.values(), ends_ms):
-                    break
-                for address, line in found.items():
-                    del waiting[address]
-                    if line.failure is None:
-                        yield address
-                    else:
-                        lines.pop(address, None)
-                        problems.append(_unreachable(address, line.failure))
-        finally:
-            for address, line in waiting.items():
-                lines.pop(address, None)
-                line.end(TimeoutError("timed out"))
-        problems.extend(_unreachable(one, TimeoutError("timed out")) for one in waiting)
+        ends_ms = _CLOCK.monotonic_ms() + round(timeout_s * 1000)
+        while waiting:
+            found = [address for address, line in waiting.items() if line.is_settled]
+            if not found and not _move(waiting.values(), ends_ms):
+                for line in waiting.values():
+                    line.end(TimeoutError("timed out"))
+            for address in found:
+                failure = waiting.pop(address).failure
+                if failure is not None:
+                    problems.append(_unreachable(address, failure))
+                    continue
+                found_ms = _CLOCK.monotonic_ms()
+                yield address
+                ends_ms += _CLOCK.monotonic_ms() - found_ms
 
     def versions(self, address: Address) -> Mapping[int, Versions]:
         """What the node there serves.
@@ -142,8 +140,8 @@ class BlockingClient:
         """
         line = self._line(address)
         self._wait(line, lambda: line.exchange.is_ready)
-        if not line.exchange.is_ready:
-            raise self._lost(address, line)
+        if line.failure is not None and not line.exchange.is_ready:
+            raise _unreachable(address, line.failure)
         return line.exchange.versions
 
     def ask(self, address: Address, api_key: ApiKey, version: int, body: object) -> Any:
@@ -152,8 +150,10 @@ class BlockingClient:
         Raises:
             ClusterError: the broker is not there, is silent, or ends the connection.
         """
-        ended: list[Any] = []
         line = self._line(address)
+        if line.failure is not None:
+            raise _unreachable(address, line.failure)
+        ended: list[Any] = []
         encode, timeout_ms = encoder(api_key, body), round(self.timeout_s * 1000)
         call = Call(api_key, encode, ended.append, versions=version, timeout_ms=timeout_ms)
         line.exchange.add(call)
@@ -161,8 +161,8 @@ class BlockingClient:
         (result,) = ended
         if not isinstance(result, ClientError):
             return result
-        if line.failure is not None:
-            raise self._lost(address, line)
+        if isinstance(result.__cause__, OSError):
+            raise _unreachable(address, result.__cause__)
         if isinstance(result, UnreadableAnswerError):
             line.end(ConnectionError("closed"))
             raise ClusterError(f"{_text(address)}: the answer cannot be read: {result}") from result
@@ -176,15 +176,16 @@ class BlockingClient:
                 line.end(TimeoutError("timed out"))
 
     def _line(self, address: Address) -> "_Line":
+        """Its connection: a new one where the last has ended, also without our seeing it."""
         line = self._lines.get(address)
-        if line is None or line.failure is not None:
+        if line is None:
             line = self._lines[address] = _Line(address, self._settings)
+            return line
+        if line.failure is None:
+            line.look(round(self.timeout_s * 1000))
+        if line.failure is not None:
+            line.begin()
         return line
-
-    def _lost(self, address: Address, line: "_Line") -> UnreachableError:
-        self._lines.pop(address, None)
-        assert line.failure is not None
-        return _unreachable(address, line.failure)
 
 
 class _Line:
@@ -196,19 +197,24 @@ class _Line:
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
         self._address, self._settings = address, settings
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Open it, or open it again after its end."""
         self.exchange = Exchange(self._settings, _CLOCK)
         self.failure: OSError | None = None
         self._greeting: Call | None = None
         self._socket: socket.socket | None = None
+        self._turn_ends_ms: int | None = None
         self._is_connected = self._is_open = False
         self._unsent = b""
+        self._asked_ms = _CLOCK.monotonic_ms()  # the node, for ApiVersions
         try:
-            self._places = iter(socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM))
+            self._places = deque(socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM))
         except OSError as error:
             self.end(error)
+        except UnicodeError as error:
+            self.end(OSError(f"no host can have this name: {error}"))
         else:
             self._next_place(OSError("the name has no address"))
 
@@ -220,10 +226,17 @@ class _Line:
 
     def greet(self) -> None:
         """Have ApiVersions answered once more where it was before."""
-        self._greeting = None
-        if self.exchange.is_ready:
+        if self.failure is None and self.is_settled:
+            self._asked_ms = _CLOCK.monotonic_ms()
             self._greeting = greeting(lambda _: None, 0)
             self.exchange.add(self._greeting)
+
+    def look(self, silence_ms_max: int) -> None:
+        """See what has come since it was last waited for; a longer silence is its end."""
+        _wait_for((self,), 0)
+        silence_ms = _CLOCK.monotonic_ms() - self._asked_ms
+        if not self.is_settled and silence_ms > silence_ms_max:
+            self.end(TimeoutError("timed out"))
 
     def end(self, reason: OSError) -> None:
         """Close; requests end without an answer."""
@@ -238,6 +251,22 @@ class _Line:
         assert self._socket is not None
         self._unsent += self.exchange.take_outgoing()
         return self._socket.fileno(), self._events | (select.POLLOUT if self._unsent else 0)
+
+    def turn_ms(self, left_ms: int) -> int:
+        """How much of the time that is left the place that is being tried has."""
+        if self._is_connected or not self._places:
+            return left_ms
+        now_ms = _CLOCK.monotonic_ms()
+        if self._turn_ends_ms is None:
+            self._turn_ends_ms = now_ms + left_ms // (1 + len(self._places))
+        return min(left_ms, max(self._turn_ends_ms - now_ms, 0))
+
+    def change_turns(self) -> None:
+        """Go on to the next place where this one has had its time."""
+        if self._is_connected or not self._places or self._turn_ends_ms is None:
+            return
+        if self._turn_ends_ms <= _CLOCK.monotonic_ms():
+            self._next_place(TimeoutError("timed out"))
 
     def goes_on(self) -> None:
         """Do what the socket is ready for."""
@@ -254,7 +283,7 @@ class _Line:
                 self._next_place(error)
             elif self._greeting is not None and not self._greeting.is_done:
                 self.end(error)
-                self._begin()  # it was open from before: the node may have restarted
+                self.begin()  # it was open from before: the node may have restarted
             else:
                 self.end(error)
 
@@ -262,7 +291,8 @@ class _Line:
         """Begin to connect to the next of the name's addresses."""
         if self._socket is not None:
             self._socket.close()
-        for family, kind, protocol, _, place in self._places:
+        while self._places:
+            family, kind, protocol, _, place = self._places.popleft()
             try:
                 self._socket = socket.socket(family, kind, protocol)
                 self._socket.setblocking(False)
@@ -273,7 +303,7 @@ class _Line:
                 if self._socket is not None:
                     self._socket.close()
             else:
-                self._events = select.POLLOUT
+                self._events, self._turn_ends_ms = select.POLLOUT, None
                 return
         self.end(error)
 
@@ -305,7 +335,7 @@ class _Line:
         while True:
             count = self._socket.recv_into(self.exchange.buffer(_RECEIVED_BYTES))
             if not count:
-                raise ConnectionError("the connection was closed; is this a Kafka listener?")
+                raise self.exchange.closed()
             found = self.exchange.received(count)
             if found is not None:
                 call, answer = found
@@ -319,14 +349,22 @@ def _move(lines: Collection[_Line], ends_ms: int) -> bool:
     left_ms = ends_ms - _CLOCK.monotonic_ms()
     if left_ms <= 0:
         return False
+    _wait_for(lines, min(line.turn_ms(left_ms) for line in lines))
+    return True
+
+
+def _wait_for(lines: Collection[_Line], wait_ms: int) -> None:
     poll, waiting = select.poll(), {}
     for line in lines:
         descriptor, events = line.wanted()
         poll.register(descriptor, events)
         waiting[descriptor] = line
-    for descriptor, _ in poll.poll(left_ms):
-        waiting[descriptor].goes_on()
-    return True
+    ready = {descriptor for descriptor, _ in poll.poll(wait_ms)}
+    for descriptor, line in waiting.items():
+        if descriptor in ready:
+            line.goes_on()
+        else:
+            line.change_turns()
 
 
 def _unreachable(address: Address, reason: OSError) -> UnreachableError:

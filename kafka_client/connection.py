@@ -209,8 +209,8 @@ class _Open:
                 self._look_at_time()
         self._go_on()
 
-    def lost(self, reason: OSError) -> None:
-        self.end(reason)
+    def lost(self, reason: OSError | None) -> None:
+        self.end(reason or self.exchange.closed())
 
     # -- inside
 

@@ -178,7 +178,7 @@ class Exchange:
             return
         (self._size,) = _SIZE.unpack_from(self._head)
         if not CORRELATION_BYTES < self._size <= self._settings.answer_bytes_max:
-            raise ConnectionError(f"an answer of {self._size} bytes; is this a Kafka listener?")
+            raise ConnectionError(f"an answer of {self._size} bytes{self._doubt}")
         if self._filled < _HEAD.size:
             return
         _, number = _HEAD.unpack(self._head)
@@ -232,7 +232,15 @@ class Exchange:
         finally:
             answer.release()
 
+    @property
+    def _doubt(self) -> str:
+        return "; is this a Kafka listener?" if self._authentication is None else ""
+
     # -- time and end
+
+    def closed(self) -> ConnectionError:
+        """Why it ends where the other side closes it."""
+        return ConnectionError(f"the connection was closed{self._doubt}")
 
     def time_left(self) -> tuple[int, str] | None:
         """How many ms until the connection is to be ended, and why; None while not `is_reading`."""

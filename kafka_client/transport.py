@@ -5,12 +5,15 @@ import socket
 from collections.abc import Callable
 from ipaddress import ip_address
 from ssl import SSLContext
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from runtime.executors import Pool
 
 Address = tuple[str, int]
 """Host and port."""
+_TURN_S: Final = 1.5
+"""So long an address may be silent while its name has others: one SYN is repeated, and whoever has
+the patience of a quorum's request still hears from the next."""
 
 
 class Transport(Protocol):
@@ -48,8 +51,8 @@ class Receiver(Protocol):
         """So many bytes were written to the last `buffer`."""
         ...
 
-    def lost(self, reason: OSError) -> None:
-        """There is no connection: it could not be opened, or has ended."""
+    def lost(self, reason: OSError | None) -> None:
+        """There is no connection: it could not be opened, or has ended; None: the node ended it."""
         ...
 
 
@@ -80,8 +83,9 @@ class _Stream(asyncio.BufferedProtocol):
         self._receiver.received(nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        hint = "the connection was closed; is this a Kafka listener?"
-        self._receiver.lost(exc if isinstance(exc, OSError) else ConnectionError(exc or hint))
+        if exc is not None and not isinstance(exc, OSError):
+            exc = ConnectionError(exc)
+        self._receiver.lost(exc)
 
 
 class LoopNetwork:
@@ -100,38 +104,52 @@ class LoopNetwork:
         return lambda: _cancel(task)
 
     async def _open(self, address: Address, tls: SSLContext | None, receiver: Receiver) -> None:
-        loop, (host, port) = asyncio.get_running_loop(), address
-        failure = OSError(f"{host} has no address")
+        host, port = address
         try:
-            for place in await self._places(host):
-                try:
-                    await loop.create_connection(
-                        lambda: _Stream(receiver),
-                        place,
-                        port,
-                        ssl=tls,
-                        server_hostname=None if tls is None else host,
-                    )
-                except OSError as error:
-                    failure = error
-                else:
-                    return
+            await asyncio.get_running_loop().create_connection(
+                lambda: _Stream(receiver),
+                sock=await _connected(host, await self._places(host, port)),
+                ssl=tls,
+                server_hostname=None if tls is None else host,
+            )
         except (UnicodeError, RuntimeError) as error:  # no name; the pool has been shut down
-            failure = OSError(str(error))
+            receiver.lost(OSError(str(error)))
         except OSError as error:
-            failure = error
-        receiver.lost(failure)
+            receiver.lost(error)
 
-    async def _places(self, host: str) -> list[str]:
-        """The host's addresses; each is tried: a listener may have one of them."""
+    async def _places(self, host: str, port: int) -> list[Any]:
         try:
             ip_address(host)
         except ValueError:
-            pass
-        else:
-            return [host]
-        found = await self._pool.run(socket.getaddrinfo, host, None, 0, socket.SOCK_STREAM)
-        return [str(info[4][0]) for info in found]
+            return await self._pool.run(socket.getaddrinfo, host, port, 0, socket.SOCK_STREAM)
+        return socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+
+
+async def _connected(host: str, places: list[Any]) -> socket.socket:
+    """Each of a host's addresses is tried: a listener may have one of them.
+
+    Raises:
+        OSError: none takes the connection.
+    """
+    failure = OSError(f"{host} has no address")
+    for place in places:
+        try:
+            async with asyncio.timeout(None if place is places[-1] else _TURN_S):
+                return await _connect(*place)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+async def _connect(family: int, kind: int, protocol: int, _: str, place: Any) -> socket.socket:
+    stream = socket.socket(family, kind, protocol)
+    try:
+        stream.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(stream, place)
+    except BaseException:
+        stream.close()
+        raise
+    return stream
 
 
 def _cancel(task: "asyncio.Task[None]") -> None:

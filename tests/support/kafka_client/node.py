@@ -1,9 +1,10 @@
 """A node on loopback that answers as the test says; frames are made by hand."""
 
 import asyncio
+import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
@@ -96,3 +97,18 @@ async def serving(
             writer.transport.abort()
         await until(lambda: node.ended == node.connections)
         await asyncio.sleep(0)
+
+
+@contextmanager
+def silent_host(host: str, port: int) -> Iterator[tuple[str, int]]:
+    """An address where nobody answers a SYN: its queue of connections is full."""
+    with ExitStack() as sockets:
+        full = sockets.enter_context(socket.create_server((host, port), backlog=0))
+        while True:
+            one = sockets.enter_context(socket.socket())
+            one.settimeout(0.2)
+            try:
+                one.connect((host, port))
+            except TimeoutError:
+                yield full.getsockname()[:2]
+                return

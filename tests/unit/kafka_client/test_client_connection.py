@@ -1,6 +1,7 @@
 """The connection to one node over real sockets: no request is lost, whatever the node does."""
 
 import asyncio
+import socket
 import struct
 import threading
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from kafka_protocol.wire.codec import request, response
 from runtime.executors import InlinePool, ThreadPool
 from runtime.ports import Ports, system_ports
 from tests.support.brokers.process import free_ports
-from tests.support.kafka_client.node import Serve, framed, serving
+from tests.support.kafka_client.node import Serve, asked_by, framed, serving, silent_host
 from tests.support.worlds.waiting import PATIENCE_S, until
 
 APIS = {ApiKey.DESCRIBE_CLUSTER: (0, 1)}
@@ -53,7 +54,8 @@ class Addresses(InlinePool):
         self.found = found
 
     async def run(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return [(0, 0, 0, "", (one, 0)) for one in self.found]
+        port = args[1]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (one, port)) for one in self.found]
 
 
 class Client:
@@ -117,6 +119,15 @@ async def test_of_a_names_addresses_each_is_tried() -> None:
                 await client.ask(node.port, "name")
 
 
+async def test_a_silent_address_leaves_time_for_the_next_of_its_name() -> None:
+    async with (
+        serving(cluster, APIS) as node,
+        asking(Addresses("127.0.0.2", "127.0.0.1")) as client,
+    ):
+        with silent_host("127.0.0.2", node.port):
+            assert await client.ask(node.port, "name", timeout_ms=8_000) == "ours"
+
+
 async def test_a_name_without_a_pool_to_look_it_up_cannot_be_reached() -> None:
     names = ThreadPool("names", 1)
     names.shutdown()
@@ -124,6 +135,16 @@ async def test_a_name_without_a_pool_to_look_it_up_cannot_be_reached() -> None:
         for host in ("localhost", "x" * 70 + ".invalid"):
             with pytest.raises(NotSentError):
                 await client.ask(1, host)
+
+
+async def test_only_who_never_answered_may_be_no_kafka_listener() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asked_by(reader)
+        writer.close()
+
+    async with await asyncio.start_server(end, "127.0.0.1", 0) as server, asking() as client:
+        with pytest.raises(NotSentError, match=r"was closed; is this a Kafka listener\?$"):
+            await client.ask(server.sockets[0].getsockname()[1])
 
 
 async def test_after_a_broken_connection_the_next_request_opens_a_new_one() -> None:
@@ -135,7 +156,7 @@ async def test_after_a_broken_connection_the_next_request_opens_a_new_one() -> N
 
     async with serving(serve, APIS) as node, asking() as client:
         for _ in range(2):
-            with pytest.raises(NoAnswerError, match="closed"):
+            with pytest.raises(NoAnswerError, match=r"was closed$"):
                 await client.ask(node.port)
         assert await client.ask(node.port) == "ours"
         assert node.connections == 3
