@@ -35,7 +35,7 @@ def _is_expected(error: Exception) -> bool:
     from tidemark.node_files.offline_topics import OfflineLogError
     from tidemark.quorum.description import QuorumError
     from tidemark.rsm.plugin import PluginError
-    from tidemark.seed.errors import SeedError
+    from tidemark.seed.records import SeedError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)

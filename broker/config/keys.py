@@ -1,11 +1,12 @@
 """Every configuration key by name: of the broker, of a topic, of the metadata manager."""
 
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from broker.config.key import Key
-from broker.config.key_table import keys_without_effect
+from broker.config.key import ConfigType, Dynamic, Key
 from broker.config.keys_groups import GROUP_KEYS
 from broker.config.keys_log import LOG_KEYS
 from broker.config.keys_quorum import QUORUM_KEYS
@@ -15,6 +16,28 @@ from broker.config.keys_replication import REPLICATION_KEYS
 from broker.config.keys_server import SERVER_KEYS
 from broker.config.keys_tidemark import TIDEMARK_KEYS
 from broker.config.keys_topic import TOPIC_KEYS as _TOPIC
+
+
+def keys_without_effect() -> dict[str, tuple[Key, ...]]:
+    """Kafka's keys that change nothing here: known, checked and described, by section.
+
+    `keys_without_effect.toml` has a line a key. Whatever gets an effect moves from there to the
+    module of its section, beside the rules that use it.
+    """
+    text = files("broker.config").joinpath("keys_without_effect.toml").read_text("utf-8")
+    return {
+        section: tuple(_key(name, fields) for name, fields in keys.items())
+        for section, keys in tomllib.loads(text).items()
+    }
+
+
+def _key(name: str, fields: Mapping[str, Any]) -> Key:
+    values: dict[str, Any] = {
+        field: tuple(value) if isinstance(value, list) else value for field, value in fields.items()
+    }
+    values |= {"type": ConfigType[values["type"]], "default": values.get("default")}
+    values["dynamic"] = Dynamic(values.get("dynamic", Dynamic.READ_ONLY.value))
+    return Key(name, effect=False, **values)
 
 
 def _by_name(*tables: tuple[Key, ...]) -> Mapping[str, Key]:

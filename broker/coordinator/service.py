@@ -13,12 +13,6 @@ from functools import partial
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.coordinator.batches import batches_of
-from broker.coordinator.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-)
 from broker.coordinator.group.decision import Decision, GroupRecord, TimerKey
 from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
 from broker.coordinator.group.room import Room
@@ -26,7 +20,15 @@ from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.placement import partition_of
-from broker.coordinator.shard import Shard, ShardParts, ShardStage
+from broker.coordinator.shard import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    Shard,
+    ShardParts,
+    ShardStage,
+    batches_of,
+)
 from broker.replica.events import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition

@@ -12,14 +12,12 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from broker.coordinator.batches import batches_of
-from broker.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from broker.coordinator.group.decision import (
     Answer,
     CancelTimer,
@@ -42,6 +40,25 @@ from local_log.log.opened_batches import Opening
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
 from runtime.timing_wheel import TimingWheel
+
+
+class NotCoordinator(KafkaError):
+    """Another broker leads the partition of `__consumer_offsets` that has this group."""
+
+    code = ErrorCode.NOT_COORDINATOR
+
+
+class CoordinatorLoadInProgress(KafkaError):
+    """The partition that has this group is being read."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class CoordinatorNotAvailable(KafkaError):
+    """Nobody coordinates this group just now: the broker stops, or the topic is missing."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
 
 log = logging.getLogger(__name__)
 
@@ -374,3 +391,24 @@ def _say_refused(name: str, error: Exception) -> None:
         name,
         error,
     )
+
+
+_RECORD_OVERHEAD: Final = 32
+"""Bytes of a record beside its key and value, at most."""
+
+
+def batches_of(records: Sequence[GroupRecord], size_max: int) -> Iterator[Sequence[GroupRecord]]:
+    """Cut records, in their order, into runs of at most `size_max` bytes, but one record at least.
+
+    Args:
+        records: to be appended.
+        size_max: of a run; a batch has some 60 bytes more.
+    """
+    start = size = 0
+    for position, record in enumerate(records):
+        own = len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD
+        if size + own > size_max and position > start:
+            yield records[start:position]
+            start, size = position, 0
+        size += own
+    yield records[start:]

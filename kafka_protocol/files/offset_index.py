@@ -7,11 +7,11 @@ are by floor: start reading at the entry's position, at most one index interval 
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import lt
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafka_protocol.files.rising import rises
 from kafka_protocol.wire.primitives import Buffer
 
 ENTRY_SIZE = 8
@@ -98,3 +98,15 @@ def is_sound(buf: Buffer, size_bytes: int) -> bool:
         return True
     within = relatives[0] >= 0 and positions[0] > 0 and positions[-1] < size_bytes
     return within and rises(relatives) and rises(positions)
+
+
+_SLICE = 4_096
+"""So many are compared at a time: other threads wait for the interpreter meanwhile."""
+
+
+def rises(values: Sequence[Any]) -> bool:
+    """Whether each value is less than the next; compared at the speed of C."""
+    return all(
+        all(map(lt, values[start : start + _SLICE], values[start + 1 : start + _SLICE + 1]))
+        for start in range(0, len(values), _SLICE)
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from kafka_protocol.files.rising import rises
+from kafka_protocol.files.offset_index import rises
 from kafka_protocol.wire.primitives import Buffer
 
 ENTRY_SIZE = 12

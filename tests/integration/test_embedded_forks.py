@@ -14,7 +14,7 @@ import tidemark
 from tests.support.brokers.embedded import assert_nothing_left, facts_in, put, read
 from tests.support.brokers.embedding_suite import environment
 from tests.support.brokers.process import until
-from tidemark.embedded.ports import free_port
+from tidemark.embedded.broker import free_port
 
 pytestmark = pytest.mark.lasts(seconds=10)
 

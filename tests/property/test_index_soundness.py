@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_protocol.files import offset_index, time_index
-from kafka_protocol.files.rising import rises
+from kafka_protocol.files.offset_index import rises
 
 SIZE = 1_000
 OFFSETS = st.lists(st.tuples(st.integers(-2, 30), st.integers(-2, SIZE + 2)), max_size=6)

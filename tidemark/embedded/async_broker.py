@@ -7,8 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tidemark.embedded.async_faults import AsyncFaults
-from tidemark.embedded.beside import beside
+from tidemark.embedded.async_faults import AsyncFaults, beside
 from tidemark.embedded.broker import Broker, Topics
 
 if TYPE_CHECKING:

@@ -1,11 +1,27 @@
 """The same faults for suites that run in an event loop: `faults` of `tidemark.AsyncBroker`."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
-from tidemark.embedded.beside import beside
 from tidemark.embedded.faults import Fault, Faults
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def beside(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a call in a thread; who cancels it gets the end of it first."""
+    running = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # taken: the cancellation is what counts
+        raise
+
 
 _SLICE_S: Final = 0.25
 """A thread cannot be ended: who cancels a wait gets the end of its slice."""

@@ -4,23 +4,24 @@ It lives in a child process, whose guardian ends it with this process, in whatev
 ends. Nothing of the broker is imported here.
 """
 
+import re
 import secrets
+import socket
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from random import SystemRandom
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidemark.embedded import clients
 from tidemark.embedded.control import send
-from tidemark.embedded.durations import duration_ms
 from tidemark.embedded.errors import BrokerError, BrokerStartError
 from tidemark.embedded.faults import Faults
 from tidemark.embedded.guarded import Guarded
-from tidemark.embedded.ports import free_port
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -402,3 +403,54 @@ def _partitions_of(topics: Topics) -> dict[str, int]:
     for one in topics:
         found.update(one if isinstance(one, Mapping) else {one: 1})
     return found
+
+
+_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART: Final = re.compile(r"(\d{1,12})(ms|[smhdw])")
+
+
+def duration_ms(duration: "str | timedelta") -> int:
+    """Milliseconds of a duration.
+
+    Args:
+        duration: a timedelta, or numbers with ms, s, m, h, d or w, such as "8d" or "1h30m".
+
+    Raises:
+        ValueError: it is none, or negative.
+    """
+    if isinstance(duration, timedelta):
+        ms = duration // timedelta(milliseconds=1)
+        if ms < 0:
+            raise ValueError(f"{duration}: time goes forward only")
+        return ms
+    parts = _PART.findall(duration)
+    if not parts or "".join(number + unit for number, unit in parts) != duration:
+        raise ValueError(
+            f"{duration!r} is no duration; write a timedelta, or a text such as '8d', '90m', "
+            f"'1h30m' (units: {', '.join(_MS)})"
+        )
+    return sum(int(number) * _MS[unit] for number, unit in parts)
+
+
+_PORTS: Final = range(10_000, 32_000)
+"""Below those that Linux gives to connections: while the broker is down, no client gets it, least
+of all one that tries to connect to it."""
+_PORTS_TRIED: Final = 200
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on right now.
+
+    Raises:
+        OSError: none of many is free.
+    """
+    # Not the generator that suites seed: workers would all find the same port, and a test that
+    # seeds it would get other numbers.
+    for port in SystemRandom().sample(_PORTS, _PORTS_TRIED):
+        with socket.socket() as probe:
+            try:
+                probe.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"none of {_PORTS_TRIED} ports of {host} is free")

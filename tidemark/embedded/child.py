@@ -9,12 +9,14 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from broker.remote.process import EarlyTierProcess, start_tier_process
 from runtime.parent import die_with_parent
+from tidemark.dev.settings import HOST, dev_settings
 
 _HAS_TIER: Final = "remote.log.storage.system.enable"
 
@@ -46,7 +48,7 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
     from broker.testing.wiring import Control
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
-    from tidemark.embedded.settings import embedded_settings
+    from tidemark.embedded.child import embedded_settings
     from tidemark.node_files.formatting import format_node, is_formatted
     from tidemark.node_files.loading import load
 
@@ -79,3 +81,29 @@ def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | 
 
 if __name__ == "__main__":
     main()
+
+
+def embedded_settings(
+    data: Path, port: int, token: str, given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the entries of a server.properties; those of the test come last.
+
+    Args:
+        data: directory for the log and for the remote tier.
+        port: of the listener for clients.
+        token: of the control listener.
+        given: what the test sets.
+    """
+    settings = dev_settings(data, port) | {
+        # Any port: nobody needs to know it.
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:0",
+        "controller.quorum.bootstrap.servers": f"{HOST}:1",
+        "tidemark.control.listener": f"{HOST}:0",
+        "tidemark.control.token": token,
+        # fewer files at the start
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    settings.pop("tidemark.http.listener")
+    return settings | dict(given)

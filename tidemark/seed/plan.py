@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.packages import need
-from tidemark.seed.errors import SeedError, wrong
-from tidemark.seed.records import Record, read_records
+from tidemark.seed.records import Record, SeedError, read_records, wrong
 
 PARTITIONS_MAX: Final = 10_000
 _TOPIC_FIELDS: Final = ("name", "partitions", "configs", "records")

@@ -11,7 +11,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tidemark.seed.errors import SeedError, wrong
+from kafka_protocol.errors import TidemarkError
+
+
+class SeedError(TidemarkError):
+    """A seed cannot be used; the message names file, line, field and what is allowed."""
+
+
+def wrong(path: Path, line: int, text: str) -> SeedError:
+    """An error at a line of a file, counted from 1."""
+    return SeedError(f"{path}:{line}: {text}")
+
 
 FIELDS: Final = ("key", "value", "headers", "timestamp", "partition")
 FORMATS: Final = (".jsonl", ".ndjson", ".json", ".csv")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_protocol.errors import TidemarkError
-from tidemark.seed.errors import SeedError, wrong
 from tidemark.seed.plan import SeedPlan, SeedTopic
+from tidemark.seed.records import SeedError, wrong
 from tidemark.seed.unfinished import UnfinishedSeed, exists
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.config.key import ConfigError
-from tidemark.seed.errors import SeedError
+from tidemark.seed.records import SeedError
 from tidemark.seed.seeding import Seeder, SeedStopped
 
 _running: set[asyncio.Task[None]] = set()

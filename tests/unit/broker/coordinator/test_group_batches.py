@@ -1,7 +1,7 @@
 """Records that are cut into batches: each fits, none is empty, none is lost."""
 
-from broker.coordinator.batches import batches_of
 from broker.coordinator.group.decision import GroupRecord
+from broker.coordinator.shard import batches_of
 
 
 def cut(sizes: list[int], size_max: int) -> list[list[int]]:

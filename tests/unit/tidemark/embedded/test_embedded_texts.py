@@ -10,9 +10,8 @@ import pytest
 
 import tidemark
 from tests.support.brokers.embedding_suite import OURS, environment
-from tidemark.embedded.broker import _partitions_of, _text
+from tidemark.embedded.broker import _partitions_of, _text, duration_ms
 from tidemark.embedded.clients import dotted
-from tidemark.embedded.durations import duration_ms
 from tidemark.testing import KafkaContainer, _settings_of
 
 DAY_MS = 86_400_000

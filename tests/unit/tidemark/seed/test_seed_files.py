@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.seed.errors import SeedError
 from tidemark.seed.plan import SeedTopic, read_plan
-from tidemark.seed.records import Record, read_records
+from tidemark.seed.records import Record, SeedError, read_records
 
 
 def lines(*values: Any) -> str:
