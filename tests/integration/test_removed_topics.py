@@ -21,7 +21,6 @@ from tidemark.node_files.offline_topics import read_image
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = values(1_200)
-KEPT = "removed topics are known by the metadata log now"
 
 
 def image(broker: BrokerProcess) -> MetadataImage:
@@ -43,12 +42,6 @@ def fill(broker: BrokerProcess) -> None:
     create(broker, "tides", **TIERED)
     produce(broker, "tides", RECORDS)
     tiered_away(broker, "tides")
-
-
-def started(broker: BrokerProcess) -> None:
-    """Started, and its remover has looked at everything once."""
-    broker.start()
-    until(lambda: KEPT in broker.log_text(), "the remover has had its first pass")
 
 
 def red(broker: BrokerProcess) -> str:
@@ -77,7 +70,7 @@ def test_a_topic_deleted_right_before_a_kill_leaves_the_store_and_the_list(
     make_broker: MakeBroker,
 ) -> None:
     broker = tiered(make_broker, grace_ms=500)
-    started(broker)
+    broker.start()
     fill(broker)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["tides"])["tides"].result(30)
@@ -93,7 +86,7 @@ def test_put_back_to_before_the_removal_it_is_red_until_deleted_once_more(
     make_broker: MakeBroker,
 ) -> None:
     broker = tiered(make_broker, grace_ms=4_000)
-    started(broker)
+    broker.start()
     fill(broker)
     assert broker.terminate() == 0
     copy = copy_of_metadata(broker, "before-removal")
@@ -116,7 +109,7 @@ def test_put_back_with_its_directory_the_partition_is_named_as_marked(
     make_broker: MakeBroker,
 ) -> None:
     broker = tiered(make_broker, grace_ms=60_000)
-    started(broker)
+    broker.start()
     fill(broker)
     assert broker.terminate() == 0
     copy = copy_of_metadata(broker, "before-removal")
@@ -144,7 +137,7 @@ def test_put_back_to_before_the_creation_it_is_kept_until_forgotten(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     broker = tiered(make_broker, grace_ms=8_000)
-    started(broker)
+    broker.start()
     assert broker.terminate() == 0
     copy = copy_of_metadata(broker, "before-creation")
     broker.start()
