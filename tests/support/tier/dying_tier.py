@@ -72,24 +72,22 @@ class LateTopicPort(MemoryPort):
         return events
 
 
-class TurningManager:
+class TurningManager(TopicBasedRemoteLogMetadataManager):
     """The real manager without its thread: whoever waits for a write turns it."""
 
     def __init__(self, manager: TopicBasedRemoteLogMetadataManager, life: "Life") -> None:
-        self._manager, self._life = manager, life
+        self.__dict__ = manager.__dict__  # it is that one
+        self._turned, self._life = manager, life
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._manager, name)
+    def add(self, *args: Any) -> Any:
+        return Turned(self._turned, self._turned.add(*args))
 
-    def add(self, *args: Any) -> "Turned":
-        return Turned(self._manager, self._manager.add(*args))
-
-    def update(self, *args: Any) -> "Turned":
-        return Turned(self._manager, self._manager.update(*args))
+    def update(self, *args: Any) -> Any:
+        return Turned(self._turned, self._turned.update(*args))
 
     def carry(self, partition: Any, fence: Fence, log_start: int) -> None:
         must(log_start <= self._life.machine.log.checkpointed_log_start, "carried too early")
-        self._manager.carry(partition, fence, log_start)
+        super().carry(partition, fence, log_start)
 
 
 @dataclass
