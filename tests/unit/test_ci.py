@@ -58,6 +58,11 @@ def errors(*files: str) -> str:
     return "@" + "; ".join(f"echo '{line}'" for line in [*lines, end]) + "; exit 1"
 
 
+def broken_off(line: str) -> str:
+    """A run that ended with this line before all tests were done."""
+    return f"@echo '{line}'; echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"
+
+
 @pytest.fixture
 def pythons() -> ModuleType:
     spec = importlib.util.spec_from_file_location("pythons_of_ci", CI / "pythons.py")
@@ -149,6 +154,9 @@ def test_the_errors_of_one_set_up_count_once(tmp_path: Path) -> None:
         ("test", "@echo '===== 1 failed, 1 error in 3.00s ====='; exit 1", ALONE),
         ("test", "@echo '===== 66 failed, 6 passed in 3.00s ====='; exit 1", ALONE),
         ("test", f"@echo '{TESTED}'; exit 1", ALONE),
+        ("test", broken_off("!!!! Interrupted: 1 error during collection !!!!"), ALONE),
+        ("test", broken_off("INTERNALERROR> a plugin"), ALONE),
+        ("integration", broken_off("not begun: 52 tests of tests/a.py"), ALONE),
         ("long", "@echo '===== 1 failed in 3.00s ====='; exit 1", f"{ALONE}; exit 1"),
         ("pythons", "@echo '===== 1 failed in 3.00s ====='; exit 1", ALONE),
         ("planted", "@echo '===== 1 failed in 3.00s ====='; exit 1", ALONE),
