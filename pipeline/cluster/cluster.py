@@ -17,7 +17,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 
 _LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -4, -5
-_TOPIC_RESOURCE = 2
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _METADATA_VERSION = 12
 _LIST_OFFSETS_VERSION = 9
 _EPOCHS_VERSION = 4
@@ -158,6 +158,23 @@ def is_tiered(client: BlockingClient, topic: str) -> bool:
     if result.error_code:
         raise ClusterError(f"settings of topic {topic}: {name_of(result.error_code)}")
     return any(one.value == "true" for one in result.configs)
+
+
+def broker_setting(client: BlockingClient, address: Address, node_id: int, name: str) -> str | None:
+    """What a broker goes by, in the file or without; None: it does not tell.
+
+    Raises:
+        ClusterError: the broker does not answer.
+    """
+    request = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
+    resource = request.Resources(
+        resource_type=_BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=[name]
+    )
+    body = request(resources=[resource], include_synonyms=False)
+    (result,) = client.ask(address, ApiKey.DESCRIBE_CONFIGS, _CONFIGS_VERSION, body).results
+    if result.error_code:
+        raise ClusterError(f"settings of broker {node_id}: {name_of(result.error_code)}")
+    return next((one.value for one in result.configs if one.name == name), None)
 
 
 def offsets(

@@ -70,15 +70,20 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     assert closed > 2, "local work goes on"
     delete_records(broker, "orders", 35)
     until(lambda: broker.log_text().count("older copy") > 0, "the log names it")
-    refused = broker.command("remote", "claim", "-c", str(broker.config_file), "--yes")
+    config = str(broker.config_file)
+    refused = broker.command("remote", "claim", "-c", config, "--yes")
     assert refused.returncode == 1
     assert "locked by another process" in refused.stderr
+    audit = ("audit", "-c", config, "--delete-orphans", "--yes", "--copy-max-ms", "1")
+    kept = broker.command("remote", *audit, "--bootstrap-server", broker.bootstrap)
+    assert kept.returncode == 1
+    assert "nothing is deleted: the store's claim" in kept.stdout
+    assert "the orphans may be its data" in kept.stdout
     broker.kill_tier()
     until(lambda: broker.log_text().count("older copy") > 1, "a tier's restart changes nothing")
     assert store_of(broker) == before
     broker.terminate()
     assert store_of(broker) == before
-    config = str(broker.config_file)
     asked = broker.command("remote", "claim", "-c", config)
     assert asked.returncode == 1, "it asks, and nobody answers"
     assert "last claim of these files" in asked.stdout

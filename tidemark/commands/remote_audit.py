@@ -10,6 +10,7 @@ import click
 
 from runtime.executors import Pool, ThreadPool
 from tidemark.remote import audit_view
+from tidemark.remote.audit import Finding
 from tidemark.remote.audit_run import Audit, Totals, Wanted
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
 from tidemark.remote.orphans import Deletion, delete_orphans
@@ -18,6 +19,7 @@ from tidemark.remote.segments_view import make_console
 from tidemark.remote.session import connected
 from tidemark.remote.storage import opened, storage_settings
 from tidemark.remote.store_view import StoreView
+from tidemark.remote.trust import Trust
 
 CLEAN, FAILED, FINDINGS = 0, 1, 2
 _THREADS = 8
@@ -85,8 +87,15 @@ def command(
             audit.observe(threads, bars)
         took_ms = session.clock.monotonic_ms() - began_ms
 
+        def tell(one: Finding) -> None:
+            if not for_programs:  # the JSON has told all of them by now
+                audit_view.print_deleting(console, one)
+
         def delete() -> Deletion | None:
-            return delete_orphans(storage, metadata, audit, found.copy_max_ms) if deletes else None
+            if not deletes:
+                return None
+            permission = Trust(session, storage, found.config)
+            return delete_orphans(storage, metadata, audit, found.copy_max_ms, permission, tell)
 
         if for_programs:
             echo = partial(click.echo, nl=False)

@@ -143,6 +143,11 @@ def print_json(
     return deletion
 
 
+def print_deleting(console: Console, one: Finding) -> None:
+    """Print an orphan that is deleted next: a run that breaks off has told what it touched."""
+    console.print(Text(f"deleting  {place(one)}"), soft_wrap=True)
+
+
 def print_deletion(console: Console, deletion: Deletion) -> None:
     """Print what became of the orphans."""
     if deletion.refused is not None:

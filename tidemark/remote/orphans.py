@@ -11,13 +11,17 @@ An orphan may go when all of this holds:
   without any record was written by another cluster that shares the store;
 * its youngest object is older than the longest copy, by the store's own clock: a probe is copied
   and its time compared, so no clock of this machine or of a broker matters;
+* the brokers stand behind their metadata, and the store's claim is theirs (`trust`);
 * right before the deletion, the metadata read to its end again still does not know it.
+
+The last two are asked again before each batch.
 """
 
 import io
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rsm_plugins.api import ObjectLister, RemoteStorageError, RemoteStorageManager
@@ -29,7 +33,22 @@ from tidemark.remote.metadata_reader import MetadataReader
 CLOCK_GRAIN_MS = 2_000
 """Stores keep times in whole seconds or so."""
 
+BATCH = 100
+"""Orphans that are deleted upon one look at metadata and claims."""
+
 _PROBE_TOPIC = "tidemark-audit-probe"
+
+
+class Permission(Protocol):
+    """Says whether metadata and store belong together now; see `tidemark.remote.trust`."""
+
+    def why_refused(self) -> str | None:
+        """Why nothing may be deleted."""
+        ...
+
+    def why_kept(self, partition: TopicIdPartition) -> str | None:
+        """Why an orphan of this partition stays."""
+        ...
 
 
 @dataclass(slots=True)
@@ -47,7 +66,12 @@ class Deletion:
 
 
 def delete_orphans(
-    storage: RemoteStorageManager, metadata: MetadataReader, audit: Audit, copy_max_ms: int
+    storage: RemoteStorageManager,
+    metadata: MetadataReader,
+    audit: Audit,
+    copy_max_ms: int,
+    permission: Permission,
+    tell: Callable[[Finding], object],
 ) -> Deletion:
     """Delete the orphans of an audit that may go.
 
@@ -56,25 +80,33 @@ def delete_orphans(
         metadata: of the audit.
         audit: its findings were asked for.
         copy_max_ms: the longest copy.
+        permission: asked before each batch.
+        tell: told each orphan right before it is deleted.
 
     Raises:
         ClusterError, RemoteStorageError: it was not carried through.
     """
     if not audit.totals.findings[Kind.ORPHAN]:
         return Deletion()
-    refused = why_not_trusted(audit.totals)
+    refused = why_not_trusted(audit.totals) or permission.why_refused()
     if refused is not None:
         return Deletion(refused)
     lister = lister_of(storage)
     assert lister is not None, "orphans come out of a listing"
     removable, kept = sort_out(audit.findings(), store_now_ms(storage, lister), copy_max_ms)
     out = Deletion(kept=kept)
-    metadata.read_to_end(lambda done, total: None)
-    for one, obstacle in _delete(storage, lister, metadata, removable):
-        if obstacle is None:
-            out.deleted.append(one)
-        else:
-            out.kept.append((one, obstacle))
+    for first in range(0, len(removable), BATCH):
+        metadata.read_to_end(lambda done, total: None)
+        refused = permission.why_refused()
+        if refused is not None:
+            out.kept.extend((one, refused) for one in removable[first:])
+            break
+        batch = removable[first : first + BATCH]
+        for one, obstacle in _delete(storage, lister, metadata, permission, batch, tell):
+            if obstacle is None:
+                out.deleted.append(one)
+            else:
+                out.kept.append((one, obstacle))
     return out
 
 
@@ -152,9 +184,11 @@ def _delete(
     storage: RemoteStorageManager,
     lister: ObjectLister,
     metadata: MetadataReader,
-    orphans: Iterable[Finding],
+    permission: Permission,
+    orphans: Sequence[Finding],
+    tell: Callable[[Finding], object],
 ) -> Iterator[tuple[Finding, str | None]]:
-    """Delete orphans one by one; the caller has read the metadata to its end right before.
+    """Delete orphans one by one; metadata and permission are those of right before.
 
     Yields:
         Each, and why it was not deleted; None: it is gone.
@@ -166,11 +200,15 @@ def _delete(
         if metadata.entry(one.partition, one.segment_id) is not None:
             yield one, "the metadata knows it by now"
             continue
+        if (obstacle := permission.why_kept(one.partition)) is not None:
+            yield one, obstacle
+            continue
         orphan = _stand_in(one.partition, one.segment_id, one.start_offset, 0)
         (base,) = {key.rpartition(".")[0] for key in one.keys}
         if base not in bases_in(storage)(orphan):
             yield one, "with these settings the plugin does not look there"
             continue
+        tell(one)
         try:
             storage.delete_log_segment_data(orphan)
             left = [found.key for found in lister.list_objects(base)]

@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.keys_tidemark import TIDEMARK_KEYS
 from kafka_client.blocking import ClusterError
@@ -18,11 +19,16 @@ _CLASS = "remote.log.storage.manager.class.name"
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """Which plugin, with which settings (prefix removed), and the cluster's longest copy."""
+    """Which plugin, with which settings (prefix removed), and the cluster's longest copy.
+
+    Attributes:
+        config: the file's; None: no file was given.
+    """
 
     class_name: str
     settings: Mapping[str, str]
     copy_max_ms: int
+    config: BrokerConfig | None = None
 
 
 def storage_settings(
@@ -44,6 +50,7 @@ def storage_settings(
     """
     settings: dict[str, str] = {}
     longest = int(next(key for key in TIDEMARK_KEYS if key.name == _COPY_MAX).default or 0)
+    config = None
     if config_file is not None:
         config = load(config_file, (), list_without_effect=False)
         settings.update(config.rsm_settings)
@@ -52,7 +59,8 @@ def storage_settings(
     if not class_name:
         raise ConfigError(_CLASS, None, "give it by --config or --storage-class")
     settings.update(parse_overrides(pairs, option="--storage-config"))
-    return StorageSettings(class_name, settings, longest if copy_max_ms is None else copy_max_ms)
+    longest = longest if copy_max_ms is None else copy_max_ms
+    return StorageSettings(class_name, settings, longest, config)
 
 
 @contextmanager

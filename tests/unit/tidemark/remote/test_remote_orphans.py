@@ -1,6 +1,7 @@
 """When orphans may go, and an audit of a plugin that cannot be listed."""
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -8,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.keys_remote import REMOTE_KEYS
 from kafka_protocol.records.records import build_batch
+from kafka_protocol.types import TopicIdPartition
+from rlm.upkeep.incarnation import NO_COUNTER, Counter
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
@@ -16,11 +20,19 @@ from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 from runtime.executors import InlinePool
 from tests.support.samples.remote import COPY_MAX_MS, FINISHED, NOW_MS, PARTITION, entry, metadata
 from tests.support.sim.clock import ManualClock
+from tidemark.remote import orphans
 from tidemark.remote.audit import Finding, Kind
 from tidemark.remote.audit_run import Audit, Totals, Wanted, lister_of
-from tidemark.remote.orphans import CLOCK_GRAIN_MS, sort_out, store_now_ms, why_not_trusted
+from tidemark.remote.orphans import (
+    CLOCK_GRAIN_MS,
+    delete_orphans,
+    sort_out,
+    store_now_ms,
+    why_not_trusted,
+)
 from tidemark.remote.progress import progress
 from tidemark.remote.store_view import StoreView
+from tidemark.remote.trust import MANAGER_KEY, OURS, why_not_ours
 
 TRUSTED = Totals(listed=True, metadata_is_whole=True, matched=1)
 
@@ -88,6 +100,23 @@ class Known:
 
     def entries(self, _: object) -> list[SegmentEntry]:
         return self._entries
+
+    def entry(self, _: object, segment_id: bytes) -> SegmentEntry | None:
+        return next((one for one in self._entries if one.metadata.id.id == segment_id), None)
+
+
+class Allowed:
+    """Stands behind the metadata for so many questions."""
+
+    def __init__(self, times: int) -> None:
+        self._left = times
+
+    def why_refused(self) -> str | None:
+        self._left -= 1
+        return None if self._left >= 0 else "the store's claim is later"
+
+    def why_kept(self, partition: TopicIdPartition) -> str | None:
+        return "of another broker" if partition != PARTITION else None
 
 
 class Unlisted(RemoteStorageManager):
@@ -176,3 +205,67 @@ def test_a_store_that_fails_makes_no_finding_but_says_so(tmp_path: Path) -> None
         found, totals = run(Unlisted(storage), one)
     assert (found, totals.unchecked_count) == ([], 1)
     assert "Is a directory" in totals.unchecked[0]
+
+
+@pytest.mark.parametrize(("times", "gone"), [(0, 0), (1, 0), (2, 1), (3, 2), (9, 3)])
+def test_the_claims_are_asked_before_each_batch_and_each_orphan_is_told_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int, gone: int
+) -> None:
+    monkeypatch.setattr(orphans, "BATCH", 1)
+    told: list[tuple[int | None, bool]] = []
+    with (
+        closing(LocalFsRemoteStorageManager()) as storage,
+        StoreView() as store,
+        progress() as bars,
+    ):
+        storage.configure({"dir": str(tmp_path)})
+        known = Known(stored(storage, 0, batch(0)))
+        for first in (10, 20, 30):
+            stored(storage, first, batch(first))
+        for path in tmp_path.rglob("*-*"):
+            os.utime(path, (1, 1))
+        audit = Audit(
+            known,
+            storage,
+            store,
+            Wanted(frozenset(), False, 1),
+            ManualClock(NOW_MS),  # type: ignore[arg-type]
+        )
+        audit.observe(InlinePool(), bars)
+        assert len(list(audit.findings())) == 3
+
+        def tell(one: Finding) -> None:
+            told.append((one.start_offset, all((tmp_path / key).exists() for key in one.keys)))
+
+        done = delete_orphans(storage, known, audit, 1, Allowed(times), tell)  # type: ignore[arg-type]
+        assert (done.refused is not None) is (times == 0)
+        assert [one.start_offset for one in done.deleted] == [10, 20, 30][:gone]
+        assert told == [(first, True) for first in (10, 20, 30)[:gone]]
+        assert len(list(tmp_path.rglob("*.log"))) == 4 - gone
+        assert {reason for _, reason in done.kept} <= {"the store's claim is later"}
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "words"),
+    [
+        (7, Counter(9, 7, (3,)), None),
+        (5, Counter(9, 7, (3, 5)), None),  # noted, and the last one was not written
+        (8, Counter(9, 7, (3,)), "claim 8 of broker 2 is later than this cluster's"),
+        (8, Counter(99, 9, (3,)), "is none of this cluster's"),
+        (2, Counter(9, 7, (3,)), "is none of this cluster's"),
+        (None, Counter(9, 7, (3,)), "no claim of broker 2"),
+        (7, NO_COUNTER, "tells no claim: run this on the machine of broker 2"),
+        (None, NO_COUNTER, "no claim of broker 2"),
+    ],
+)
+def test_only_a_claim_that_these_files_noted_allows_a_deletion(
+    found: int | None, known: Counter, words: str | None
+) -> None:
+    reason = why_not_ours(2, found, known, "tier-incarnation")
+    assert (reason is None) if words is None else words in str(reason)
+
+
+def test_the_manager_s_name_in_either_language_is_ours() -> None:
+    default = next(key.default for key in REMOTE_KEYS if key.name == MANAGER_KEY)
+    assert default in OURS
+    assert "tests.support.tier.least_manager:LeastManager" not in OURS
