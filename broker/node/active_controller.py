@@ -13,7 +13,8 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.forwarded_creation import VERSION, AskThere
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
-from kafka_client.requests import NoAnswerError, NotSentError
+from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
+from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.deadlines import DecisionTimedOut
@@ -81,6 +82,7 @@ class ActiveController:
         """Ask whoever leads now; its answer may be that it does not any more.
 
         Raises:
+            ApiError: UNSUPPORTED_VERSION: it does not take the request in this version.
             NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
                 not asked.
             DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
@@ -93,6 +95,11 @@ class ActiveController:
             return await connections.to(address).request(
                 api_key, question, versions=version, timeout_ms=timeout_ms
             )
+        except UnsupportedError as error:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the active controller at {host}:{port} does not take this: {error}",
+            ) from error
         except NotSentError as error:
             raise NotControllerError(
                 f"the active controller at {host}:{port} cannot be reached: {error}"

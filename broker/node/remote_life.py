@@ -179,10 +179,11 @@ class RemoteLife:
 
     async def _beat(self) -> None:
         while not self._wants_to_leave:
+            reason = ""
             try:
                 code = await self._heartbeat(want_shut_down=False)
             except KafkaError as error:
-                code = error.code
+                code, reason = error.code, f": {error}"
             if code == ErrorCode.STALE_BROKER_EPOCH:
                 self._settings.on_end(
                     StaleBrokerEpochError(
@@ -192,7 +193,7 @@ class RemoteLife:
                 )
                 return
             if code != ErrorCode.NONE:
-                self._say(code, f"a heartbeat was not taken: {code.name}")
+                self._say(code, f"a heartbeat was not taken: {code.name}{reason}")
             is_settled = code == ErrorCode.NONE and not self.is_fenced
             await self._pause(self._settings.heartbeat_interval_ms if is_settled else RETRY_MS)
 
