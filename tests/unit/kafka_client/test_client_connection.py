@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka_client.connection import POOL, Connection, Connections
+from kafka_client.connection import NAMES_POOL, POOL, Connection, Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import ClientError, NoAnswerError, NotSentError, UnreadableAnswerError
 from kafka_client.transport import LoopNetwork
@@ -292,6 +292,20 @@ async def test_a_long_answer_whose_thread_never_came_ends_its_request() -> None:
         may_end.set()
         assert isinstance((await ended(waiting))[0], NoAnswerError)
         held_up.result(PATIENCE_S)
+
+
+async def test_names_that_no_server_answers_for_hold_up_no_long_answer() -> None:
+    may_end = threading.Event()
+    async with serving(long, APIS) as node, asking() as client:
+        client.connections._network = None  # its own
+        names: Any = client.ports.executors.pool(NAMES_POOL, 1)
+        held_up = names.submit(may_end.wait, PATIENCE_S)
+        nameless = asyncio.create_task(client.ask(node.port, "localhost"))
+        await until(lambda: bool(names.waiting == 1))
+        assert await client.ask(node.port) == "ours"
+        may_end.set()
+        held_up.result(PATIENCE_S)
+        assert await nameless == "ours"
 
 
 async def test_a_raw_answer_to_a_cancelled_request_holds_nothing() -> None:
