@@ -296,6 +296,7 @@ class _Line:
             try:
                 self._socket = socket.socket(family, kind, protocol)
                 self._socket.setblocking(False)
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 with suppress(BlockingIOError):
                     self._socket.connect(place)
             except OSError as failure:

@@ -22,8 +22,12 @@ from runtime.ports import Ports
 from runtime.scheduler import Timer
 
 POOL: Final = "kafka-client"
-THREADS: Final = 4
+THREADS: Final = 2
+NAMES_POOL: Final = "kafka-client-names"
+NAMES_THREADS: Final = 4
 """Names that no server answers for keep some of them busy for seconds."""
+_DECODING_MS: Final = 100
+"""An answer that came at the last moment, or while the loop stood, has at least so long."""
 KEPT: Final = 32
 """Addresses change over the years; of more than these, the unused are forgotten."""
 
@@ -43,14 +47,14 @@ class Connection:
         Args:
             address: host and port.
             settings: of all connections of this purpose.
-            ports: clock, timers, and the pool `kafka-client`: it looks names up and decodes long
-                answers.
+            ports: clock, timers, and two pools: `kafka-client` decodes long answers,
+                `kafka-client-names` looks names up.
             network: None: TCP.
         """
         self.address = address
         self._settings, self._ports = settings, ports
         self._pool = ports.executors.pool(POOL, THREADS)
-        self._network = network or LoopNetwork(self._pool)
+        self._network = network or LoopNetwork(ports.executors.pool(NAMES_POOL, NAMES_THREADS))
         self._open: _Open | None = None
         self._is_closed = False
 
@@ -100,10 +104,12 @@ class Connection:
                 result.release()
 
         encode = encoder(api_key, body)
-        self.send(Call(api_key, encode, done, versions=versions, read=read, timeout_ms=timeout_ms))
+        call = Call(api_key, encode, done, versions=versions, read=read, timeout_ms=timeout_ms)
+        self.send(call)
         try:
             result = await ended
         except asyncio.CancelledError:
+            call.cancel()
             if not ended.cancelled() and isinstance(ended.result(), Answer):
                 ended.result().release()  # it came, and nobody will have it
             raise
@@ -133,8 +139,13 @@ class Connection:
 
     def _read_beside(self, call: Call, answer: Answer) -> None:
         def back(done: "Future[Any]") -> None:
+            timer.cancel()
             answer.release()
             call.finish(_no_thread() if done.cancelled() else done.result())
+
+        def too_late() -> None:
+            call.fail(NoAnswerError, TimeoutError(f"not decoded within {call.timeout_ms} ms"))
+            reading.cancel()
 
         try:
             reading = self._pool.submit(call.result_of, answer)
@@ -142,6 +153,8 @@ class Connection:
             answer.release()
             call.finish(_no_thread())
             return
+        left_ms = max(call.ends_ms - self._ports.clock.monotonic_ms(), _DECODING_MS)
+        timer = self._ports.scheduler.call_later(left_ms, too_late)
         reading.add_done_callback(lambda done: self._ports.scheduler.call_soon(lambda: back(done)))
 
 
@@ -160,7 +173,7 @@ class _Open:
         self._transport: Transport | None = None
         self._timer: Timer | None = None
         self._timer_ms = 0
-        self._is_over = False
+        self._is_over = self._has_heard = False
         self._give_up = owner._network.connect(owner.address, settings.tls, self)
         self._wake_in(settings.connect_timeout_ms)
 
@@ -198,6 +211,7 @@ class _Open:
     def received(self, count: int) -> None:
         if self._is_over:
             return
+        self._has_heard = True
         try:
             found = self.exchange.received(count)
         except OSError as reason:
@@ -206,7 +220,7 @@ class _Open:
         if found is not None:
             self._owner._answered(*found)
             if self.exchange.is_idle:
-                self._look_at_time()
+                self._wake_in(self._owner._settings.idle_ms_max)
         self._go_on()
 
     def lost(self, reason: OSError | None) -> None:
@@ -225,18 +239,7 @@ class _Open:
     def _resume(self) -> None:
         if self._transport is not None and not self._is_over:
             self._transport.resume_reading()
-            self._look_at_time()
-
-    def _look_at_time(self) -> None:
-        """End the connection if its time is over, or come again when it may be.
-
-        Looks at every request: so not at each of them, but when the timer for the first has come.
-        """
-        left = self.exchange.time_left()
-        if left is not None and left[0] <= 0:
-            self.end(TimeoutError(left[1]))
-        elif left is not None:
-            self._wake_in(left[0])
+            self._wake_in(0)
 
     def _wake_in(self, delay_ms: int) -> None:
         due_ms = self._ports.clock.monotonic_ms() + delay_ms
@@ -248,8 +251,22 @@ class _Open:
         self._timer = self._ports.scheduler.call_later(max(delay_ms, 0), self._time_passed)
 
     def _time_passed(self) -> None:
+        """End what has no time left, but for what the socket still holds: the loop may have stood.
+
+        The timer of no delay comes after the receiving in the loop's next turn.
+        """
         self._timer = None
-        self._look_at_time()
+        if self._has_heard:
+            self._has_heard = False
+            self._wake_in(0)
+            return
+        try:
+            left_ms = self.exchange.pass_time()
+        except TimeoutError as reason:
+            self.end(reason)
+            return
+        if left_ms is not None:
+            self._wake_in(left_ms)
 
 
 class Connections:

@@ -2,11 +2,17 @@
 
 Bytes are received in place: first the 8 bytes that say how long an answer is and to which request,
 then the answer into memory of its own, which nobody copies. Answers come in the order of requests.
-Whatever goes wrong is an OSError and ends the connection with all requests on it, also a request
-that is not answered in time: the node may be gone without a word, and a new connection finds out.
+Whatever goes wrong is an OSError and ends the connection with all requests on it.
+
+A request that is not answered in time ends alone, and its answer is dropped when it comes. When no
+other request is left that has time, the connection ends too: the node may be gone without a word,
+and a new connection finds out. It also ends when its oldest request has no answer for
+`request_timeout_ms`. A cancelled request has no time and keeps no connection.
 
 Answers count as held from their announcement until they are released; above `held_bytes_max`
-nothing more is read. Time stands still for requests meanwhile: it is the receiver that is slow.
+nothing more is read. Requests end in their time meanwhile, for their caller decides both; the
+connection stays, for the node is not to blame. The bound is of one connection while it is open:
+answers that are held beyond its end do not count on the next.
 """
 
 from collections import deque
@@ -55,6 +61,8 @@ class ConnectionSettings:
         answer_bytes_max: a longer answer ends the connection.
         held_bytes_max: reading stops in front of an answer that makes it more; one is always read.
         connect_timeout_ms: for name, connection, TLS, ApiVersions and authentication.
+        request_timeout_ms: a connection whose oldest request has waited so long, and not less than
+            the request's own time, is closed.
         idle_ms_max: a connection without requests for so long is closed.
         tls: None: in the clear.
         authenticate: SASL; None: nothing is asked.
@@ -64,6 +72,7 @@ class ConnectionSettings:
     answer_bytes_max: int = 32 << 20
     held_bytes_max: int = 32 << 20
     connect_timeout_ms: int = 10_000
+    request_timeout_ms: int = 30_000
     idle_ms_max: int = 540_000
     tls: SSLContext | None = None
     authenticate: Authentication | None = None
@@ -103,8 +112,6 @@ class Exchange:
         self._size, self._frame = 0, memoryview(b"")
         self._authentication: Questions | None = None
         self._used_ms = self._opening_ms = clock.monotonic_ms()
-        self._stopped_ms = 0  # when reading stopped
-        self._behind_ms = 0  # for how long it has, in all
 
     # -- requests
 
@@ -115,7 +122,7 @@ class Exchange:
     def add(self, call: Call) -> None:
         """Send a request as soon as that can be."""
         self._used_ms = self._clock.monotonic_ms()
-        call.ends_ms = self._used_ms - self._behind_ms + call.timeout_ms
+        call.ends_ms = self._used_ms + call.timeout_ms
         if self.is_ready:
             self._ask(call)
         else:
@@ -168,9 +175,12 @@ class Exchange:
             answer = Answer(call.api_key, call.version, self._frame, release)
             self._frame, self._filled = memoryview(b""), 0
             self._used_ms = self._clock.monotonic_ms()
-            if self.is_ready:
+            if not self.is_ready:
+                self._shake_hands(answer)
+            elif call.is_done:
+                answer.release()
+            else:
                 return call, answer
-            self._shake_hands(answer)
         return None
 
     def _read_head(self) -> None:
@@ -187,7 +197,7 @@ class Exchange:
         if self._has_room():
             self._begin_frame()
         else:
-            self.is_reading, self._stopped_ms = False, self._clock.monotonic_ms()
+            self.is_reading = False
 
     def _has_room(self) -> bool:
         return not self.held_bytes or (
@@ -207,7 +217,6 @@ class Exchange:
     def _release(self, size: int) -> None:
         self.held_bytes -= size
         if not self.is_reading and self._has_room():
-            self._behind_ms += self._clock.monotonic_ms() - self._stopped_ms
             self.is_reading = True
             self._begin_frame()
             self.on_room()
@@ -225,7 +234,8 @@ class Exchange:
         except StopIteration:
             self.is_ready = True
             for call in self._waiting:
-                self._ask(call)
+                if not call.is_done:
+                    self._ask(call)
             self._waiting.clear()
         except (NotSentError, MalformedMessageError) as cause:
             raise ConnectionError(f"authentication: {cause}") from cause
@@ -242,23 +252,39 @@ class Exchange:
         """Why it ends where the other side closes it."""
         return ConnectionError(f"the connection was closed{self._doubt}")
 
-    def time_left(self) -> tuple[int, str] | None:
-        """How many ms until the connection is to be ended, and why; None while not `is_reading`."""
-        if not self.is_reading:
-            return None
+    def pass_time(self) -> int | None:
+        """End requests whose time is over; gives the ms until there may be more, None: unknown.
+
+        Looks at every request: not to be called for each of them.
+
+        Raises:
+            TimeoutError: the connection is to be ended.
+        """
         settings, now_ms = self._settings, self._clock.monotonic_ms()
-        left: list[tuple[int, str]] = []
+        calls = [call for _, call in self._asked] if self.is_ready else list(self._waiting)
+        live = [call for call in calls if not call.is_done]
+        over = [call for call in live if call.ends_ms <= now_ms]
+        ends: list[tuple[int, str]] = []
         if not self.is_ready:
             limit_ms = settings.connect_timeout_ms
-            left.append((self._opening_ms + limit_ms - now_ms, f"not connected in {limit_ms} ms"))
-        calls = [call for _, call in self._asked if self.is_ready] + list(self._waiting)
-        if calls:
-            first = min(calls, key=lambda call: call.ends_ms)
-            left_ms = first.ends_ms + self._behind_ms - now_ms
-            left.append((left_ms, f"no answer within {first.timeout_ms} ms"))
-        elif self.is_ready:
-            left.append((self._used_ms + settings.idle_ms_max - now_ms, "idle"))
-        return min(left)
+            ends.append((self._opening_ms + limit_ms, f"not connected in {limit_ms} ms"))
+        elif self.is_reading and calls:
+            oldest = calls[0]
+            more_ms = max(settings.request_timeout_ms - oldest.timeout_ms, 0)
+            reason = f"no answer within {oldest.timeout_ms + more_ms} ms"
+            ends.append((oldest.ends_ms + more_ms, reason))
+        if self.is_ready and self.is_reading and not live:
+            ends.append((self._used_ms + settings.idle_ms_max, "idle"))
+        if self.is_reading and over and len(over) == len(live):
+            ends.append((over[0].ends_ms, f"no answer within {over[0].timeout_ms} ms"))
+        end_ms, reason = min(ends, default=(now_ms + 1, ""))
+        if end_ms <= now_ms:
+            raise TimeoutError(reason)
+        for call in over:
+            kind = NoAnswerError if self.is_ready else NotSentError
+            call.fail(kind, TimeoutError(f"no answer within {call.timeout_ms} ms"))
+        looks = [end for end, _ in ends] + [call.ends_ms for call in live if not call.is_done]
+        return min(looks) - now_ms if looks else None
 
     def end(self, reason: OSError) -> None:
         """End every request without an answer."""

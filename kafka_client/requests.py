@@ -31,8 +31,8 @@ class NotSentError(ClientError):
     """The request was not sent: nothing of it is carried out."""
 
 
-class NotServedError(NotSentError):
-    """The other side does not serve this API, or no version of it that is asked."""
+class UnsupportedError(NotSentError):
+    """The other side does not serve the version, or it cannot hold a value: no use to try again."""
 
 
 class NoAnswerError(ClientError):
@@ -96,7 +96,7 @@ class Call:
     Attributes:
         version: as sent; -1 before.
         ends_ms: when its time is over; set by the exchange, on its clock.
-        is_done: its end has been handed over.
+        is_done: its end has been handed over, or is not wanted.
     """
 
     __slots__ = (
@@ -122,8 +122,8 @@ class Call:
             done: is called once with what `read` gave, or with a `ClientError`.
             versions: this side's; the highest one that both know is taken. None: all that have a
                 schema.
-            read: decodes the answer, on any thread; may raise a `TidemarkError`. None: `done` gets
-                the `Answer`, and releases it.
+            read: decodes the answer, on any thread; what it raises fails the request. None: `done`
+                gets the `Answer`, and releases it.
             timeout_ms: for all of it: name, connection, answer.
         """
         known = codec.request(api_key)
@@ -146,8 +146,9 @@ class Call:
             return answer
         try:
             return self._read(answer)
-        except (TidemarkError, IndexError) as cause:
-            failure = UnreadableAnswerError(f"{self.api_key.name} {self.version}: {cause}")
+        except Exception as cause:  # noqa: BLE001 - whatever it is, the request has to end
+            reason = str(cause) or type(cause).__name__
+            failure = UnreadableAnswerError(f"{self.api_key.name} {self.version}: {reason}")
             failure.__cause__ = cause
             return failure
 
@@ -156,6 +157,10 @@ class Call:
         if not self.is_done:
             self.is_done = True
             self._done(result)
+
+    def cancel(self) -> None:
+        """Nobody waits for its end: `done` is not called, and it is not sent if it was not yet."""
+        self.is_done = True
 
     def fail(self, kind: type[ClientError], reason: OSError) -> None:
         """End it without an answer."""
@@ -167,18 +172,19 @@ class Call:
         """The request with its size, in the highest version that both sides know.
 
         Raises:
-            NotServedError: there is none.
-            NotSentError: a value does not fit in its field.
+            UnsupportedError: there is none, or a value does not fit in its field.
         """
         ours, name = self.versions, codec.request(self.api_key).name
         version = min(ours.last, -1 if served is None else served.last)
         if served is None or version < max(ours.first, served.first):
             known = "none" if served is None else f"{served.first} to {served.last}"
-            raise NotServedError(f"{name} {ours.first} to {ours.last} is asked; served is {known}")
+            raise UnsupportedError(
+                f"{name} {ours.first} to {ours.last} is asked; served is {known}"
+            )
         try:
             body = self.encode(version)
         except (error, OverflowError, ValueError) as cause:
-            raise NotSentError(f"{name} {version} cannot be encoded: {cause}") from cause
+            raise UnsupportedError(f"{name} {version} cannot be encoded: {cause}") from cause
         self.version = version
         tags = b"\0" if header_versions(self.api_key, version)[0] == _FLEXIBLE else b""
         size = _SIZE_AND_HEADER.size - _SIZE_BYTES + len(client_id) + len(tags) + len(body)

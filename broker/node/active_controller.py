@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
-from kafka_client.requests import NoAnswerError, NotSentError, NotServedError
+from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
@@ -81,6 +81,7 @@ class ActiveController:
         """Ask whoever leads now; its answer may be that it does not any more.
 
         Raises:
+            ApiError: UNSUPPORTED_VERSION: it does not take the request in this version.
             NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
                 not asked.
             DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
@@ -94,7 +95,7 @@ class ActiveController:
             return await connections.to(address).request(
                 api_key, question, versions=version, timeout_ms=timeout_ms
             )
-        except NotServedError as error:
+        except UnsupportedError as error:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"the active controller at {host}:{port} does not serve {api_key.name}: it is "

@@ -220,10 +220,11 @@ class BrokerLife:
 
     async def _beat(self) -> None:
         while not self._wants_to_leave:
+            reason = ""
             try:
                 code = await self._heartbeat(want_shut_down=False)
             except KafkaError as error:
-                code = error.code
+                code, reason = error.code, f": {error}"
             if code == ErrorCode.STALE_BROKER_EPOCH:
                 self._settings.on_end(
                     StaleBrokerEpochError(
@@ -233,7 +234,7 @@ class BrokerLife:
                 )
                 return
             if code != ErrorCode.NONE:
-                self._say(code, f"a heartbeat was not taken: {code.name}")
+                self._say(code, f"a heartbeat was not taken: {code.name}{reason}")
             is_settled = code == ErrorCode.NONE and not self.is_fenced
             if is_settled and self._node.is_alone:
                 return

@@ -70,7 +70,7 @@ class Peers:
             ports: of the connections.
         """
         self._identity, self._scheduler = identity, ports.scheduler
-        settings = ConnectionSettings(client_id=f"raft-client-{node_id}")
+        settings = ConnectionSettings(client_id=f"raft-client-{node_id}", request_timeout_ms=0)
         self._connections = Connections(settings, ports)
         self._said: dict[Address, str] = {}
         self._is_closed = False

@@ -141,6 +141,9 @@ def test_all_of_a_names_addresses_are_tried() -> None:
         place = ("localhost", _place(good)[1])
         with BlockingClient(f"localhost:{place[1]}") as client:
             assert client.versions(place)[ApiKey.METADATA].last == 12
+            connected = client._lines[place]._socket
+            assert connected is not None
+            assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from kafka_client.requests import (
     NoAnswerError,
     NotSentError,
     UnreadableAnswerError,
+    UnsupportedError,
     encoder,
 )
 from kafka_protocol.wire.api_keys import ApiKey
@@ -161,7 +162,7 @@ def test_numbers_of_requests_begin_again_after_the_highest() -> None:
 def test_what_the_other_side_does_not_serve_is_not_sent() -> None:
     side = ready()
     side.ask(versions=Versions(2, 3))
-    assert isinstance(side.ends[0], NotSentError)
+    assert isinstance(side.ends[0], UnsupportedError)
     assert str(side.ends[0]) == "DescribeClusterRequest 2 to 3 is asked; served is 0 to 1"
     assert side.sent() == []
 
@@ -174,8 +175,20 @@ def test_a_request_that_cannot_be_encoded_ends_alone() -> None:
 
     side.exchange.add(Call(ApiKey.DESCRIBE_CLUSTER, encode, side.ends.append, timeout_ms=1))
     side.ask()
-    assert isinstance(side.ends[0], NotSentError)
+    assert isinstance(side.ends[0], UnsupportedError)
     assert side.sent() == [(60, 1, 1)]
+
+
+def test_whatever_the_reading_of_an_answer_raises_ends_its_request() -> None:
+    side = ready()
+
+    def read(_: Answer) -> None:
+        raise MemoryError
+
+    side.ask(read=read)
+    side.receive(cluster(1))
+    assert isinstance(side.ends[0], UnreadableAnswerError)
+    assert str(side.ends[0]) == "DESCRIBE_CLUSTER 1: MemoryError"
 
 
 @pytest.mark.parametrize("apis", [{}, {ApiKey.VOTE: (3, 4)}])
@@ -193,23 +206,91 @@ def test_a_node_that_does_not_say_what_it_serves_is_not_asked(apis: Any) -> None
 # -- time
 
 
-def left(side: Side) -> tuple[int, str]:
-    found = side.exchange.time_left()
-    assert found is not None
-    return found
+def ends_in(side: Side, left_ms: int, reason: str) -> None:
+    """The connection has so long, and ends then; its requests with it."""
+    assert side.exchange.pass_time() == left_ms
+    side.clock.advance(left_ms)
+    with pytest.raises(TimeoutError) as caught:
+        side.exchange.pass_time()
+    assert str(caught.value) == reason
+    side.exchange.end(caught.value)
 
 
-def test_the_first_deadline_is_that_of_the_connection() -> None:
+def test_a_connection_with_a_request_is_not_idle() -> None:
     side = ready(idle_ms_max=5_000)
-    assert left(side) == (5_000, "idle")
-    side.ask(timeout_ms=1_000)
-    side.ask(timeout_ms=200)
-    side.clock.advance(150)
-    assert left(side) == (50, "no answer within 200 ms")
-    side.receive(cluster(1) + cluster(2))
-    assert left(side) == (5_000, "idle")
     side.ask(timeout_ms=60_000)
-    assert left(side) == (60_000, "no answer within 60000 ms"), "it is not idle"
+    assert side.exchange.pass_time() == 60_000
+    side.receive(cluster(1))
+    ends_in(side, 5_000, "idle")
+
+
+def test_a_request_whose_time_is_over_ends_alone_and_its_answer_is_dropped() -> None:
+    side = ready()
+    hasty, _ = side.ask(timeout_ms=200), side.ask(timeout_ms=1_000)
+    side.clock.advance(150)
+    assert side.exchange.pass_time() == 50
+    side.clock.advance(50)
+    assert side.exchange.pass_time() == 800
+    assert [(type(one), str(one)) for one in side.ends] == [
+        (NoAnswerError, "no answer within 200 ms")
+    ]
+    assert hasty.is_done
+    side.receive(cluster(1) + cluster(2))
+    assert [one.cluster_id for one in side.ends[1:]] == ["ours"]
+    assert side.exchange.held_bytes == 0
+
+
+def test_the_connection_ends_when_no_request_on_it_has_time() -> None:
+    side = ready()
+    side.ask(timeout_ms=200)
+    side.clock.advance(100)
+    side.ask(timeout_ms=200)
+    side.clock.advance(100)
+    assert side.exchange.pass_time() == 100
+    ends_in(side, 100, "no answer within 200 ms")
+    assert [type(one) for one in side.ends] == [NoAnswerError] * 2
+
+
+@pytest.mark.parametrize(("limit_ms", "ends_ms"), [(500, 500), (0, 300)])
+def test_a_node_that_answers_nothing_is_given_up_though_requests_come(
+    limit_ms: int, ends_ms: int
+) -> None:
+    side = ready(request_timeout_ms=limit_ms)
+    for _ in range(ends_ms // 100):
+        side.ask(timeout_ms=300)
+        assert side.exchange.pass_time() is not None
+        side.clock.advance(100)
+    with pytest.raises(TimeoutError, match=f"no answer within {ends_ms} ms"):
+        side.exchange.pass_time()
+
+
+def test_the_limit_of_a_connection_is_not_below_the_time_of_a_request() -> None:
+    side = ready(request_timeout_ms=30_000)
+    side.ask(timeout_ms=60_000)
+    ends_in(side, 60_000, "no answer within 60000 ms")
+
+
+def test_a_cancelled_request_ends_no_other_and_keeps_no_connection() -> None:
+    side = ready(idle_ms_max=5_000, request_timeout_ms=30_000)
+    side.ask(timeout_ms=60_000)
+    side.ask(timeout_ms=200).cancel()
+    side.clock.advance(200)
+    assert side.exchange.pass_time() == 59_800
+    assert side.ends == []
+    side.receive(cluster(1) + cluster(2))
+    assert len(side.ends) == 1
+    side.ask(timeout_ms=60_000).cancel()
+    ends_in(side, 5_000, "idle")
+
+
+def test_a_request_that_was_cancelled_before_the_greeting_is_not_sent() -> None:
+    side = Side()
+    side.ask().cancel()
+    side.ask(versions=0)
+    side.exchange.opened()
+    side.receive(greeted(APIS, 0))
+    assert [version for key, version, _ in side.sent() if key == 60] == [0]
+    assert side.ends == []
 
 
 def test_an_attempt_to_connect_has_a_limit_of_its_own() -> None:
@@ -217,38 +298,66 @@ def test_an_attempt_to_connect_has_a_limit_of_its_own() -> None:
     side.ask(timeout_ms=60_000)
     side.exchange.opened()
     side.clock.advance(1_990)
-    assert left(side) == (10, "not connected in 2000 ms")
-    side.exchange.end(TimeoutError(left(side)[1]))
+    ends_in(side, 10, "not connected in 2000 ms")
     assert isinstance(side.ends[0], NotSentError), "it was never sent"
+
+
+def test_a_request_with_little_time_does_not_end_the_attempt_to_connect() -> None:
+    side = Side(connect_timeout_ms=2_000)
+    side.ask(timeout_ms=100)
+    side.ask(timeout_ms=500)
+    side.exchange.opened()
+    side.clock.advance(100)
+    assert side.exchange.pass_time() == 400
+    assert [type(one) for one in side.ends] == [NotSentError]
+    side.receive(greeted(APIS, 0))
+    assert [key for key, _, _ in side.sent()] == [18, 60]
+    late = Side(connect_timeout_ms=2_000)
+    late.ask(timeout_ms=500)
+    ends_in(late, 500, "no answer within 500 ms")
+    assert isinstance(late.ends[0], NotSentError)
 
 
 # -- memory
 
 
-def test_reading_stops_while_the_receiver_is_behind_and_time_with_it() -> None:
+def test_reading_stops_while_the_receiver_is_behind() -> None:
     size = len(cluster(1)) - 4
     side = ready(held_bytes_max=2 * size)
     for _ in range(4):
-        side.ask(read=None, timeout_ms=1_000)
+        side.ask(read=None, timeout_ms=100_000)
     resumed: list[int] = []
     side.exchange.on_room = lambda: resumed.append(side.exchange.held_bytes)
     rest = side.receive(b"".join(cluster(number) for number in range(1, 5)))
     assert side.exchange.held_bytes == 2 * size
     assert len(rest) == 2 * size + 4 - 4, "of the third only the head was read"
-    side.clock.advance(60_000)
-    assert side.exchange.time_left() is None
     first, second = side.ends
     assert isinstance(first, Answer)
     assert first.decode().cluster_id == "ours"
     first.release()
     first.release()
     assert (resumed, side.exchange.held_bytes) == ([2 * size], 2 * size)
-    assert left(side)[0] == 1_000
     rest = side.receive(rest)
     assert len(side.ends) == 3
     second.release()
     assert side.receive(rest) == b""
     assert len(side.ends) == 4
+
+
+def test_requests_end_in_their_time_while_reading_stops_and_the_connection_stays() -> None:
+    side = ready(held_bytes_max=1)
+    for _ in range(3):
+        side.ask(read=None, timeout_ms=1_000)
+    side.receive(cluster(1))
+    rest = side.receive(cluster(2) + cluster(3))
+    side.clock.advance(60_000)
+    assert side.exchange.pass_time() is None
+    assert [type(one) for one in side.ends] == [Answer, NoAnswerError, NoAnswerError]
+    side.ask(timeout_ms=1_000)
+    assert side.exchange.pass_time() == 1_000
+    side.ends[0].release()
+    assert side.receive(rest + cluster(4)) == b""
+    assert side.ends[-1].cluster_id == "ours"
 
 
 def test_one_answer_is_read_however_long_it_is() -> None:

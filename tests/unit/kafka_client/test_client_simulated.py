@@ -1,6 +1,7 @@
 """A simulated network stands under the same connection: no event loop, time by the test's clock."""
 
 import struct
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kafka_client.requests import Answer, Call, NoAnswerError, NotSentError, enc
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
+from runtime.executors import InlinePool
 from tests.support.kafka_client.node import framed, greeted
 from tests.support.kafka_client.sim_network import SimNetwork
 from tests.support.sim.ports import simulated
@@ -20,6 +22,8 @@ NODE = ("node", 9092)
 
 class Cluster:
     """Serves DescribeCluster on one connection."""
+
+    hosts: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -34,9 +38,13 @@ class Cluster:
             if header.api_key == ApiKey.API_VERSIONS:
                 answer(greeted({ApiKey.DESCRIBE_CLUSTER: (0, 1)}, number))
             else:
-                codec = response(ApiKey.DESCRIBE_CLUSTER)
-                body = codec.encode(codec.cls(controller_id=number), header.api_version)
-                answer(framed(struct.pack(">i", number) + b"\0" + body))
+                self.answer_one(number, header.api_version, answer)
+
+    def answer_one(self, number: int, version: int, answer: Any) -> None:
+        codec = response(ApiKey.DESCRIBE_CLUSTER)
+        brokers = [codec.cls.Brokers(host=host) for host in self.hosts]
+        body = codec.cls(controller_id=number, brokers=brokers)
+        answer(framed(struct.pack(">i", number) + b"\0" + codec.encode(body, version)))
 
 
 class World:
@@ -49,9 +57,11 @@ class World:
         )
         self.ends: list[Any] = []
 
-    def ask(self, **more: Any) -> None:
+    def ask(self, *, timeout_ms: int = 1_000, **more: Any) -> None:
         encode = encoder(ApiKey.DESCRIBE_CLUSTER, request(ApiKey.DESCRIBE_CLUSTER).cls())
-        call = Call(ApiKey.DESCRIBE_CLUSTER, encode, self.ends.append, timeout_ms=1_000, **more)
+        call = Call(
+            ApiKey.DESCRIBE_CLUSTER, encode, self.ends.append, timeout_ms=timeout_ms, **more
+        )
         self.connections.to(NODE).send(call)
 
 
@@ -88,7 +98,7 @@ def test_a_cut_ends_requests_at_their_deadline_and_the_next_finds_out() -> None:
 def test_a_receiver_that_is_behind_is_sent_nothing_more() -> None:
     world = World(1, held_bytes_max=1)
     for _ in range(3):
-        world.ask(read=None)
+        world.ask(read=None, timeout_ms=300_000)
     for number in (1, 2, 3):
         world.ports.scheduler.advance(60_000)
         answer = world.ends[-1]
@@ -115,3 +125,81 @@ def test_nobody_listens() -> None:
     world.ask()
     world.ports.scheduler.advance(100)
     assert isinstance(world.ends[0], NotSentError)
+
+
+class Long(Cluster):
+    hosts = ("x" * 30_000,) * 3
+
+
+class Busy(InlinePool):
+    """Has no thread free."""
+
+    def submit(self, *_: Any, **__: Any) -> "Future[Any]":
+        return Future()
+
+
+def test_a_long_answer_ends_its_request_in_time_though_all_threads_are_busy() -> None:
+    world = World(1)
+    world.network.nodes[NODE] = Long
+    connection = world.connections.to(NODE)
+    free, connection._pool = connection._pool, Busy()
+    world.ask()
+    world.ports.scheduler.advance(999)
+    assert (world.ends, connection.held_bytes > 0) == ([], True)
+    world.ports.scheduler.advance(1)
+    assert [type(one) for one in world.ends] == [NoAnswerError]
+    assert connection.held_bytes == 0
+    connection._pool = free
+    world.ask()
+    world.ports.scheduler.advance(999)
+    assert (world.ends[-1].controller_id, world.network.connections) == (2, 1)
+
+
+class Socket:
+    """A network and its one connection, whose bytes lie there until they are received."""
+
+    def connect(self, *connecting: Any) -> Any:
+        self.receiver, self.bytes, self.is_open = connecting[2], b"", True
+        return self.abort
+
+    def abort(self) -> None:
+        self.is_open = False
+
+    def write(self, data: bytes) -> None:
+        """Nobody is asked."""
+
+    def receive(self) -> None:
+        """As one turn of the loop."""
+        room = self.receiver.buffer()
+        count = min(len(room), len(self.bytes))
+        room[:count], self.bytes = self.bytes[:count], self.bytes[count:]
+        self.receiver.received(count)
+
+
+@pytest.mark.parametrize("came", [0, 3])
+def test_answers_that_lie_in_the_socket_count_though_the_loop_stood(came: int) -> None:
+    """As on asyncio: each turn receives once, and then come the timers that are due."""
+    world, network = World(1), Socket()
+    world.connections._network = network  # type: ignore[assignment]
+    scheduler = world.ports.scheduler
+
+    def turn() -> None:
+        if network.bytes and network.is_open:
+            network.receive()
+            scheduler.call_later(0, turn)
+
+    scheduler.call_later(1_000, turn)
+    for _ in range(3):
+        world.ask()
+    network.receiver.opened(network)
+    network.bytes = greeted({ApiKey.DESCRIBE_CLUSTER: (0, 1)}, 0)
+    while network.bytes:
+        network.receive()
+    scheduler.advance(999)
+    node = Cluster()
+    for number in range(1, came + 1):
+        node.answer_one(number, 1, lambda data: setattr(network, "bytes", network.bytes + data))
+    scheduler.advance(1)
+    kinds = [NoAnswerError if isinstance(one, NoAnswerError) else "answer" for one in world.ends]
+    assert kinds == (["answer"] * 3 if came else [NoAnswerError] * 3)
+    assert network.is_open is bool(came)

@@ -130,6 +130,18 @@ async def test_a_controller_that_cannot_be_reached_was_not_asked() -> None:
     assert (code, here.served) == (ErrorCode.NOT_CONTROLLER, 0)
 
 
+async def test_a_version_that_the_controller_does_not_serve_is_told_at_once() -> None:
+    async with (
+        serving(answers, {ApiKey.CREATE_TOPICS: (2, 6)}) as node,
+        asked(led_at(node.port)) as active,
+    ):
+        waiting = Waiting(active, timeout_ms=5_000)
+        (topic,) = (await asyncio.wait_for(waiting.task, 10)).topics
+    assert topic.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "CreateTopicsRequest 7 to 7 is asked; served is 2 to 6" in topic.error_message
+    assert node.versions == []
+
+
 @pytest.mark.parametrize("serve", [hangs_up, says_nothing])
 async def test_a_change_without_an_answer_may_be_done_and_is_done_nowhere_else(
     serve: Serve,

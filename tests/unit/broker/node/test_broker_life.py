@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife, LifeSettings
 from kafka_protocol.wire import codec
@@ -124,6 +126,20 @@ async def test_an_error_of_a_later_kafka_is_no_reason_to_beat_no_more() -> None:
         unfencing = asyncio.ensure_future(life.unfence())
         await until(lambda: len(node.versions) >= 3)
         assert node.connections == 1
+        unfencing.cancel()
+        await life.close()
+
+
+async def test_a_heartbeat_that_the_controller_does_not_serve_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    apis = {ApiKey.BROKER_HEARTBEAT: (2, 3)}
+    async with serving(lambda *_: b"", apis) as node, life_before(node.port) as life:
+        unfencing = asyncio.ensure_future(life.unfence())
+        await until(
+            lambda: "BrokerHeartbeatRequest 1 to 1 is asked; served is 2 to 3" in caplog.text
+        )
         unfencing.cancel()
         await life.close()
 
