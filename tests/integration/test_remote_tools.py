@@ -260,9 +260,20 @@ def test_orphans_are_deleted_on_a_second_word_only(tiered_broker: BrokerProcess)
     assert err.endswith(
         "--delete-orphans needs --yes: look at the orphans that the audit shows without it\n"
     )
+    manager = "remote.log.metadata.manager.class.name"
+    broker.terminate()
+    broker.settings[manager] = "tests.support.tier.least_manager:LeastManager"
+    broker.start()
+    code, out, _ = run(broker, *command, "--yes")
+    assert code == 1
+    assert f"nothing is deleted: broker 1 has {manager}=tests.support.tier" in out
+    broker.terminate()
+    del broker.settings[manager]
+    broker.start()
     assert orphan.exists()
     code, out, _ = run(broker, *command, "--yes")
     assert code == 0
+    assert out.index("deleting  tides-0 from offset") < out.index("deleted 1 orphan")
     assert "deleted 1 orphan" in out
     assert not orphan.exists()
 
