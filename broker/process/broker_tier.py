@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
-from broker.node.directories import Directories
+from broker.node.directories import Directories, DirectoryError
 from broker.node.housekeeping import Task
 from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health
@@ -20,6 +20,7 @@ from broker.topics.internal import ensure_remote_metadata_topic
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
+from rlm.upkeep.incarnation import FILE_NAME, OlderFormError, read
 from runtime.ports import Ports
 
 
@@ -40,10 +41,17 @@ class BrokerTier:
             directories: locked and checked.
             ports: of the process.
             spawn: starts a tier process.
+
+        Raises:
+            DirectoryError: the file of the tier's incarnation is of an older form.
         """
         self._config, self._directories, self._settings = config, directories, config
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
+            try:
+                read(ports.disk, config.metadata_log_dir / FILE_NAME)
+            except OlderFormError as error:
+                raise DirectoryError(str(error)) from error
             loop = asyncio.get_running_loop()
             self.tier = RemoteTier(self._tier_config(config), ports, loop, spawn)
 

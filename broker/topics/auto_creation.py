@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 VERSION: Final = 7
 
+GRACE_MS: Final = 1_000
+"""The controller answers within the request's time: what is decided by then is told as created."""
+
 AskController = Callable[[Any, int], Awaitable[Any]]
 """Sends a CreateTopics request (`VERSION`) with a deadline in ms to the active controller."""
 
@@ -45,7 +48,7 @@ class AutoTopicCreation:
         Raises:
             KafkaError: the active controller could not be asked, or did not answer.
         """
-        answer = await self._ask(_question(topics), DECISION_TIMEOUT_MS)
+        answer = await self._ask(_question(topics), DECISION_TIMEOUT_MS + GRACE_MS)
         return {
             one.name: ApiError(ErrorCode.of(one.error_code), one.error_message or "")
             for one in answer.topics

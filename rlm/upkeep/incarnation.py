@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kafka_protocol.errors import TidemarkError
 from runtime.clock import Clock
 from runtime.dice import Dice
 from runtime.disk import Disk
@@ -36,6 +37,14 @@ CLAIM_SPREAD = 1_000
 """So many numbers the dice choose a claim from."""
 
 _FORM = re.compile(rb"((\d{1,19}) (\d{1,19}(?:,\d{1,19})*|-)) ([0-9a-f]{8})\n")
+
+
+_OLDER = re.compile(rb"(\d{1,19})(?: ([0-9a-f]{8}))?\n")
+"""Of unreleased versions: only the number, with its checksum or without."""
+
+
+class OlderFormError(TidemarkError):
+    """The file is whole and of a form that is not read any more; names file and way out."""
 
 
 class Counter(NamedTuple):
@@ -90,7 +99,11 @@ def dump(counter: Counter) -> bytes:
 
 
 def read(disk: Disk, path: Path) -> Counter:
-    """The counter of a file, `NO_COUNTER` where there is none that can be read."""
+    """The counter of a file, `NO_COUNTER` where there is none that can be read.
+
+    Raises:
+        OlderFormError: it says a number, and nothing of the claim on the store.
+    """
     try:
         content = disk.read_file(path)
     except FileNotFoundError:
@@ -99,6 +112,13 @@ def read(disk: Disk, path: Path) -> Counter:
         log.warning("the incarnation cannot be read, it goes on by the clock: %s", error)
         return NO_COUNTER
     counter = parse(content)
+    older = _OLDER.fullmatch(content)
+    if older is not None and (older[2] is None or int(older[2], 16) == crc32c(older[1])):
+        raise OlderFormError(
+            f"{path} is of a version before 0.1.0 and does not say whether the claim on the remote "
+            "store is that of these directories: put the directories of the newest start back, or, "
+            "if these are the newest and no other machine writes to this store, remove the file"
+        )
     if counter is None:
         log.error(
             "the tier's incarnation is damaged, it goes on by the clock: file=%s content=%r",

@@ -28,6 +28,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.raft.snapshot_id import SnapshotId
 from runtime.disk import Disk, OpenFile
 
@@ -41,6 +42,7 @@ _FORM: Final = re.compile(
     rb"crc ([0-9a-f]{8})\n"
 )
 _LINE: Final = re.compile(rb"(flushed (\d+)) ([0-9a-f]{8})\n")
+_OLDER: Final = re.compile(rb"(tidemark-flushed-end ([12])\n.*?)crc ([0-9a-f]{8})\n", re.DOTALL)
 log = logging.getLogger(__name__)
 
 
@@ -115,6 +117,7 @@ class FlushedEndFile:
         """What the file says; None if it is missing or damaged.
 
         Raises:
+            UnusableMetadataError: it is whole and of an unreleased version.
             OSError: the disk failed.
         """
         try:
@@ -122,6 +125,13 @@ class FlushedEndFile:
         except FileNotFoundError:
             return None
         found = parse_flushed_end(data)
+        older = _OLDER.match(data)
+        if older is not None and int(older[3], 16) == crc32c(older[1]):
+            raise UnusableMetadataError(
+                f"{self._path} is of version {int(older[2])}, which no release wrote, and says up "
+                "to where the metadata log beside it was flushed. If this directory is the newest "
+                "and was stopped cleanly, remove the file; else restore the directory"
+            )
         if found is None:
             log.warning("damaged, or of another version, and proves nothing: %s", self._path)
         return found

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.batches import data_batch
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEndFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
-from runtime.disk import OpenFile
+from runtime.disk import Disk, OpenFile
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk
@@ -118,3 +120,18 @@ def test_a_batch_that_is_appended_during_a_flush_is_not_called_flushed() -> None
     assert (end, log.flushed_end, log.end_offset) == (1, 1, 2)
     disk.meanwhile_in_log = lambda: None
     assert log.flush() == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"tidemark-flushed-end 1\nflushed 13\nrestart -1\n",
+        b"tidemark-flushed-end 2\nflushed 13\nrestart -1 -1\nled 3\n",
+    ],
+)
+def test_a_note_of_an_unreleased_version_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / FLUSHED_END).write_bytes(text + b"crc %08x\n" % crc32c(text))
+    with pytest.raises(UnusableMetadataError, match=r"tidemark-flushed-end is of version [12]"):
+        FlushedEndFile(tmp_path, Disk()).read()
+    (tmp_path / FLUSHED_END).write_bytes(text + b"crc 00000000\n")
+    assert FlushedEndFile(tmp_path, Disk()).read() is None

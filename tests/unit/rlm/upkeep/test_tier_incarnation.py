@@ -5,11 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Health
 from rlm.upkeep.census import NAMED_MAX
-from rlm.upkeep.incarnation import FILE_NAME, Counter, Incarnations, dump, parse
+from rlm.upkeep.incarnation import (
+    FILE_NAME,
+    Counter,
+    Incarnations,
+    OlderFormError,
+    dump,
+    parse,
+)
 from rlm.workers import JUDGE_POOL
 from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
@@ -69,7 +77,6 @@ DAMAGES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:5]),
     "cut to the digits": lambda path: path.write_bytes(path.read_bytes().split()[0]),
-    "of an unreleased version": lambda path: path.write_bytes(b"1900000000000\n"),
     "zeros": lambda path: path.write_bytes(bytes(20)),
     "a directory": lambda path: (path.unlink(), path.mkdir()),
 }
@@ -164,3 +171,16 @@ def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_p
     said = reasons(pair)
     assert len(said) == NAMED_MAX + 1
     assert said[-1].startswith("and 7 more partitions are red")
+
+
+@pytest.mark.parametrize("content", [b"17\n", b"17 %08x\n" % crc32c(b"17")])
+def test_a_file_of_an_older_form_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+    with pytest.raises(OlderFormError, match=r"tier-incarnation is of a version before 0\.1\.0"):
+        incarnations(tmp_path, ManualClock(wall_ms=NOW_MS)).take()
+    assert (tmp_path / FILE_NAME).read_bytes() == content
+
+
+def test_damage_is_not_taken_for_an_older_form(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"17 00000000\n")
+    assert incarnations(tmp_path, ManualClock(wall_ms=NOW_MS)).take() == NOW_MS
