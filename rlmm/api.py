@@ -388,15 +388,21 @@ class RemovesDeletedTopics(RemoteLogMetadataManager):
 
 
 FEATURES: Mapping[str, str] = {
+    "carry": "records carry no log start: where its checkpoint is lost, it may stay unknown",
     "history": "a lost log end, epoch chain or log start is not noticed by records",
+    "catch_up": "a follower may build on what was read long ago",
     "on_lost_records": "records that its topic lost are not noticed at once",
+    "counts": "metrics do not count its records",
+    "unreadable": "health does not name what it cannot read",
+    "failure": "its end is not noticed, and the tier is not started anew",
 }
+"""What is off without a method that may be left out. Without those not named here nothing is."""
 
 
 def features_off(manager: RemoteLogMetadataManager) -> list[str]:
     """What does not work with this manager, for health."""
     off = [
-        text
+        f"{name}: {text}"
         for name, text in FEATURES.items()
         if getattr(type(manager), name) is getattr(RemoteLogMetadataManager, name)
     ]

@@ -31,6 +31,7 @@ from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUp
 from rlmm.fold import Fold
 from rlmm.lifecycle import PartitionFacts, Verdict, deletion_of, history_of
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX, PartitionView
+from rlmm.red import RedText
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
@@ -278,6 +279,14 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
 
     def close(self) -> None:
         """See RemoteLogMetadataManager."""
+
+    def counts(self) -> dict[str, int]:
+        """See RemoteLogMetadataManager."""
+        return {"read": len(self.log)}
+
+    def unreadable(self) -> tuple[RedText, ...]:
+        """See RemoteLogMetadataManager."""
+        return ()
 
     def failure(self) -> str | None:
         """See RemoteLogMetadataManager."""

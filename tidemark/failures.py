@@ -30,6 +30,7 @@ def _is_expected(error: Exception) -> bool:
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.errors import PipelineError
+    from rlm.upkeep.incarnation import OlderFormError
     from tidemark.node_files.formatting import FormatError
     from tidemark.node_files.log_directories import LogDirectoryError
     from tidemark.node_files.offline_topics import OfflineLogError
@@ -39,5 +40,5 @@ def _is_expected(error: Exception) -> bool:
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
-    more = (SeedError, UnusableMetadataError, QuorumError)
+    more = (SeedError, UnusableMetadataError, QuorumError, OlderFormError)
     return isinstance(error, (*expected, *ours, *more, OSError))

@@ -20,7 +20,7 @@ from broker.topics.internal import ensure_remote_metadata_topic
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
-from rlm.upkeep.incarnation import FILE_NAME, OlderFormError, read
+from rlm.upkeep.incarnation import OlderFormError, check_forms
 from runtime.ports import Ports
 
 
@@ -43,13 +43,13 @@ class BrokerTier:
             spawn: starts a tier process.
 
         Raises:
-            DirectoryError: the file of the tier's incarnation is of an older form.
+            DirectoryError: the file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
             try:
-                read(ports.disk, config.metadata_log_dir / FILE_NAME)
+                check_forms(ports.disk, config.metadata_log_dir, config.log_dirs[0])
             except OlderFormError as error:
                 raise DirectoryError(str(error)) from error
             loop = asyncio.get_running_loop()

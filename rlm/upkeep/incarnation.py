@@ -38,7 +38,6 @@ CLAIM_SPREAD = 1_000
 
 _FORM = re.compile(rb"((\d{1,19}) (\d{1,19}(?:,\d{1,19})*|-)) ([0-9a-f]{8})\n")
 
-
 _OLDER = re.compile(rb"(\d{1,19})(?: ([0-9a-f]{8}))?\n")
 """Of unreleased versions: only the number, with its checksum or without."""
 
@@ -126,6 +125,28 @@ def read(disk: Disk, path: Path) -> Counter:
             content[:40],
         )
     return counter or NO_COUNTER
+
+
+def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
+    """Make sure that nothing is passed by which unreleased versions have written.
+
+    They kept the file in the first log directory.
+
+    Raises:
+        OlderFormError: the file is of an older form, or lies there and not in `state_dir`.
+    """
+    path, older = state_dir / FILE_NAME, first_dir / FILE_NAME
+    read(disk, path)
+    try:
+        is_older = not disk.exists(path) and disk.exists(older)
+    except OSError:  # of a disk that fails; a start may go on without the first directory
+        return
+    if is_older:
+        raise OlderFormError(
+            f"{older} is where versions before 0.1.0 kept the tier's incarnation, and {path} is not"
+            " there: put the directories of the newest start back, or, if these are the newest and "
+            "no other machine writes to this store, remove the file"
+        )
 
 
 class Incarnations:

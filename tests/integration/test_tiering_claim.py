@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rlm.upkeep.incarnation import FILE_NAME as INCARNATION
 from rsm_plugins.layout.claim_object import dump_claim
 from tests.support.brokers.claims import claim_files, older_copy_reason
 from tests.support.brokers.clients import produce, read_all
@@ -100,6 +101,30 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     again = broker.command("remote", "claim", "-c", config)
     assert again.returncode == 0
     assert "nothing to do" in again.stdout
+
+
+@pytest.mark.parametrize("place", ["metadata.log.dir", "log.dirs"])
+def test_an_incarnation_of_before_the_first_release_ends_the_start_and_takes_no_claim(
+    make_broker: MakeBroker, tmp_path: Path, place: str
+) -> None:
+    broker = make_broker(tiered=True, settings={"metadata.log.dir": str(tmp_path / "meta")}).start()
+    until(lambda: store_of(broker), "the claim is taken")
+    assert broker.terminate() == 0
+    before = store_of(broker)
+    (tmp_path / "meta" / INCARNATION).unlink()
+    directory = tmp_path / "meta" if place == "metadata.log.dir" else broker.log_directory
+    (directory / INCARNATION).write_bytes(b"17\n")
+    said = f"{directory / INCARNATION} is "
+    started = broker.start_to_end()
+    assert started.returncode == 1
+    claim = broker.command("remote", "claim", "-c", str(broker.config_file), "--yes")
+    assert claim.returncode == 1
+    for told in (broker.log_text() + started.stderr, claim.stderr):
+        assert said in told
+        assert "before 0.1.0" in told
+        assert "Traceback" not in told
+    assert "nothing to do" not in claim.stdout
+    assert store_of(broker) == before
 
 
 def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_clean_stop(

@@ -14,7 +14,7 @@ from pathlib import Path
 from broker.config.broker_config import BrokerConfig
 from broker.remote.process import take_tier_lock
 from rlm.upkeep.claim import judge
-from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, read
+from rlm.upkeep.incarnation import FILE_NAME, Counter, check_forms, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
 from runtime.disk import Disk
@@ -99,7 +99,9 @@ def compare(
 
     Raises:
         LogDirectoryError: the plugin keeps no claims. RemoteStorageError: the store failed.
+        OlderFormError: the next start would not take these files.
     """
+    check_forms(disk, config.metadata_log_dir, config.log_dirs[0])
     if not isinstance(storage, ClaimKeeper):
         raise LogDirectoryError("the storage plugin keeps no claims: there is nothing to take")
     found, damaged = None, ""

@@ -1,4 +1,5 @@
 from abc import abstractmethod
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,54 @@ class Lacking(InMemoryRemoteLogMetadataManager):
 def test_a_manager_that_lacks_a_method_that_is_due_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=f"class.name={__name__}:Lacking: has no deletion$"):
         load_metadata_manager(f"{__name__}:Lacking")
+
+
+class OldOwn(InMemoryRemoteLogMetadataManager):
+    def own(self, partition: Any, fence: Any, metadata_offset: int = -1) -> Any: ...  # type: ignore[override]
+
+
+class Renamed(InMemoryRemoteLogMetadataManager):
+    def follow(self, of: Any) -> Any: ...  # type: ignore[override]
+
+
+class Turned(InMemoryRemoteLogMetadataManager):
+    def carry(self, fence: Any, partition: Any, log_start: Any) -> None: ...
+
+
+class Wants(InMemoryRemoteLogMetadataManager):
+    def deletion(self, partition: Any, also: Any) -> Any: ...  # type: ignore[override]
+
+
+class Value(InMemoryRemoteLogMetadataManager):
+    counts = 5  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("manager", "said"),
+    [
+        (OldOwn, r"own: .*'unclean_epoch'; due are \(partition, fence, metadata_offset, unclean_"),
+        (Renamed, r"follow: .*'of'; due are \(partition\)"),
+        (Turned, r"carry: partition, fence at another place"),
+        (Wants, r"deletion: .*'also'"),
+        (Value, r"counts: 5 is not a callable"),
+    ],
+)
+def test_a_method_that_does_not_take_what_is_due_is_refused_by_name(
+    manager: type, said: str
+) -> None:
+    with pytest.raises(ValueError, match=f"class.name={__name__}:{manager.__name__}: {said}"):
+        load_metadata_manager(f"{__name__}:{manager.__name__}")
+
+
+class TakesMore(InMemoryRemoteLogMetadataManager):
+    def own(self, *args: Any, **named: Any) -> Any: ...
+
+    @staticmethod
+    def release(partition: Any, more: int = 1) -> None: ...  # type: ignore[override]
+
+
+def test_a_method_may_take_more_than_is_due() -> None:
+    assert isinstance(load_metadata_manager(f"{__name__}:TakesMore"), TakesMore)
 
 
 def test_a_manager_that_is_no_subclass_is_refused_with_what_is_due() -> None:

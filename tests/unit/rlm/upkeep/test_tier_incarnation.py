@@ -15,6 +15,7 @@ from rlm.upkeep.incarnation import (
     Counter,
     Incarnations,
     OlderFormError,
+    check_forms,
     dump,
     parse,
 )
@@ -184,3 +185,23 @@ def test_a_file_of_an_older_form_is_refused_by_name(tmp_path: Path, content: byt
 def test_damage_is_not_taken_for_an_older_form(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"17 00000000\n")
     assert incarnations(tmp_path, ManualClock(wall_ms=NOW_MS)).take() == NOW_MS
+
+
+def test_a_file_in_the_place_of_older_versions_is_refused_by_name(tmp_path: Path) -> None:
+    state, first = tmp_path / "meta", tmp_path / "logs"
+    for directory in (state, first):
+        directory.mkdir()
+    check_forms(Disk(), state, first)
+    (first / FILE_NAME).write_bytes(dump(Counter(17, 16)))
+    with pytest.raises(OlderFormError, match=f"{first}/tier-incarnation is where .* before 0.1.0"):
+        check_forms(Disk(), state, first)
+    (state / FILE_NAME).write_bytes(dump(Counter(18, 18)))
+    check_forms(Disk(), state, first)
+
+
+def test_a_first_directory_that_cannot_be_read_ends_no_start(tmp_path: Path) -> None:
+    class Failing(Disk):
+        def exists(self, path: Path) -> bool:
+            raise OSError(5, "of the disk")
+
+    check_forms(Failing(), tmp_path, tmp_path / "logs")
