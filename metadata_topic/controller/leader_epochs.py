@@ -4,11 +4,9 @@ Where the metadata log is an older copy, leader epochs are given twice. The lead
 log, or what remote metadata records of it carry, is of a later epoch. It asks for one above that,
 and does nothing under its own.
 
-The question holds what AlterPartition names (broker id and epoch, topic id, partition, leader
-epoch) and one number more, so that over a network it is that request with a tagged field.
-
-DIFFERS: Kafka has no such question. A PartitionChangeRecord raises a leader epoch by one, so the
-answer is a PartitionRecord, which every reader takes as the partition's new state.
+DIFFERS: Kafka has no such request, so its key is private. A PartitionChangeRecord raises a leader
+epoch by one, so the answer is a PartitionRecord, which every reader takes as the partition's new
+state.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ import broker.handlers
 from broker.handlers import fetch_versions, produce_versions
 from broker.handlers.docs import handler_class
 from broker.handlers.handler_table import APIS, SASL_APIS
-from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.api_keys import PRIVATE, ApiKey
 from kafka_protocol.wire.codec import Message, request, response
 from kafka_protocol.wire.schema import ArrayType, FieldType, StructType
 
@@ -62,6 +62,7 @@ def test_every_api_of_the_package_is_registered_once() -> None:
     assert sorted(module.__name__ for module in ALL) == sorted(made)
     keys = [handler_class(module).api_key for module in ALL]
     assert len(set(keys)) == len(keys)
+    assert PRIVATE.isdisjoint(keys), "clients are told of requests of ours"
 
 
 @pytest.mark.parametrize("module", MODULES)
