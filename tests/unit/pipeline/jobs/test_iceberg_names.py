@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg import catalog
+from pyiceberg.utils.config import Config
 
 from pipeline.errors import OptionError
 from pipeline.jobs.iceberg_catalog import open_iceberg
@@ -17,6 +19,7 @@ def _catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/c.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}")
+    monkeypatch.setattr(catalog, "_ENV_CONFIG", Config())  # it was read at the import
 
 
 @pytest.mark.parametrize(
