@@ -119,14 +119,18 @@ class Run(Generic[R]):
                 self.is_over = True
                 self._failed(caught)
         else:
-            match wanted:
-                case None:
-                    look_after_step()
-                    self._scheduler.call_soon(partial(self._resume, _GO_ON))
-                case Until(wait):
-                    wait(partial(self._resume, _GO_ON))
-                case OnPool(pool, call):
-                    pool.submit(call).add_done_callback(self._pool_done)
+            self.go_on_after(wanted)
+
+    def go_on_after(self, wanted: OnPool | Until | None) -> None:
+        """Go on when this is done, which the work has yielded."""
+        match wanted:
+            case None:
+                look_after_step()
+                self._scheduler.call_soon(partial(self._resume, _GO_ON))
+            case Until(wait):
+                wait(partial(self._resume, _GO_ON))
+            case OnPool(pool, call):
+                pool.submit(call).add_done_callback(self._pool_done)
 
     def _pool_done(self, future: "Future[object]") -> None:
         """On any thread."""
