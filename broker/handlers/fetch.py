@@ -42,6 +42,7 @@ from broker.handlers.fetch_codec import (
 )
 from broker.handlers.fetch_read import SLICE_PARTITIONS, read_in_slices
 from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
+from broker.handlers.long_answers import answer_or_future, awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
@@ -59,14 +60,12 @@ from broker.replica.fetch_types import (
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
-from runtime.long_work import Work
 from runtime.ports import Ports
-from runtime.turns import awaited, result_or_future, run_in_steps
+from runtime.work import Steps, Work, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
@@ -178,7 +177,7 @@ class FetchHandler(RawHandler):
     ) -> "list[object] | asyncio.Future[list[object]]":
         if isinstance(session, ErrorCode):
             return encode_answer(context.api_version, int(session), 0, ())
-        return result_or_future(self._served(self._params(context, asked), session, parked))
+        return answer_or_future(self._served(self._params(context, asked), session, parked))
 
     def _served(
         self, params: FetchParams, session: FetchContext, parked: Callable[[], None]

@@ -12,8 +12,8 @@ from broker.handlers import fetch_versions as since
 from broker.replica.fetch_types import PartitionRead
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.wire.primitives import encode_uvarint
+from runtime.work import Steps, at_once
 
 SLICE_PARTITIONS: Final = 500
 NO_REPLICA: Final = -1

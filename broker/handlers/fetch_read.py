@@ -28,11 +28,11 @@ from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.records.batch import HEADER_SIZE, read_header
 from kafka_protocol.records.compression import Codec
-from kafka_protocol.steps import Steps
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
 from local_log.log.results import LogRead
 from runtime.disk import FileRegion
+from runtime.work import Steps
 
 SLICE_PARTITIONS = 500
 """After so many the loop may serve somebody else."""

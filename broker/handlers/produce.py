@@ -40,7 +40,6 @@ from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, UnknownTopicId
 from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, read_header
 from kafka_protocol.records.compression import Codec
-from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
@@ -50,7 +49,7 @@ from local_log.errors import InvalidRecord, MustBeOpened, UnsupportedCompression
 from local_log.log.opened_batches import Opening, opened
 from local_log.log.results import AppendInfo
 from runtime.executors import Executors, InlinePool
-from runtime.turns import run_in_steps
+from runtime.work import Steps, at_once, run_in_steps
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Only the coordinators of the broker write here."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.replica.fetch_watch import FetchWatch
-from runtime.long_work import Until, Work
 from runtime.scheduler import Scheduler, Timer
+from runtime.work import Until, Work
 
 
 class DelayedFetch:

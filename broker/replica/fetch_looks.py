@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from broker.replica.fetch_session import FetchContext, turn_of
 from broker.replica.fetch_types import FetchPartition, PartitionRead
-from kafka_protocol.steps import Steps
+from runtime.work import Steps
 
 FEW_PARTITIONS = 16
 
