@@ -7,7 +7,7 @@ from metadata_topic.raft import effects as fx
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import Effect
 from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
-from tests.support.raft.errors import Violation
+from tests.support.quorum_world.errors import Violation
 from tests.support.sim.memory_disk import ProcessEnded
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ def watch(node: "QuorumNode", core: RaftCore) -> None:
     step = core.step
 
     def watched(event: Event, now_ms: int) -> Any:
-        named = node.world.oracle.named_leader(node, event)  # type: ignore[arg-type]
+        named = node.world.oracle.named_leader(node, event)
         effects = step(event, now_ms)
         node.has_stepped = True
         try:
             _saw(node, event, effects)
-            node.world.oracle.follows(node, named, effects)  # type: ignore[arg-type]
+            node.world.oracle.follows(node, named, effects)
         except Violation as error:
             node.world.breaks_by(error)
             raise
@@ -51,7 +51,7 @@ def _one_by_one(node: "QuorumNode", effects: list[Effect]) -> Iterator[Effect]:
 def _saw(node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
     world, oracle = node.world, node.world.oracle
     world.note(node, event, effects)
-    oracle.effects_of(node, event, effects)
+    oracle.sees(node, event, effects)
     if isinstance(event, Truncated):
         node.truncating = None
     elif isinstance(event, SnapshotInstalled | SnapshotRefused):
@@ -62,14 +62,14 @@ def _saw(node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
                 oracle.persists(node, effect)
             case fx.TruncateLog():
                 oracle.looks_at_disk(node)
-                oracle.truncates(node, effect.end_offset)  # type: ignore[arg-type]
+                oracle.truncates(node, effect.end_offset)
                 node.truncating = effect.end_offset
             case fx.InstallSnapshot():
                 oracle.looks_at_disk(node)
                 oracle.replaces_log(node, effect.snapshot_id)
                 node.installing = effect
             case fx.Report():
-                oracle.reports(node, effect)  # type: ignore[arg-type]
+                oracle.reports(node, effect)
             case fx.Fatal(reason):
                 raise Violation("no node gives up", f"{node}: {reason}")
             case _:
