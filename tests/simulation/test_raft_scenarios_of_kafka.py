@@ -18,7 +18,7 @@ from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.rounds import rounds
 
-SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=3, full=30))
+SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=1, full=30))
 pytestmark = pytest.mark.rounds(seconds=2)
 both_kinds_of_voters = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 each_seed = pytest.mark.parametrize("seed", SEEDS)
