@@ -108,6 +108,7 @@ class QuorumNode:
         self.pending: dict[int, tuple[Route, Any]] = {}
         self.sends: dict[int, Callable[[Response | None], None]] = {}
         self.closing = False
+        self.is_flushing = False
         self.truncating: int | None = None
         self.installing: Any = None
         self.noted: list[Applied] = []

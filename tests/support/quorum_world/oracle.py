@@ -19,7 +19,15 @@ from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.log.batches import read_records, whole_batches
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.raft.effects import AdvanceHighWatermark, Effect, Persist, Report, RoleChanged
-from metadata_topic.raft.events import Answered, ElectionState, Event, Received
+from metadata_topic.raft.events import (
+    Answered,
+    ElectionState,
+    Event,
+    Received,
+    SnapshotInstalled,
+    Started,
+    Truncated,
+)
 from metadata_topic.raft.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -405,6 +413,17 @@ class QuorumOracle:
         """Judge a step of a core before its effects are carried out."""
         if isinstance(event, Received):
             self._hears(node, event.request, effects)
+        elif isinstance(event, Started | Truncated | SnapshotInstalled):
+            self._knows_its_voters(node)
+
+    def _knows_its_voters(self, node: "QuorumNode") -> None:
+        """What the log says of voters holds, and what was cut off it does not."""
+        self.looks_at_disk(node)
+        since, known = node.core.history.entries[-1]
+        said = (one.facts.voters for one in reversed(node.disk.batches))
+        found = next((voters for voters in said if voters is not None), known.voters)
+        if since > node.disk.end_offset or known.voters != found:
+            raise Violation("voters are what the log says", f"{node}: {known} since {since}")
 
     def takes_effect(self, node: "QuorumNode", effect: AdvanceHighWatermark | RoleChanged) -> None:
         """Judge a step that is about to be seen by others."""

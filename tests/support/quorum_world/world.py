@@ -229,7 +229,12 @@ class QuorumWorld:
         self.workload.stop()
         self.become_equal()
         equal_ms = (self.now_us - began) // 1000
+        waiting = [(node, node.life, {**node.pending}) for node in self.nodes.values()]
         self.run_for(2 * self.plan.patience_ms + 5_000)  # whoever waits is answered by then
+        for node, life, pending in waiting:
+            late = [node.pending[one] for one in pending if one in node.pending]
+            if life == node.life and late:
+                raise Violation("every request is answered", f"{node}: {late[0][1]}")
         self.become_equal()
         self.workload.judge_end()
         return Calm(leader_ms, equal_ms)
