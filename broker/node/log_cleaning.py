@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from broker.config.broker_config import BrokerConfig
 from broker.observe.cleaner_metrics import register_cleaner_metrics
-from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.log_facts import CleanerSettings
-from local_log.cleaner.worker import ProcessWorker
+from local_log.cleaner.cleaner import CleanerSettings, LogCleaner
+from local_log.cleaner.process import ProcessWorker
 from local_log.manager.log_dirs import LogManager
 from runtime.ports import Ports
 

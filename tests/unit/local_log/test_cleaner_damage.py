@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from local_log.cleaner.log_pass import LogPass
+from local_log.cleaner.log_pass import Job, LogPass
+from local_log.cleaner.process import Answer, Failed
 from local_log.file_names import LOG, TXN_INDEX
-from local_log.log.cleaning_job import Answer, Failed, Job
 from local_log.log.partition_log import PartitionLog
 from tests.support.worlds.cleaned_logs import end_transaction, put, records_of
 from tests.unit.local_log.test_cleaner_runs import World, fill
@@ -114,7 +114,7 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
 
     monkeypatch.setattr(LogPass, "run", fail)
     world.cleaner.start()
-    assert world.cleaner.left_out.uncleanable == [sick]
+    assert world.cleaner.uncleanable == [sick]
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
     assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset

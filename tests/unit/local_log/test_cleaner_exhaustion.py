@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.types import TopicPartition
+from local_log.cleaner.log_pass import Group
+from local_log.cleaner.process import Answer
 from local_log.errors import KafkaStorageError
 from local_log.file_names import SWAP
-from local_log.log.cleaning_job import Answer, Group
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import CLEANER_OFFSETS, LogDir
 from tests.support.worlds.cleaned_logs import commit, open_compacted, put, table_of

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.log_pass import LogPass
 from local_log.file_names import CLEANED, SWAP
 from local_log.log.cleaning import PassSpoiltError
-from local_log.log.cleaning_job import Group
 from local_log.log.partition_log import PartitionLog
 from tests.support.rounds import rounds
 from tests.support.sim.dice import SeededDice
@@ -22,6 +19,8 @@ from tests.support.worlds.cleaned_logs import (
     clean,
     commit,
     end_transaction,
+    first_group,
+    job_of,
     open_compacted,
     put,
     table_of,
@@ -128,20 +127,8 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     path = tmp_path / "orders-0"
     log = written(path, disk)
     disk.fsync_path(tmp_path)
-    noted = NotedLog.of(log, None)
-    job = make_job(
-        noted,
-        noted.range(LATER_MS),
-        b"",
-        CleanerSettings(),
-        number=1,
-        token="t",
-        now_ms=LATER_MS,
-        disk=disk,
-    )
     log.cleaning.begin()
-    group = next(answer for answer in LogPass(job, disk, lambda _: None).run())
-    assert isinstance(group, Group)
+    group = first_group(log, job_of(log, now_ms=LATER_MS))
     log.cleaning.make_ready(group.old[0], "t")
     cut_at = log.segments[1].base_offset
     disk.begin(operation)
@@ -149,7 +136,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
         log.truncate_to(cut_at)
         assert log.log_end_offset == cut_at
         with pytest.raises(PassSpoiltError):
-            log.cleaning.take(group)
+            log.cleaning.take(group.old, group.old_bytes, group.segment(disk, path))
     is_truncated = not disk.is_off
     assert is_truncated == (operation == 100)
     disk.cut()

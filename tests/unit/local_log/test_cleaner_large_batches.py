@@ -13,17 +13,19 @@ from kafka_protocol.records.deflate import deflated
 from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
 from kafka_protocol.records.inflate import PIECE_BYTES
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, Written
+from local_log.cleaner.batch_filter import BatchFilter, Transactions, Written
 from local_log.cleaner.log_pass import _note
-from local_log.cleaner.offset_map import OffsetMap
-from local_log.cleaner.record_walk import CHUNK_BYTES, RECORD_BYTES_MAX, whole_records
-from local_log.cleaner.transactions import Transactions
+from local_log.cleaner.offset_map import (
+    CHUNK_BYTES,
+    RECORD_BYTES_MAX,
+    OffsetMap,
+    whole_records,
+)
 from tests.support.brokers.bad_input import with_records
 from tests.support.worlds.local_log import NOW_MS
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 1 << 20
-FACTS = FilterFacts(now_ms=NOW_MS, delete_retention_ms=1000, round_end=-1)
 
 
 def mapped(batch: bytes | bytearray) -> OffsetMap:
@@ -34,7 +36,7 @@ def mapped(batch: bytes | bytearray) -> OffsetMap:
 
 
 def cleaned(batch: bytes | bytearray, newest: OffsetMap) -> Written | None:
-    rules = BatchFilter(FACTS, newest, Transactions([]))
+    rules = BatchFilter(newest, Transactions([]), NOW_MS, delete_retention_ms=1000, round_end=-1)
     return rules.written(read_header(batch), memoryview(batch))
 
 

@@ -2,14 +2,17 @@
 
 import errno
 import logging
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.log_facts import NotedLog
-from local_log.cleaner.look import Look
+from local_log.cleaner.cleaner import LogCleaner, NotedLog, look_at
+from local_log.cleaner.policy import Range
 from local_log.log.partition_log import PartitionLog
+from runtime.steps import Job as PoolJob
 from tests.unit.local_log.test_cleaner_runs import World, fill
 
 
@@ -21,14 +24,14 @@ def world(tmp_path: Path) -> World:
 def test_one_look_serves_many_passes_unless_it_is_old(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, ranked = list[int](), Look.ranked
+    looks, look = list[int](), LogCleaner._look
 
-    def count(look: Look) -> list[PartitionLog]:
-        due = ranked(look)
+    def count(cleaner: LogCleaner) -> Generator[PoolJob | None, Any, list[PartitionLog]]:
+        due = yield from look(cleaner)
         looks.append(len(due))
         return due
 
-    monkeypatch.setattr(Look, "ranked", count)
+    monkeypatch.setattr(LogCleaner, "_look", count)
     for number in range(5):
         fill(world.log(f"t{number}"), 30)
     world.cleaner.start()
@@ -59,13 +62,13 @@ def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
     assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
     lines = [one for one in caplog.records if "looking at sick-0" in one.getMessage()]
     assert [one.levelno for one in lines] == [logging.ERROR]
-    assert world.cleaner.left_out.unread == [sick]
+    assert world.cleaner.unread == [sick]
     [problem] = world.cleaner.problems()
     assert problem.startswith("sick-0 is not compacted, it is tried again: [Errno 5]")
     world.disk.heal()
     world.ports.scheduler.advance(2_000)
     assert "looking at sick-0 for the cleaner works again" in caplog.text
-    assert world.cleaner.left_out.unread == world.cleaner.problems() == []
+    assert world.cleaner.unread == world.cleaner.problems() == []
     assert world.checkpoint(sick.topic_partition) == sick.segments[-1].base_offset
 
 
@@ -74,23 +77,23 @@ def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(
 ) -> None:
     log = world.log("orders", max_compaction_lag_ms=10**9)
     unread(world, log)
-    add = Look.add
 
-    def cut_meanwhile(look: Look, some: list[NotedLog]) -> None:
-        add(look, some)
+    def cut(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+        found = look_at(some, now_ms)
         log.truncate_fully_and_start_at(100)
+        return found
 
-    monkeypatch.setattr(Look, "add", cut_meanwhile)
+    monkeypatch.setattr(cleaner_module, "look_at", cut)
     world.cleaner.start()
     assert world.disk.has_failed
-    assert world.cleaner.left_out.unread == []
+    assert world.cleaner.unread == []
     assert "looking at" not in caplog.text
 
 
 def test_what_is_set_aside_is_told_as_long_as_the_log_is_there(world: World) -> None:
     logs = [world.log(f"t{number}") for number in range(102)]
     for log in logs:
-        world.cleaner.left_out.set_aside(log, "a damaged batch")
+        world.cleaner.set_aside(log, "a damaged batch")
     lines = world.cleaner.problems()
     assert len(lines) == 101
     assert lines[0] == "t0-0 is not compacted until the next start: a damaged batch"

@@ -11,19 +11,27 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from local_log.cleaner import process as process_module
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.process import Link, LinkEnded, Pace
-from local_log.cleaner.worker import ProcessWorker, WorkerLostError
-from local_log.log.cleaning_job import Alive, Done, Failed, Group, Job, decode_answer, encode
+from local_log.cleaner.log_pass import Done, Group, Job
+from local_log.cleaner.process import (
+    Alive,
+    Failed,
+    Link,
+    LinkEnded,
+    Pace,
+    ProcessWorker,
+    WorkerLostError,
+    decode_answer,
+    encode,
+)
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import SystemClock
 from runtime.disk import Disk, OpenFile
 from runtime.executors import ThreadPool
 from tests.support.sim.clock import ManualClock
-from tests.support.worlds.cleaned_logs import commit, open_compacted, producers_of, put
-from tests.support.worlds.local_log import NOW_MS
+from tests.support.worlds.cleaned_logs import commit, job_of, open_compacted, put
 
 
 @pytest.fixture
@@ -38,18 +46,7 @@ def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Jo
     for at in range(40):
         put(log, (f"k{at % 3}", "v" * 100))
     commit(log)
-    noted = NotedLog.of(log, None)
-    found = noted.range(NOW_MS)
-    job = make_job(
-        noted,
-        found,
-        producers_of(log, found),
-        CleanerSettings(map_bytes=1 << 20, bytes_per_second=bytes_per_second),
-        number=number,
-        token=f"t{number}",
-        now_ms=NOW_MS,
-        disk=Disk(),
-    )
+    job = structs.replace(job_of(log, number=number), bytes_per_second=bytes_per_second)
     log.close()
     return job
 

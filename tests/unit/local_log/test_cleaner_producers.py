@@ -9,8 +9,8 @@ import pytest
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.process import Link
-from local_log.log.cleaning_job import Job, lines_of
+from local_log.cleaner.log_pass import Job
+from local_log.cleaner.process import Link, lines_of
 from local_log.producers.last_batches import LastBatch, LastBatches, unpacked
 from local_log.producers.state import ProducerStates
 from runtime.executors import ThreadPool

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.records.batch import BatchHeader, read_header, write_crc
+from kafka_protocol.records.control import ControlType
 from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import build_batch, iter_records
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
+from local_log.cleaner.batch_filter import BatchFilter, LastBatch, Transactions, Written
 from local_log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
-from local_log.cleaner.transactions import ABORT, Transactions
 from local_log.file_names import LOG
 from tests.support.worlds.cleaned_logs import (
     batches_of,
@@ -35,7 +35,7 @@ def filtered(
     offsets = OffsetMap(1 << 20)
     offsets.offsets, offsets.latest_offset = newest, latest
     given = {"now_ms": NOW_MS, "delete_retention_ms": HOUR_MS, "round_end": -1} | facts
-    rules = BatchFilter(FilterFacts(**given), offsets, Transactions([]))  # type: ignore[arg-type]
+    rules = BatchFilter(offsets, Transactions([]), **given)  # type: ignore[arg-type]
     return rules.written(read_header(batch), memoryview(batch))
 
 
@@ -194,7 +194,7 @@ def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
     data = batch_of((b"a", b"1"), is_transactional=True, **fields)
     assert known.data(read_header(data)) is False
     assert known.marker(read_header(data), None)
-    assert known.marker(read_header(data)._replace(base_offset=5), ABORT)
+    assert known.marker(read_header(data)._replace(base_offset=5), ControlType.ABORT)
 
 
 def test_what_the_map_knows_nothing_of_stays() -> None:

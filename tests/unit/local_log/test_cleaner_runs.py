@@ -10,15 +10,13 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog
-from local_log.cleaner.look import Look
-from local_log.cleaner.process import do_job
-from local_log.cleaner.worker import WorkerLostError
+from local_log.cleaner.cleaner import CleanerSettings, LogCleaner, NotedLog, look_at
+from local_log.cleaner.log_pass import Group, Job
+from local_log.cleaner.policy import Range
+from local_log.cleaner.process import Answer, ProcessWorker, WorkerLostError, do_job
 from local_log.config import LONG_MAX, LogConfig
 from local_log.file_names import CLEANED, SWAP
 from local_log.log.cleaning import PassSpoiltError
-from local_log.log.cleaning_job import Answer, Group, Job
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import CLEANER_OFFSETS
 from local_log.manager.log_dirs import LogManager
@@ -38,7 +36,7 @@ TP = TopicPartition("orders", 0)
 SETTINGS = CleanerSettings(backoff_ms=1000, buffer_bytes=1000, map_bytes=1 << 20)
 
 
-class HereWorker:
+class HereWorker(ProcessWorker):
     """Does a job as the process does; `before` is called with the job, and may raise."""
 
     def __init__(self, ports: SimPorts) -> None:
@@ -275,11 +273,11 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
     world.cleaner.start()
     world.ports.scheduler.advance(10_000)
     assert len(world.worker.jobs) == 1
-    assert world.cleaner.left_out.uncleanable == [log]
+    assert world.cleaner.uncleanable == [log]
     assert f"damaged batch at byte 0 of {path}" in log.cleaning.uncleanable
     assert not log.is_offline
     log.truncate_to(log.segments[1].base_offset)
-    assert world.cleaner.left_out.uncleanable == []
+    assert world.cleaner.uncleanable == []
 
 
 @pytest.mark.parametrize("kind", ["truncated", "deleted", "begun anew"])
@@ -403,7 +401,7 @@ def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
     assert not sick.cleaning.uncleanable
     world.ports.scheduler.advance(600_000)
     assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
-    assert world.cleaner.left_out.uncleanable == [sick]
+    assert world.cleaner.uncleanable == [sick]
     assert "5 processes in a row ended over it: killed" in sick.cleaning.uncleanable
     assert world.cleaner.facts.failures == 0
 
@@ -419,7 +417,7 @@ def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
     world.cleaner.start()
     world.ports.scheduler.advance(3_600_000)
     assert len(world.worker.jobs) > 8
-    assert world.cleaner.left_out.uncleanable == []
+    assert world.cleaner.uncleanable == []
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(1_200_000)
     assert world.checkpoint() == log.segments[-1].base_offset
@@ -432,7 +430,7 @@ def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None
     commit(log)
     before = records_of(log)
     world.cleaner.start()
-    assert world.cleaner.left_out.uncleanable == []
+    assert world.cleaner.uncleanable == []
     assert world.checkpoint() == log.segments[-1].base_offset
     times = {record.offset: record.timestamp for record in before}
     kept = records_of(log)
@@ -448,17 +446,18 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     """The last segment of the look is active again, and grows while the process works."""
     log = world.log(segment_bytes=700)
     fill(log, 6)
-    add, seen = Look.add, list[int]()
+    seen = list[int]()
 
-    def cut_after(look: Look, some: Sequence[NotedLog]) -> None:
-        add(look, some)
+    def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+        found = look_at(some, now_ms)
         if not seen:
             seen.append(log.segments[0].size_bytes)
             log.truncate_to(2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
+        return found
 
-    monkeypatch.setattr(Look, "add", cut_after)
+    monkeypatch.setattr(cleaner_module, "look_at", cut_after)
     world.cleaner.start()
     assert seen
     assert world.worker.jobs == [], "only the active segment is left"

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.log_pass import LogPass
-from local_log.log.cleaning_job import Group
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
     commit,
     end_transaction,
+    first_group,
+    job_of,
+    make_ready_and_take,
     open_compacted,
     put,
 )
@@ -51,23 +51,9 @@ def taken(path: Path, disk: Disk) -> PartitionLog:
         put(log, ("aborted", "y"), at_ms=-1, base_sequence=number, **fields)  # type: ignore[arg-type]
         end_transaction(log, 5, commits=number % 2 == 0)
     commit(log)
-    noted = NotedLog.of(log, None)
     log.flush()
     log.cleaning.begin()
-    job = make_job(
-        noted,
-        noted.range(NOW_MS),
-        b"",
-        CleanerSettings(),
-        number=1,
-        token="t",
-        now_ms=NOW_MS,
-        disk=disk,
-    )
-    group = next(iter(LogPass(job, disk, lambda _: None).run()))
-    assert isinstance(group, Group)
-    log.cleaning.make_ready(group.old[0], "t")
-    log.cleaning.take(group)
+    make_ready_and_take(log, first_group(log, job_of(log)))
     return log
 
 
