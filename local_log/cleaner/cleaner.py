@@ -301,9 +301,8 @@ class LogCleaner:
 
     def start(self) -> None:
         """Look now, and again after each pause."""
+        self.look()
         if not self._is_stopped:
-            if self._settings().is_enabled:
-                self._runner.start()
             pause_ms = max(self._settings().backoff_ms, BACKOFF_MIN_MS)
             self._timer = self._scheduler.call_later(pause_ms, self.start)
 

@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
         ahead: those after them, the active one as far as it was written: read only for markers.
         first_dirty: below it everything was cleaned.
         aborted: transaction indexes that may speak of these segments, by their base offsets.
-        producers: see `last_batches`; sent as lines of their own.
+        producers: see `last_batches`.
         map_bytes: memory for keys.
         buffer_bytes: read at once.
         bytes_per_second: of reading and writing together; 0: no limit.

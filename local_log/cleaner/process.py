@@ -4,9 +4,9 @@ Records are opened there, so that nothing of it holds the interpreter of the bro
 after the other, ends after a minute without one, and when the broker's end of the link is closed:
 it looks at the link between two reads. What it leaves then is removed at the next start.
 
-On the link both say one JSON object a line. The broker sends a `Job`, and before it `Producers`
-where the log has some. The process answers with `Alive` now and then, with a `Group` whenever a new
-segment is on the disk, and with one `Done` or `Failed` at the end.
+On the link both say one JSON object a line. The broker sends a `Job`, and behind its line the
+producers of the log as they are. The process answers with `Alive` now and then, with a `Group`
+whenever a new segment is on the disk, and with one `Done` or `Failed` at the end.
 
 A pass runs in a thread of its own, so that the process can say that it lives while a read or an
 fsync takes its time.
@@ -16,7 +16,7 @@ import logging
 import select
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import suppress
 from typing import Final, TypeAlias
@@ -25,7 +25,6 @@ import msgspec
 
 from kafka_protocol.errors import TidemarkError
 from local_log.cleaner.log_pass import DamagedBatchError, Done, Group, Job, LogPass
-from local_log.producers.last_batches import ENTRY_BYTES
 from runtime.child_process import ChildProcess, give_way, start_child
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk
@@ -47,10 +46,11 @@ _END_MAX_S: Final = 5.0
 _RECEIVE_BYTES: Final = 1 << 18
 
 
-class Producers(msgspec.Struct, frozen=True, tag="producers"):
-    """Some of the producers of the next job."""
+class Order(msgspec.Struct, frozen=True):
+    """A job without its producers, and the size of these, which follow the line."""
 
-    packed: bytes
+    job: Job
+    producers_bytes: int
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
@@ -78,24 +78,20 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 Answer: TypeAlias = Alive | Group | Done | Failed
-Order: TypeAlias = Producers | Job
-
-PRODUCERS_BYTES: Final = 5000 * ENTRY_BYTES
-"""Of one line: none holds the interpreter for long."""
 
 encode = msgspec.json.Encoder().encode
 decode_order = msgspec.json.Decoder(Order).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
 
 
-def lines_of(job: Job) -> Iterator[bytes]:
-    """What is sent of a job."""
-    for at in range(0, len(job.producers), PRODUCERS_BYTES):
-        yield encode(Producers(job.producers[at : at + PRODUCERS_BYTES])) + b"\n"
-    yield encode(msgspec.structs.replace(job, producers=b"")) + b"\n"
-
-
 # -- the broker's end ------------------------------------------------------------------------------
+
+
+def send_job(sock: socket.socket, job: Job) -> None:
+    """Send a job. A log may have a million producers: they hold the interpreter at no time."""
+    order = Order(msgspec.structs.replace(job, producers=b""), len(job.producers))
+    sock.sendall(encode(order) + b"\n")
+    sock.sendall(job.producers)
 
 
 class WorkerLostError(TidemarkError):
@@ -183,8 +179,7 @@ class ProcessWorker:
         assert self._sock is not None
         assert self._unanswered is not None
         try:
-            for line in lines_of(self._unanswered):
-                self._sock.sendall(line)
+            send_job(self._sock, self._unanswered)
         except OSError:
             return False
         return True
@@ -285,7 +280,6 @@ class Link:
         self._sock = sock
         self._mutex = make_mutex()
         self._buffer = bytearray()
-        self._producers: list[bytes] = []
 
     def next_job(self, wait_ms: int) -> Job | None:
         """The next job; None if none comes for so long.
@@ -293,22 +287,22 @@ class Link:
         Raises:
             LinkEnded: the broker closed the link.
         """
-        while True:
-            line, found, rest = self._buffer.partition(b"\n")
-            if found:
-                self._buffer = rest
-                order: Order = decode_order(line)
-                if isinstance(order, Job):
-                    producers, self._producers = self._producers, []
-                    return msgspec.structs.replace(order, producers=b"".join(producers))
-                self._producers.append(order.packed)
-                continue
+        while (end := self._buffer.find(b"\n") + 1) == 0:
             if not self._is_readable(wait_ms):
                 return None
-            data = self._sock.recv(_RECEIVE_BYTES)
-            if not data:
-                raise LinkEnded
-            self._buffer += data
+            self._receive()
+        order = decode_order(self._buffer[:end])
+        while len(self._buffer) < end + order.producers_bytes:
+            self._receive()
+        producers = bytes(self._buffer[end : end + order.producers_bytes])
+        del self._buffer[: end + order.producers_bytes]
+        return msgspec.structs.replace(order.job, producers=producers)
+
+    def _receive(self) -> None:
+        data = self._sock.recv(_RECEIVE_BYTES)
+        if not data:
+            raise LinkEnded
+        self._buffer += data
 
     def send(self, answer: Answer) -> None:
         """Send one answer.

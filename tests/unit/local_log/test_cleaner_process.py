@@ -24,7 +24,7 @@ from local_log.cleaner.process import (
     ProcessWorker,
     WorkerLostError,
     decode_answer,
-    encode,
+    send_job,
 )
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import SystemClock
@@ -153,7 +153,7 @@ def test_it_says_that_it_is_there_while_it_waits_for_a_disk(
     ours.settimeout(20)
     disk, pool = SlowDisk(), ThreadPool("serving", 1)
     served = pool.submit(process_module.serve, Link(its), disk, SystemClock())
-    ours.sendall(encode(job_for(tmp_path / "a")) + b"\n")
+    send_job(ours, job_for(tmp_path / "a"))
     lines = ours.makefile("rb")
     alive = [decode_answer(next(lines)) for _ in range(50)]
     assert {type(answer) for answer in alive} == {Alive}
