@@ -67,8 +67,13 @@ def test_a_job_is_done_in_another_process(worker: ProcessWorker, tmp_path: Path)
     assert isinstance(first[-1], Done)
     pid = worker.pid
     assert pid != os.getpid()
-    assert isinstance(answers(worker, job_for(tmp_path / "b", 2))[-1], Done)
+    job = job_for(tmp_path / "b", 2)
+    (tmp_path / "b" / f"{0:020}.log").unlink()
+    [failed] = answers(worker, job)
     assert worker.pid == pid, "the same one does the next job"
+    assert isinstance(failed, Failed)
+    assert not failed.is_damage
+    assert f"{0:020}.log" in failed.reason
 
 
 def test_answers_to_an_earlier_job_are_passed_over(worker: ProcessWorker, tmp_path: Path) -> None:
@@ -76,15 +81,6 @@ def test_answers_to_an_earlier_job_are_passed_over(worker: ProcessWorker, tmp_pa
     found = answers(worker, job_for(tmp_path / "b", 2))
     assert isinstance(found[-1], Done)
     assert {answer.number for answer in found} == {2}  # type: ignore[attr-defined]
-
-
-def test_what_cannot_be_read_is_told(worker: ProcessWorker, tmp_path: Path) -> None:
-    job = job_for(tmp_path / "a")
-    (tmp_path / "a" / f"{0:020}.log").unlink()
-    [failed] = answers(worker, job)
-    assert isinstance(failed, Failed)
-    assert not failed.is_damage
-    assert f"{0:020}.log" in failed.reason
 
 
 def test_one_that_was_killed_is_lost_and_another_does_the_next_job(

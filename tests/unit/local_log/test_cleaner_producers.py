@@ -15,8 +15,8 @@ from local_log.producers.last_batches import LastBatch, LastBatches, unpacked
 from local_log.producers.state import ProducerStates
 from runtime.executors import ThreadPool
 from tests.support.worlds.cleaned_logs import end_transaction, put
+from tests.support.worlds.cleaner import World, fill
 from tests.unit.local_log.test_cleaner_process import job_for
-from tests.unit.local_log.test_cleaner_runs import World, fill
 
 
 def append(states: ProducerStates, producer_id: int, offset: int) -> None:
