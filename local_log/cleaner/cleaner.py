@@ -164,7 +164,7 @@ class NotedLog:
                 segment.base_offset,
                 following.base_offset,
                 segment.size_bytes,
-                first_timestamp=_first_timestamp(segment) if needs_first else -1,
+                first_timestamp=segment.first_batch_timestamp if needs_first else -1,
                 max_timestamp=segment.max_timestamp if needs_newest else -1,
             )
             for segment, following in pairwise(self.segments)
@@ -222,14 +222,6 @@ class NotedLog:
             buffer_bytes=settings.buffer_bytes,
             bytes_per_second=settings.bytes_per_second,
         )
-
-
-def _first_timestamp(segment: LogSegment) -> int:
-    if segment.first_timestamp is None and segment.size_bytes:
-        segment.first_timestamp = next(
-            (header.max_timestamp for _, header in segment.batches(0)), -1
-        )
-    return -1 if segment.first_timestamp is None else segment.first_timestamp
 
 
 def look_at(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:

@@ -103,20 +103,15 @@ def test_a_file_that_gets_its_name_meanwhile_takes_nothing_offline(tmp_path: Pat
     assert first.modified_ms() > 0
 
 
-def test_a_flush_finds_a_segment_whose_files_have_no_names_yet(tmp_path: Path) -> None:
-    log = taken(tmp_path / "orders-0", Disk())
-    while log.cleaning._rename_one():
-        pass
-    log.segments[0].fsync()
-    log.cleaning.put_in_place()
-    log.segments[0].fsync()
-
-
-def test_the_age_of_a_moving_segment_is_known_before_and_after(tmp_path: Path) -> None:
+def test_a_moving_segment_is_flushed_and_its_age_known_at_each_step(tmp_path: Path) -> None:
     log = taken(tmp_path / "orders-0", Disk())
     first = log.segments[0]
     before = first.modified_ms()
+    while log.cleaning._rename_one():
+        pass
+    first.fsync()
     log.cleaning.put_in_place()
+    first.fsync()
     assert (first.is_moving, first.modified_ms()) == (True, before)
     log.cleaning.settle()
     assert (first.is_moving, first.modified_ms()) == (False, before)
@@ -138,9 +133,9 @@ def written(path: Path, disk: PowerCutDisk) -> PartitionLog:
     return log
 
 
-def opened(path: Path, log: PartitionLog) -> PartitionLog:
-    """As the next start does after a kill: what was flushed is known."""
-    point = log.recovery_point
+def opened(path: Path, log: PartitionLog, end: int | None = None) -> PartitionLog:
+    """As the next start does after a kill: what was flushed is known, up to `end`."""
+    point = log.recovery_point if end is None else min(log.recovery_point, end)
     return open_compacted(
         path,
         config=MERGING,
@@ -226,10 +221,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     is_truncated = not disk.is_off
     assert is_truncated == (operation == 100)
     disk.cut()
-    point = log.recovery_point
-    again = open_compacted(
-        path, config=MERGING, clean=False, recovery_point=min(point, cut_at), was_compacted=True
-    )
+    again = opened(path, log, cut_at)
     if is_truncated:
         assert again.log_end_offset == cut_at
     assert not [one for one in path.iterdir() if one.name.endswith((CLEANED, SWAP))]
