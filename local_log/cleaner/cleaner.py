@@ -10,13 +10,12 @@ with the whole of `log.cleaner.dedupe.buffer.size`.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.log_pass import Done, Group, Job
@@ -32,8 +31,7 @@ from local_log.segment.segment import LogSegment
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
-from runtime.steps import NEXT_TURN, StepRunner, Steps
-from runtime.steps import Job as PoolJob
+from runtime.work import OnPool, Runner, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +50,6 @@ MAP_BYTES_MIN: Final = 4096
 LOSSES_MAX: Final = 5
 """So many processes in a row may end over one log; then it is set aside."""
 _SHOWN_MAX: Final = 100
-
-Sub = Generator[PoolJob | None, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +273,7 @@ class LogCleaner:
         self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
         self._scheduler = ports.scheduler
         self._pool = ports.executors.pool(POOL, 1)
-        self._runner = StepRunner(
-            self._steps, pool=self._pool, scheduler=ports.scheduler, name="log cleaner"
-        )
+        self._runner = Runner(self._steps, ports.scheduler, failed=logged("log cleaner"))
         self._timer: Timer | None = None
         self._number = 0
         self._is_stopped = False
@@ -348,27 +342,27 @@ class LogCleaner:
 
     # -- which one ------------------------------------------------------------------------------
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> Work[None]:
         while self._goes_on() and (due := (yield from self._look())):
             looked_ms = self._clock.monotonic_ms()
             for each in due:
                 if self._may_clean(each):
                     yield from self._clean(each)
-                yield NEXT_TURN
+                yield None
                 if not self._goes_on() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
                     break  # others may be dirtier by now
-        yield self._worker.collect
+        yield OnPool(self._pool, self._worker.collect)
 
     def _goes_on(self) -> bool:
         """Whether a pass may begin: not while a process that was lost is waited for."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
-    def _look(self) -> Generator[PoolJob | None, Any, list[PartitionLog]]:
+    def _look(self) -> Work[list[PartitionLog]]:
         """The logs that are due, the dirtiest first; it serves many passes."""
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
             if number % LOOKS_LOGS == 0:
-                yield NEXT_TURN
+                yield None
             if each.config.compacts and self._may_clean(each):
                 candidates.append(each)
         now_ms, dirty_ratio, delay_ms = self._clock.wall_ms(), 0.0, 0
@@ -380,7 +374,7 @@ class LogCleaner:
                 for each in candidates[start : start + SLICE_LOGS]
                 if self._logs.is_open(each)
             ]
-            for noted, found in (yield partial(look_at, some, now_ms)):
+            for noted, found in (yield OnPool(self._pool, look_at, some, now_ms)):
                 if isinstance(found, OSError):
                     unread |= self._unreadable(noted, found)
                     continue
@@ -394,7 +388,7 @@ class LogCleaner:
         self._unread = unread
         self.facts.looked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = dirty_ratio, delay_ms
-        due = yield partial(sorted, due, key=itemgetter(0), reverse=True)
+        due = yield OnPool(self._pool, sorted, due, key=itemgetter(0), reverse=True)
         return [each for _, each in due]
 
     def _unreadable(
@@ -420,7 +414,7 @@ class LogCleaner:
 
     # -- one pass -------------------------------------------------------------------------------
 
-    def _clean(self, each: PartitionLog) -> Sub:
+    def _clean(self, each: PartitionLog) -> Work[None]:
         if not self._logs.is_open(each) or self._is_stopped:
             return
         token = self._dice.uuid().hex()[:12]
@@ -428,7 +422,7 @@ class LogCleaner:
         try:
             # A truncation before `begin` is not noticed: what it left is looked at anew.
             noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
-            found = yield partial(noted.range, self._clock.wall_ms())
+            found = yield OnPool(self._pool, noted.range, self._clock.wall_ms())
             if found.cleanable_bytes:
                 yield from self._pass(noted, found, token)
             self._succeeded(each)
@@ -445,22 +439,23 @@ class LogCleaner:
         finally:
             each.cleaning.end()
         with suppress(LogClosed, KafkaStorageError):  # removed with its directory, or at a start
-            yield partial(each.cleaning.remove_leftovers, token)
+            yield OnPool(self._pool, each.cleaning.remove_leftovers, token)
 
-    def _pass(self, noted: NotedLog, found: Range, token: str) -> Sub:
+    def _pass(self, noted: NotedLog, found: Range, token: str) -> Work[None]:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
         yield from self._put_in_place(each)  # the last pass had no descriptors left, say
         # The new segments are durable, so what they replace was no less.
-        yield partial(each.flush, found.first_uncleanable)
+        yield OnPool(self._pool, each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
-            yield partial(self._note, each, found.first_dirty)
+            yield OnPool(self._pool, self._note, each, found.first_dirty)
         last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
         while last.take(SLICE_PRODUCERS):
-            yield NEXT_TURN
+            yield None
             self._check(each)
         self._number += 1
-        job: Job = yield partial(
+        job: Job = yield OnPool(
+            self._pool,
             noted.job,
             found,
             bytes(last.packed),
@@ -469,17 +464,17 @@ class LogCleaner:
             token=token,
             now_ms=self._clock.wall_ms(),
         )
-        yield partial(self._worker.begin, job)
+        yield OnPool(self._pool, self._worker.begin, job)
         while True:
             self._check(each)
-            answer = yield self._worker.next_answer
+            answer = yield OnPool(self._pool, self._worker.next_answer)
             match answer:
                 case Alive():
                     pass
                 case Group():
                     yield from self._swap(each, answer, token)
                 case Done():
-                    yield partial(self._note, each, answer.cleaned_to)
+                    yield OnPool(self._pool, self._note, each, answer.cleaned_to)
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
@@ -494,16 +489,16 @@ class LogCleaner:
         if each.cleaning.is_spoilt or not self._logs.is_open(each):
             raise PassSpoiltError("the log was truncated or removed")
 
-    def _swap(self, each: PartitionLog, group: Group, token: str) -> Sub:
+    def _swap(self, each: PartitionLog, group: Group, token: str) -> Work[None]:
         if not group.is_changed:
             return
-        yield partial(each.cleaning.make_ready, group.old[0], token)
+        yield OnPool(self._pool, each.cleaning.make_ready, group.old[0], token)
         new = group.segment(each.disk, each.directory)
         each.cleaning.take(group.old, group.old_bytes, new)
         yield from self._put_in_place(each)
 
-    def _put_in_place(self, each: PartitionLog) -> Sub:
-        yield each.cleaning.put_in_place
+    def _put_in_place(self, each: PartitionLog) -> Work[None]:
+        yield OnPool(self._pool, each.cleaning.put_in_place)
         each.retention.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:

@@ -3,10 +3,9 @@
 import errno
 import logging
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from local_log.cleaner.policy import Range
 from local_log.cleaner.process import Answer, WorkerLostError
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import CLEANER_OFFSETS
-from runtime.steps import Job as PoolJob
+from runtime.work import Work
 from tests.support.worlds.cleaned_logs import commit, put, records_of, table_of
 from tests.support.worlds.cleaner import SETTINGS, TP, World, fill
 from tests.support.worlds.local_log import NOW_MS
@@ -319,7 +318,7 @@ def test_one_look_serves_many_passes_unless_it_is_old(
 ) -> None:
     looks, look = list[int](), LogCleaner._look
 
-    def count(cleaner: LogCleaner) -> Generator[PoolJob | None, Any, list[PartitionLog]]:
+    def count(cleaner: LogCleaner) -> Work[list[PartitionLog]]:
         due = yield from look(cleaner)
         looks.append(len(due))
         return due
