@@ -382,9 +382,9 @@ class LogCleaner:
                 delay_ms = max(delay_ms, found.delay_ms)
                 if found.is_due(noted.config):
                     due.append((found.dirty_ratio, noted.log))
-        for each in self._unread.keys() - unread.keys():
-            if self._logs.is_open(each):
-                self._unread[each][0].succeeded()
+        for each, (outage, _) in self._unread.items():
+            if each not in unread and self._logs.is_open(each):
+                outage.succeeded()
         self._unread = unread
         self.facts.looked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = dirty_ratio, delay_ms

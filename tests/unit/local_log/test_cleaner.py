@@ -73,20 +73,6 @@ def test_the_dirtiest_comes_first_and_all_that_are_due_have_their_turn(world: Wo
     assert topics == ["few-0", "many-0", "few-0"]
 
 
-def test_keys_that_do_not_fit_take_further_passes(world: World) -> None:
-    world.settings = replace(SETTINGS, map_bytes=4096)
-    log = world.log()
-    fill(log, 100, keys=70)
-    before = table_of(log)
-    world.cleaner.start()
-    assert len(world.worker.jobs) > 2
-    assert world.checkpoint() == log.segments[-1].base_offset
-    assert table_of(log) == before
-    end = log.segments[-1].base_offset
-    keys = [record.key for record in records_of(log) if record.offset < end]
-    assert len(keys) == len(set(keys)) > 50
-
-
 def test_the_checkpoint_names_the_log_before_it_has_its_first_hole(world: World) -> None:
     log, seen = world.log(), []
     fill(log)
