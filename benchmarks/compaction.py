@@ -22,8 +22,8 @@ from pathlib import Path
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import NewRecord, build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.cleaner import CleanerSettings, NotedLog
-from local_log.cleaner.log_pass import Done, Group, LogPass
+from local_log.cleaner.cleaner import NotedLog
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, LogPass
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.log_pass import Done, Group, Job
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job
 from local_log.cleaner.policy import Range, SourceSegment, cleanable
 from local_log.cleaner.process import Alive, Failed, ProcessWorker, WorkerLostError
 from local_log.config import LONG_MAX, LogConfig
@@ -46,29 +46,9 @@ LOOK_MAX_MS: Final = 60_000
 """So long passes go by one look; each costs the segments of every compacted log."""
 BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
-MAP_BYTES_MIN: Final = 4096
 LOSSES_MAX: Final = 5
 """So many processes in a row may end over one log; then it is set aside."""
 _SHOWN_MAX: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class CleanerSettings:
-    """Settings of the broker.
-
-    Attributes:
-        is_enabled: `log.cleaner.enable`.
-        backoff_ms: pause while nothing is due.
-        map_bytes: memory for keys, the load factor applied.
-        buffer_bytes: read at once.
-        bytes_per_second: of reading and writing together; 0: no limit.
-    """
-
-    is_enabled: bool = True
-    backoff_ms: int = 15_000
-    map_bytes: int = int((128 << 20) * 0.9)
-    buffer_bytes: int = 512 << 10
-    bytes_per_second: float = 0.0
 
 
 class CleanedLogs(Protocol):
@@ -214,9 +194,7 @@ class NotedLog:
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
-            map_bytes=max(settings.map_bytes, MAP_BYTES_MIN),
-            buffer_bytes=settings.buffer_bytes,
-            bytes_per_second=settings.bytes_per_second,
+            settings=settings,
         )
 
 

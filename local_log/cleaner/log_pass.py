@@ -9,6 +9,7 @@ A pass is given a `Job`, and gives a `Group` for each new segment and one `Done`
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,25 @@ from runtime.disk import Disk, OpenFile
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 
 
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """Settings of the broker.
+
+    Attributes:
+        is_enabled: `log.cleaner.enable`.
+        backoff_ms: pause while nothing is due.
+        map_bytes: memory for keys, the load factor applied.
+        buffer_bytes: read at once.
+        bytes_per_second: of reading and writing together; 0: no limit.
+    """
+
+    is_enabled: bool = True
+    backoff_ms: int = 15_000
+    map_bytes: int = int((128 << 20) * 0.9)
+    buffer_bytes: int = 512 << 10
+    bytes_per_second: float = 0.0
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     """One pass over one log.
 
@@ -57,9 +77,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
         first_dirty: below it everything was cleaned.
         aborted: transaction indexes that may speak of these segments, by their base offsets.
         producers: see `last_batches`.
-        map_bytes: memory for keys.
-        buffer_bytes: read at once.
-        bytes_per_second: of reading and writing together; 0: no limit.
     """
 
     number: int
@@ -75,9 +92,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    map_bytes: int
-    buffer_bytes: int
-    bytes_per_second: float
+    settings: CleanerSettings
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
@@ -209,7 +224,7 @@ class LogPass:
     def _newest_offsets(self) -> tuple[OffsetMap, bool]:
         """The map, and whether keys are left for another pass."""
         job = self._job
-        newest, start = OffsetMap(job.map_bytes), job.first_dirty
+        newest, start = OffsetMap(job.settings.map_bytes), job.first_dirty
         newest.latest_offset = start - 1
         dirty = [source for source in job.segments if source.end_offset > start]
         transactions = Transactions(self._aborted(dirty[0].base_offset))
@@ -276,7 +291,7 @@ class LogPass:
     def _batches_of(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         base_offset, size_bytes = source.base_offset, source.size_bytes
         file = self._disk.open_read(self._path(base_offset))
-        position, expected, wanted = 0, base_offset, self._job.buffer_bytes
+        position, expected, wanted = 0, base_offset, self._job.settings.buffer_bytes
         while position < size_bytes:
             asked = min(wanted, size_bytes - position)
             chunk = self._disk.read_at(file, position, asked)
@@ -284,7 +299,7 @@ class LogPass:
                 raise self._damage(base_offset, position, "the file is shorter than it was")
             self.read_bytes += asked
             self._moved(asked)
-            view, at, wanted = memoryview(chunk), 0, self._job.buffer_bytes
+            view, at, wanted = memoryview(chunk), 0, self._job.settings.buffer_bytes
             while at + HEADER_SIZE <= asked:
                 header = read_header(chunk, at)
                 size = header.size_bytes
@@ -374,7 +389,7 @@ class _NewSegment:
             suffix: cleaned_path(Path(job.directory), base_offset, suffix, job.token)
             for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
         }
-        self._buffer_bytes = job.buffer_bytes
+        self._buffer_bytes = job.settings.buffer_bytes
         self._buffer = bytearray()
         self.indexes = IndexBuilder(
             base_offset,

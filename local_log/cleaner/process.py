@@ -348,7 +348,7 @@ class Pace:
             LinkEnded: nobody waits for the rest.
         """
         self._bytes += size
-        rate = self._job.bytes_per_second
+        rate = self._job.settings.bytes_per_second
         while True:
             self.steps += 1
             took_ms = self._clock.monotonic_ms() - self._begun_ms

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec import structs
-
 from kafka_protocol.records.batch import BatchHeader, has_valid_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
-from local_log.cleaner.cleaner import CleanerSettings, NotedLog
-from local_log.cleaner.log_pass import Done, Group, Job, LogPass
+from local_log.cleaner.cleaner import NotedLog
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job, LogPass
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
 from local_log.producers.last_batches import LastBatches
@@ -73,10 +71,8 @@ def clean(
 ) -> Done:
     """One pass as the broker makes it, every new segment put in its place at once."""
     log.cleaning.begin()
-    # Smaller than a broker lets it be: few keys fill it.
-    job = structs.replace(
-        job_of(log, cleaned_to, now_ms=now_ms, token=token), map_bytes=map_bytes, buffer_bytes=1000
-    )
+    settings = CleanerSettings(map_bytes=map_bytes, buffer_bytes=1000)
+    job = job_of(log, cleaned_to, settings, now_ms=now_ms, token=token)
     for answer in LogPass(job, log.disk, lambda _: None).run():
         if isinstance(answer, Done):
             log.cleaning.end()
@@ -91,6 +87,7 @@ def clean(
 def job_of(
     log: PartitionLog,
     cleaned_to: int | None = None,
+    settings: CleanerSettings | None = None,
     *,
     now_ms: int = NOW_MS,
     number: int = 1,
@@ -102,7 +99,7 @@ def job_of(
     last = LastBatches(log.producers, log.segments[0].base_offset, found.first_uncleanable)
     while last.take(2):
         pass
-    settings = CleanerSettings(map_bytes=1 << 20)
+    settings = settings or CleanerSettings()
     return noted.job(found, bytes(last.packed), settings, number=number, token=token, now_ms=now_ms)
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.cleaner import CleanerSettings, LogCleaner
-from local_log.cleaner.log_pass import Job
+from local_log.cleaner.cleaner import LogCleaner
+from local_log.cleaner.log_pass import CleanerSettings, Job
 from local_log.cleaner.process import Answer, ProcessWorker, WorkerLostError, do_job
 from local_log.config import LogConfig
 from local_log.file_names import CLEANED, SWAP

@@ -11,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from local_log.cleaner import process as process_module
-from local_log.cleaner.log_pass import Done, Group, Job
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job
 from local_log.cleaner.process import (
     Alive,
     Failed,
@@ -46,7 +45,7 @@ def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Jo
     for at in range(40):
         put(log, (f"k{at % 3}", "v" * 100))
     commit(log)
-    job = structs.replace(job_of(log, number=number), bytes_per_second=bytes_per_second)
+    job = job_of(log, None, CleanerSettings(bytes_per_second=bytes_per_second), number=number)
     log.close()
     return job
 
