@@ -48,7 +48,7 @@ help:
 	@echo "make soak [MINUTES=60] a broker under 200 clients of all kinds: nothing may grow"
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs,"
-	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
+	@echo "            many seeds of the simulations (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
 	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
@@ -133,7 +133,6 @@ prove: lint localstack pythons planted mutate
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
 	$(MAKE) --no-print-directory fuzz
-	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md
