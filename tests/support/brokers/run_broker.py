@@ -3,10 +3,9 @@
     python run_broker.py --config FILE [--faults FILE] [--steps FILE] [--kill-before N]
         [--read-ms N]
 
-Faults are a JSON list of the arguments of `FaultyDisk.fail`; SIGUSR1 reads the file anew. Steps are
-the operations that change the disk, counted from 1 over all threads: each is written to the steps
-file, and before step N the process gets a SIGKILL. With `--read-ms` each read of a
-partition's `.log` file takes so long.
+Faults are a JSON list of the arguments of `FaultyDisk.fail`. Steps are the operations that change
+the disk, counted from 1 over all threads: each is written to the steps file, and before step N the
+process gets a SIGKILL. With `--read-ms` each read of a partition's `.log` file takes so long.
 """
 
 import argparse
@@ -111,8 +110,7 @@ class SteppingDisk(FaultyDisk):
         return super().read_at(file, position, size)
 
     def read_faults(self, file: Path) -> None:
-        """Take the rules of a file instead of those in force."""
-        self.heal()
+        """Take the rules of a file."""
         for rule in json.loads(file.read_text()):
             self.fail(rule.pop("operations"), **rule)
 
@@ -130,7 +128,6 @@ def main() -> None:
     disk.read_s = given.read_ms / 1000
     if given.faults is not None:
         disk.read_faults(given.faults)
-        signal.signal(signal.SIGUSR1, lambda *_: disk.read_faults(given.faults))
 
     def on_this_disk(loop: asyncio.AbstractEventLoop) -> Ports:
         return replace(system_ports(loop), disk=disk)
