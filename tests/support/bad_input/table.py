@@ -115,8 +115,8 @@ ELSEWHERE = MappingProxyType(
         "N117": "tests/unit/local_log/test_local_log_refused.py"
         "::test_an_incomplete_batch_is_cut_in_place",
         "N118": "tests/integration/test_damage_real_starts.py::test_damaged_files_of_partitions",
-        "N119": "tests/integration/test_bad_input_start.py"
-        "::test_bad_input_a_directory_of_another_cluster",
+        "N119": "tests/integration/test_start_stop_broker.py"
+        "::test_the_directory_of_another_cluster_is_refused_with_both_ids",
         "N120": "tests/unit/local_log/test_local_log_dirs.py"
         "::test_bad_input_N120_alien_files_are_left_alone",
         "N121": "tests/integration/test_disk_failures.py"
