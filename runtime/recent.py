@@ -1,5 +1,8 @@
 """Average, maximum and share of time of what happened lately."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from runtime.clock import Clock
 
 WINDOW_MS = 60_000
@@ -20,6 +23,15 @@ class Recent:
         self._age()
         older, (count, total, longest) = self._halves
         self._halves = older, (count + 1, total + value, max(longest, value))
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Note how long the block takes, in ms."""
+        began_ms = self._clock.monotonic_ms()
+        try:
+            yield
+        finally:
+            self.note(self._clock.monotonic_ms() - began_ms)
 
     @property
     def average(self) -> float:

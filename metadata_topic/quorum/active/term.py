@@ -156,9 +156,8 @@ class ControllerTerm:
             self._turn_timer = self._world.scheduler.call_later(0, self._turn)
 
     def _turn(self) -> None:
-        began_ms = self._now()
-        self._take_turn()
-        self._world.metrics.busy_ms.note(self._now() - began_ms)
+        with self._world.metrics.busy_ms.taken():
+            self._take_turn()
 
     def _take_turn(self) -> None:
         """Take some small decisions, or a step of a large one; then others have the loop."""

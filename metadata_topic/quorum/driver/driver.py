@@ -194,16 +194,15 @@ class RaftDriver:
         if self._is_stepping:
             return
         self._is_stepping = True
-        began_ms = self._clock.monotonic_ms()
         try:
-            while self._events and not self._is_over:
-                self._step(self._events.popleft())
+            with self.metrics.busy_ms.taken():
+                while self._events and not self._is_over:
+                    self._step(self._events.popleft())
         except Exception as error:  # a bug, or the disk: nobody knows what is on it
             log.exception("the replica of the metadata log fails")
             self._fail(error)
         finally:
             self._is_stepping = False
-            self.metrics.busy_ms.note(self._clock.monotonic_ms() - began_ms)
         self._tell()
 
     def _step(self, event: Event) -> None:
