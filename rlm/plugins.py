@@ -6,6 +6,8 @@ from typing import Protocol
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.deletions import Deletions
+from rlm.plugin_calls import PluginCalls
+from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
@@ -56,3 +58,20 @@ class Plugins:
         """Close both: the metadata manager first, it may still be writing."""
         self.metadata.close()
         self.storage.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """What a part needs to work with the remote store.
+
+    Attributes:
+        metadata: which remote segments exist.
+        storage: their objects.
+        calls: running calls of the storage plugin; each call is registered here.
+        telemetry: what is counted.
+    """
+
+    metadata: RemoteLogMetadataManager
+    storage: RemoteStorageManager
+    calls: PluginCalls
+    telemetry: Telemetry

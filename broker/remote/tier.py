@@ -27,9 +27,8 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.types import TopicPartition
 from rlm.config import TierConfig
-from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import LinkEndedError, Received, Reply
-from rlm.link.messages import Health, ImageChanged
+from rlm.link.messages import Health, ImageChanged, RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of

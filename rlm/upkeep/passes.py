@@ -15,23 +15,20 @@ from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
 from rlm.red_kinds import TierRed
-from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
-from rlm.upkeep.backoff import Backoff
+from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, CountDown, Pass
 from rlm.upkeep.census import PartitionKey
-from rlm.upkeep.copy_queue import CopyQueue
 from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
-from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.held_passes import StoreWaits
-from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.pass_ends import CountDown
+from rlm.upkeep.ownership import CallHangsError, Ownership
 from rlm.upkeep.performer import World
-from rlm.upkeep.task_run import TaskRun
+from rlm.upkeep.task_run import CopyQueue, TaskRun
 from rlm.upkeep.throttled_copies import ThrottledCopies
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
+from runtime.dice import Backoff
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)

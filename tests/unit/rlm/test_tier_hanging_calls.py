@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Ack, Health, ReadAnswer, Reconfigure
+from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.upkeep.assigned_partition import EXPIRE
-from rlm.upkeep.hanging_calls import HANGING_MAX
+from rlm.upkeep.ownership import HANGING_MAX
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.log_in_memory import PARTITION

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlm.read.fair_line import READERS_MAX, STALE_MAX, FairLine
+from rlm.read.line import READERS_MAX, STALE_MAX, FairLine
 
 
 def taken(line: FairLine[str], count: int) -> str:

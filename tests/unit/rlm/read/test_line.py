@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rlm.read.line import CALLS_MAX, Line
-from rlm.read.readiness import Readiness
+from rlm.read.remote_store import Readiness
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 

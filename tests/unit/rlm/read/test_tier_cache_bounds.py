@@ -11,9 +11,9 @@ from rlm.read.chunk_cache import ChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.eviction_policy import ScanResistantPolicy
 from rlm.read.index_cache import IndexCache, _SegmentIndexLoad, _TransactionsLoad
+from rlm.read.read_ahead import READERS_MAX, Sequence, Sequences
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.read_path import ReadPath
-from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import segment
 from runtime.disk import Disk

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from rlm.upkeep.copy_turns import TURN_MS, TURN_SEGMENTS_MAX, CopyTurn, is_over, place
+from rlm.upkeep.copy_policy import TURN_MS, TURN_SEGMENTS_MAX, CopyTurn, is_over, place
 
 
 def served(turns: dict[str, CopyTurn], times: int) -> list[str]:

@@ -4,7 +4,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from rlm.upkeep.hanging_calls import HANGING_MAX, CallHangsError, HangingCalls
+from rlm.upkeep.ownership import HANGING_MAX, CallHangsError, HangingCalls
 
 
 @pytest.fixture

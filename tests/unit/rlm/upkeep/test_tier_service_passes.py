@@ -7,7 +7,7 @@ from rlm.link.messages import (
     Stop,
     Unassign,
 )
-from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
+from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
