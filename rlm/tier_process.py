@@ -32,10 +32,10 @@ from rlmm.loader import load_metadata_manager
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.store_faults import StoreFaults, with_faults
+from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
-from runtime.parent import die_with_parent
 from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.steps import Pace, Steps
-from kafka_protocol.topics import NO_GROUP
+from kafka_protocol.types import NO_GROUP
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions

@@ -26,8 +26,7 @@ from local_log.errors import OffsetOutOfRange
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
 from runtime.clock import Clock
-from runtime.disk import FileRegion, OpenFile
-from runtime.mapping import Mapping
+from runtime.disk import FileRegion, Mapping, OpenFile
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,7 @@ from broker.replica.events import ReplicaEvents
 from broker.replica.judgement_tally import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import Health, ImageChanged, RunPasses, SetStoreFaults, StoreFaultHit

@@ -29,8 +29,7 @@ from broker.replica.reconfiguration import Reconfiguration
 from broker.replica.topic_metrics import TopicMetrics
 from broker.replica.wanted import describe
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
 from local_log.file_names import EPOCH_CHECKPOINT

@@ -30,8 +30,7 @@ from broker.replica.fetch_watch import FetchWatch, Waiter
 from broker.replica.judgement_tally import JudgementTally, Standing
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening

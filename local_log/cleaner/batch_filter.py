@@ -28,9 +28,7 @@ from kafka_protocol.records.batch import (
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import decompress
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import decompress, deflated, inflated
 from kafka_protocol.records.records import iter_records
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.record_walk import (

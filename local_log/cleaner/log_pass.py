@@ -22,7 +22,7 @@ from kafka_protocol.records.batch import (
     has_valid_crc,
     read_header,
 )
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import inflated
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
 from local_log.cleaner.offset_map import OffsetMap
 from local_log.cleaner.policy import SegmentToClean, groups

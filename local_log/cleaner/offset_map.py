@@ -7,8 +7,7 @@ at in one pass, and the rest in the next ones.
 
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 ENTRY_BYTES: Final = 180

@@ -7,8 +7,7 @@ encoded again where that can be helped: what stays is cut out of the batch by it
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
+from kafka_protocol.errors import InflatedTooLargeError, InvalidRecordError, MalformedMessageError
 from kafka_protocol.records.walk import Window
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag, read_zigzag
 from local_log.cleaner.offset_map import OffsetMap

@@ -7,9 +7,9 @@ was met before it: then nobody needs to know any more how it ended.
 import heapq
 from collections.abc import Iterable
 
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import BatchHeader
-from kafka_protocol.records.errors import InvalidRecordError
 
 ABORT, COMMIT = 0, 1
 

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError, TidemarkError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
 from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.difference import difference

@@ -4,12 +4,12 @@ from collections import deque
 
 import pyarrow as pa
 
-from kafka_protocol.records.batch import Buffer
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     UnsupportedCodecError,
 )
+from kafka_protocol.records.batch import Buffer
 from kafka_protocol.records.records import iter_records
 from pipeline.decode.asked import Keep, Origin
 from pipeline.decode.frames import DamagedBatchError

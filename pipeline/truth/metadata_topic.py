@@ -10,7 +10,12 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from kafka_client.blocking import ClusterError
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import (
+    ErrorCode,
+    InflatedTooLargeError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -20,14 +25,8 @@ from kafka_protocol.records.batch import (
     iter_batches,
     read_header,
 )
-from kafka_protocol.records.errors import (
-    InflatedTooLargeError,
-    InvalidRecordError,
-    UnsupportedCodecError,
-)
 from kafka_protocol.records.records import iter_records
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicIdPartition, TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition, TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, leader_of

@@ -30,7 +30,7 @@ from rlmm.events import SegmentAdded
 from rlmm.lifecycle import Fence, PartitionFacts, Stamp
 from rlmm.store import Changes, MemoryStore, SegmentChange
 from rlmm.topic_based.view_cache import ViewCache
-from rsm_plugins.layout.bounded_map import BoundedMap
+from rsm_plugins.layout.manager import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.metrics import Registry
 from tests.support.samples.remote import PARTITION, STARTED, entry, metadata

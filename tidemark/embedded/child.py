@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.remote.process import EarlyTierProcess, start_tier_process
-from runtime.parent import die_with_parent
+from runtime.child_process import die_with_parent
 from tidemark.dev.settings import HOST, dev_settings
 
 _HAS_TIER: Final = "remote.log.storage.system.enable"

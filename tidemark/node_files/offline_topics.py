@@ -9,8 +9,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles

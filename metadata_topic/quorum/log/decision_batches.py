@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
+from kafka_protocol.errors import ErrorCode, InvalidRecordError, KafkaError, MalformedMessageError
 from kafka_protocol.records.batch import HEADER_SIZE
-from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.errors import BrokenMetadataLogError

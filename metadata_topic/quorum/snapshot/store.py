@@ -13,8 +13,7 @@ Source: KIP-630.
 import logging
 from pathlib import Path
 
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, SnapshotFiles
 from metadata_topic.raft.events import SnapshotInstalled, SnapshotRefused

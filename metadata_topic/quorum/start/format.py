@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError, TidemarkError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     dump_meta_properties,
 )
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import MetadataRecord, UnknownMetadataRecordError, make

@@ -19,9 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError
 from kafka_protocol.records.batch import read_header
-from kafka_protocol.records.errors import InvalidRecordError
 from local_log.file_names import EPOCH_CHECKPOINT, LOG, parse_segment_file, path_of
 from local_log.recovery.set_aside import cut_segment, set_segment_aside
 from metadata_topic.image.errors import BrokenMetadataLogError

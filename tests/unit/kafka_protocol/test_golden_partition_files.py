@@ -21,12 +21,12 @@ from kafka_protocol.files.meta_properties import (
 from kafka_protocol.files.segment_names import parse_segment_file
 from kafka_protocol.records.batch import (
     BatchHeader,
+    Codec,
     has_valid_crc,
     iter_batches,
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import Record, encode_records, iter_records
 from tests.support.samples.protocol_golden import (
     GOLDEN,

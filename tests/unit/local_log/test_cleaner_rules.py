@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.records.batch import BatchHeader, read_header, write_crc
-from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
 from local_log.cleaner.offset_map import ENTRY_BYTES, OffsetMap

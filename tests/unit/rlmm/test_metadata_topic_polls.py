@@ -1,8 +1,7 @@
 """What one poll of the metadata topic gave, sorted by metadata partition."""
 
 from rlmm.topic_based.reader import sort_events
-from rlmm.topic_based.topic_port import Diverged, ReachedEnd, TopicRecord, Unreadable
-from rlmm.topic_based.topic_red import damaged
+from rlmm.topic_based.topic_port import Diverged, ReachedEnd, TopicRecord, Unreadable, damaged
 
 UNREADABLE = Unreadable(0, damaged(0, 5))
 RECORD, OTHERS_RECORD = TopicRecord(0, 5, 1, b"a"), TopicRecord(1, 5, 1, b"b")

@@ -1,7 +1,6 @@
 """A mapped file lives exactly as long as a slice of it."""
 
-from runtime.disk import Disk
-from runtime.mapping import Mapping
+from runtime.disk import Disk, Mapping
 
 
 def test_the_end_is_told_once_when_the_last_slice_is_gone() -> None:

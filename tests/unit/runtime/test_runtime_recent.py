@@ -1,6 +1,6 @@
 """Averages of what happened lately forget what is old."""
 
-from runtime.recent import WINDOW_MS, Recent
+from runtime.metrics import WINDOW_MS, Recent
 from tests.support.sim.clock import ManualClock
 
 

@@ -11,8 +11,7 @@ from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import EpochEntry, TopicIdPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
