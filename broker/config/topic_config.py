@@ -17,7 +17,7 @@ from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from local_log.config import LogConfig
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from runtime.log_context import escape
 
 NEVER_TIERED_TOPICS: Final = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}

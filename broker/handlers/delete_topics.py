@@ -26,9 +26,13 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.primitives import uuid_to_text
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_remote_data
 from metadata_topic.controller.result import ControllerResult, Decided
-from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
+from metadata_topic.controller.topic_deletion import (
+    DeletedTopic,
+    RemoteDataWish,
+    delete_topics,
+    wish_for_remote_data,
+)
 from metadata_topic.image.image import MetadataImage
 from runtime.turns import run_in_steps
 

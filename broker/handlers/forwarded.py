@@ -15,7 +15,7 @@ from broker.node.pauses import pause
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler
 

@@ -16,7 +16,7 @@ from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from runtime.ports import Ports
 

@@ -31,7 +31,7 @@ from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError, StaleBrokerEpochError
 from metadata_topic.controller.leader_epochs import UsedEpoch
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
 from runtime.scheduler import Scheduler
 from runtime.turns import run_in_steps

@@ -36,7 +36,7 @@ from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening
 from local_log.log.partition_log import AppendInfo, PartitionLog
 from local_log.log.results import LogRead
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from rlm.link.judgement import Judgement, Verdict, after, reopened
 from rlm.link.messages import Loss, Report
 from runtime.executors import Pool

@@ -10,13 +10,13 @@ import pytest
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.producer_ids import allocate_producer_ids
-from metadata_topic.controller.removed_topics import (
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import (
     RemoteDataWish,
+    delete_topics,
     note_emptied,
     wish_for_remote_data,
 )
-from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.records import make

@@ -15,10 +15,10 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Node,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.kafka.peer import KafkaPeer
 from tests.support.kafka.tools import require_kafka_tools

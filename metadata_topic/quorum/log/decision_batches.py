@@ -19,10 +19,9 @@ from kafka_protocol.errors import ErrorCode, InvalidRecordError, KafkaError, Mal
 from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.result import Decided, result_of
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import (
     RECORD_WORK,
     MetadataRecord,

@@ -27,7 +27,7 @@ from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.quorum.log.flushed_end_file import FlushedEndFile
 from metadata_topic.quorum.log.flushed_end_note import FlushedEndNote
 from metadata_topic.quorum.log.gate import LogGate
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
 

@@ -29,8 +29,7 @@ from metadata_topic.quorum.snapshot.snapshots import (
     read_snapshot,
     snapshot_chunks,
 )
-from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
+from metadata_topic.raft.messages import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.clock import Clock
 from runtime.dice import Dice
@@ -42,6 +41,21 @@ _WAY_OUT: Final = (
     "that was formatted with the same features, has the same records in it"
 )
 METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+
+
+def make_dirs_durably(disk: Disk, path: Path) -> None:
+    """Make a directory and its parents; returns when their names are on disk.
+
+    A file that is fsynced in a directory without a durable name can be gone after a power cut. The
+    parent is fsynced also where the directory is there already: the process that made it may have
+    died before it came to that.
+    """
+    made = [path]
+    while not disk.is_dir(made[-1].parent):
+        made.append(made[-1].parent)
+    disk.make_dirs(path)
+    for directory in reversed(made):
+        disk.fsync_path(directory.parent)
 
 
 class AlreadyFormattedError(TidemarkError):

@@ -15,7 +15,7 @@ from metadata_topic.quorum.log.batches import read_records, whole_batches
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.raft.effects import AdvanceHighWatermark, Effect, RoleChanged
 from metadata_topic.raft.events import Event, Received
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.quorum_world.mirror import LogMirror
 from tests.support.raft.batch_index import Batch

@@ -15,9 +15,9 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Node,
     Request,
+    SnapshotId,
     VoteRequest,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from tests.support.raft.plan import Plan, address_of, key_of
 
 if TYPE_CHECKING:

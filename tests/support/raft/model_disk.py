@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from tests.support.raft.batch_index import Batch, BatchIndex
 

@@ -19,6 +19,7 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from metadata_topic.raft.messages import (
+    BOOTSTRAP_ID,
     BatchFacts,
     FetchResponse,
     FetchSnapshotResponse,
@@ -27,7 +28,6 @@ from metadata_topic.raft.messages import (
     Standing,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.raft.batch_index import Batch
 from tests.support.raft.disk_time import DiskTime

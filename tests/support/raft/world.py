@@ -8,9 +8,8 @@ from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import Event, LogStartRaised, Proposed, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import NOBODY, BatchFacts, Node
+from metadata_topic.raft.messages import NOBODY, BatchFacts, Node, SnapshotId
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from tests.support.raft.base_world import BaseWorld

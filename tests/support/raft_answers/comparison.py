@@ -21,11 +21,11 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Node,
     Request,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.raft_answers.directories import CLUSTER_ID
 from tests.support.raft_answers.roles import Row, core_for, election_of

@@ -4,12 +4,12 @@ import pytest
 
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import InvalidRequestError
-from metadata_topic.controller.removed_topics import (
+from metadata_topic.controller.topic_deletion import (
     RemoteDataWish,
+    delete_topics,
     note_emptied,
     wish_for_remote_data,
 )
-from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.snapshot_records import removed_topics_records, snapshot_records

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataUnavailable
 from tests.support.worlds.metadata_home import Home, topics
 from tests.support.worlds.pools import HeldPool, turns

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from metadata_topic.controller.bootstrap import activation_records
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
     fence_broker,
@@ -19,6 +18,7 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, encode_record
+from metadata_topic.quorum.active.activation import activation_records
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.batches import Batch, read_batches
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity

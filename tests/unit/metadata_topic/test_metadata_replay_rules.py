@@ -1,13 +1,13 @@
 import pytest
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     RECOVERED,
     RECOVERING,
+    BrokenMetadataLogError,
     Provenance,
 )
 from metadata_topic.image.records import (

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeSettings
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node, Request

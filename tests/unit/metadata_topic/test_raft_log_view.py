@@ -1,8 +1,7 @@
 """What the core knows of its log: its epochs, its ends, and the snapshots that may be sent."""
 
 from metadata_topic.raft.log_view import LogView, SnapshotFile
-from metadata_topic.raft.messages import EpochEnd
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import EpochEnd, SnapshotId
 
 
 def test_a_snapshot_below_the_log_start_says_nothing_about_what_precedes_the_log() -> None:

@@ -7,11 +7,10 @@ import pytest
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import Proposed, SnapshotInstalled
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node
+from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node, SnapshotId
 from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Prospective
 from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.told_core import ToldCore, key

@@ -25,9 +25,9 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Node,
+    SnapshotId,
     Standing,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 from tests.support.quorum.listener import ToldReplica, listening
 from tests.support.samples.protocol_golden import controller_frames

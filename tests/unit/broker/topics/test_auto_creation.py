@@ -6,7 +6,7 @@ from broker.topics.auto_creation import GRACE_MS, AutoTopicCreation
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from metadata_topic.controller.topic_specs import TopicDefaults
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 
 
 async def test_topics_on_the_way_have_this_brokers_defaults_and_a_margin() -> None:
