@@ -32,7 +32,6 @@ from kafka_protocol.types import (
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
-from pipeline.cluster.epoch_walk import epochs_before
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -41,6 +40,7 @@ from pipeline.cluster.questions import (
     FoundOffset,
     broker_settings,
     epoch_ends,
+    epochs_before,
     list_offsets,
     tiered_topics,
 )

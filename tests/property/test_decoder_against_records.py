@@ -31,7 +31,7 @@ from kafka_protocol.wire.primitives import encode_zigzag
 from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import TYPES
 from pipeline.decode import fields, lanes, rows
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import DamagedDataError, PipelineError
-from pipeline.jobs.offset_files import OffsetFiles
+from pipeline.jobs.delta_table import OffsetFiles
 from pipeline.jobs.values import Committed
 from tests.support.export.places import MemoryPlace
 from tests.support.export.topics import IDENTITY

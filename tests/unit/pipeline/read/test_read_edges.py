@@ -15,10 +15,9 @@ from kafka_protocol.types import EpochEntry, TopicPartition
 from pipeline.cluster.cluster import NotNowError
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError, PipelineError
-from pipeline.read.batch_front import batch_front
 from pipeline.read.byte_range import is_sound
+from pipeline.read.groups import ReadLimits, batch_front
 from pipeline.read.leader import Fetched, Leader, TopicGoneError
-from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LossRule, LostOffsets
 from pipeline.read.progress import Progress
 from pipeline.read.segment_bytes import SegmentBytes

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import OptionError
-from pipeline.spark.offsets import from_map, to_map
+from pipeline.spark.options_values import from_map, to_map
 
 OFFSETS = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from(["a", "b.c", "z_1"]), st.integers(0, 200)),

@@ -15,6 +15,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import DamagedDataError, DataLossError, StoreUnreachableError
 from pipeline.plan.live import LiveRun
+from pipeline.store import from_store
 from pipeline.truth import indexes as index_module
 from pipeline.truth.committed import (
     Transactions,
@@ -23,7 +24,6 @@ from pipeline.truth.committed import (
     transactions_of_each,
 )
 from pipeline.truth.indexes import SegmentIndexes
-from pipeline.truth.retries import from_store
 from pipeline.values import Isolation, OffsetRange
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,

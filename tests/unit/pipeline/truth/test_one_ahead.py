@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from pipeline.truth.one_ahead import OneAhead
+from pipeline.truth.metadata_topic import OneAhead
 
 
 class Echo:
