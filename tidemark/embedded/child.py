@@ -35,7 +35,7 @@ def main() -> None:
     from tidemark.node_files.loading import LOG_FORMAT
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    from tidemark.failures import explained
+    from tidemark.cli import explained
 
     with explained():
         sys.exit(_run(given, events_fd, spawn_tier))
