@@ -21,8 +21,7 @@ from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife, LifeSettings
-from broker.node.descriptors import BrokerDescriptors
+from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -31,13 +30,10 @@ from broker.node.endpoints import (
     listener_addresses,
     network_limits,
 )
-from broker.node.housekeeping import Housekeeping
-from broker.node.housekeeping_tasks import housekeeping_tasks
-from broker.node.log_cleaning import make_cleaner
+from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.moved_voter import moved_voter
-from broker.node.roles import check_broker_among_several, check_roles
+from broker.node.raft_config import check_broker_among_several, check_roles, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -49,7 +45,7 @@ from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (

@@ -26,8 +26,7 @@ from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 
 from broker.coordinator.service import GroupCoordinator
-from broker.handlers.parts import HandlerParts
-from broker.handlers.unserved import TRANSACTIONS, Unserved
+from broker.handlers.parts import TRANSACTIONS, HandlerParts, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC

@@ -35,7 +35,7 @@ from broker.handlers.produce_outline import Outline
 from broker.handlers.produce_wide import is_wide, slices
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
-from broker.remote.access import TIER_PRINCIPAL
+from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, UnknownTopicId

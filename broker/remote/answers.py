@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
-from broker.replica.controller_requests import RaiseEpoch
+from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError

@@ -19,9 +19,8 @@ from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
-from broker.replica.controller_requests import RaiseEpoch
-from broker.replica.events import ReplicaEvents
-from broker.replica.judgement_tally import JudgementTally
+from broker.replica.hosting import RaiseEpoch, ReplicaEvents
+from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition

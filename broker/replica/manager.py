@@ -11,11 +11,17 @@ afterwards files that are missing were lost, and the partition is offline, never
 from asyncio import Future
 from collections.abc import Callable, Collection, Iterable
 
-from broker.replica.controller_requests import NO_REQUESTS, ControllerRequests
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from broker.replica.events import Listener, ReplicaEvents
-from broker.replica.hosting import Gone, Hosting, Wanted
-from broker.replica.judgement_tally import JudgementTally
+from broker.replica.hosting import (
+    NO_REQUESTS,
+    ControllerRequests,
+    Gone,
+    Hosting,
+    Listener,
+    ReplicaEvents,
+    Wanted,
+)
+from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
 from kafka_protocol.errors import KafkaError, UnknownTopicId
 from kafka_protocol.types import TopicPartition

@@ -44,8 +44,7 @@ def main() -> None:
 def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | None") -> int:
     from broker.app import run
     from broker.process.server_process import ServerProcess
-    from broker.testing.control.status import bootstrap_servers
-    from broker.testing.wiring import Control
+    from broker.testing.wiring import Control, bootstrap_servers
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
     from tidemark.embedded.child import embedded_settings

@@ -23,7 +23,7 @@ from broker.node.directory_checks import (
     write_life,
     writes_sidecars,
 )
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition

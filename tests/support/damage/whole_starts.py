@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories, write_life, writes_sidecars
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
     assigned_partitions,

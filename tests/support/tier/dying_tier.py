@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from rlm.link.judgement import Judgement
+from broker.replica.judgement import Judgement
 from rlm.link.messages import (
     Ack,
     Connect,

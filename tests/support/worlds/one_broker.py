@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView

@@ -10,7 +10,7 @@ import pytest
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.metadata import MetadataHandler
-from broker.handlers.unserved import Unserved
+from broker.handlers.parts import Unserved
 from broker.network.registry import RequestContext
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode

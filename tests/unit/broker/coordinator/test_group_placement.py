@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.coordinator.placement import java_hash, partition_of
+from broker.coordinator.service import java_hash, partition_of
 
 
 @pytest.mark.parametrize(

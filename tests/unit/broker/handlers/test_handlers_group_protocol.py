@@ -3,7 +3,7 @@
 import pytest
 
 from broker.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
-from broker.handlers.unserved import Unserved
+from broker.handlers.parts import Unserved
 from kafka_protocol.errors import ErrorCode
 from tests.support.worlds.data_plane import call
 

@@ -10,7 +10,7 @@ from broker.handlers.create_acls import CreateAclsHandler
 from broker.handlers.delete_acls import DeleteAclsHandler
 from broker.handlers.describe_acls import DescribeAclsHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
-from broker.handlers.unserved import NAMED_MAX, Unserved
+from broker.handlers.parts import NAMED_MAX, Unserved
 from broker.network.registry import RequestContext
 from kafka_protocol.errors import ErrorCode
 from tests.support.worlds.data_plane import call

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from broker.node.descriptors import BrokerDescriptors
+from broker.node.broker_life import BrokerDescriptors
 from runtime.executors import InlinePool
 from tests.support.worlds.controlled_brokers import clustered
 from tests.support.worlds.naive_quorum import PLAIN

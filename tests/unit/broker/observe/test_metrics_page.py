@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from broker.remote import tier_metrics
 from broker.remote.tier_metrics import TierMetrics
 from rlm.link.endpoint import Endpoint, FakeLink, Received

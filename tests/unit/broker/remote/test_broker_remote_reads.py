@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker.remote.assignments import Assignments, settings_of
-from broker.remote.chain import epoch_span
-from broker.replica.events import ReplicaEvents
+from broker.remote.reads import epoch_span
+from broker.replica.hosting import ReplicaEvents
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig

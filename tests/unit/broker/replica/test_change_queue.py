@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replica.change_queue import ChangeQueue
+from broker.replica.hosting import ChangeQueue
 from kafka_protocol.types import TopicPartition
 
 

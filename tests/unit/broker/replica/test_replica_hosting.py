@@ -9,7 +9,7 @@ import pytest
 
 from broker.replica import hosting
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.replica.judgement import Judgement
 from kafka_protocol.types import TopicIdPartition
-from rlm.link.judgement import Judgement
 from rlm.link.messages import Ack, Connect, JudgementWithdrawn, Report, Unassign
 from rlm.upkeep.claim import ClaimState
 from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, red, start

@@ -1,9 +1,10 @@
-"""How many partitions the tier has still to judge: counted as they change, never by a walk."""
+"""The tier's judgement of the partitions led here, and how many it has still to judge."""
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias, assert_never
 
+from rlm.link.messages import CopiedThrough, JudgementWithdrawn, Loss, LossFound, Report
 from rlm.red_kinds import TierRed
 from runtime.clock import Clock
 
@@ -11,6 +12,39 @@ LATE_AFTER_MS: Final = 300_000
 """A start with some thousand partitions is judged within two minutes."""
 
 _MINUTE_MS: Final = 60_000
+
+
+class Judgement(Enum):
+    """A state without a loss.
+
+    Not judged yet, judged sound and a loss that was found are three different values: offsets
+    above the log end are out of range only where the log end was judged sound (docs/tiering.md
+    §6).
+    """
+
+    OPEN = "not judged under this leader epoch"
+    SOUND = "judged sound under this leader epoch"
+
+
+Verdict: TypeAlias = Judgement | Loss
+
+
+def reopened(before: Verdict) -> Verdict:
+    """The verdict at a new leader epoch, or when its grounds are gone: a loss stays."""
+    return Judgement.OPEN if before is Judgement.SOUND else before
+
+
+def after(before: Verdict, report: Report) -> Verdict:
+    """The verdict once the broker has taken a report."""
+    match report:
+        case CopiedThrough():
+            return Judgement.SOUND
+        case LossFound():
+            return report.loss
+        case JudgementWithdrawn():
+            return reopened(before)
+        case _:
+            assert_never(report)
 
 
 class Standing(Enum):
@@ -22,7 +56,7 @@ class Standing(Enum):
 
 
 class JudgementTally:
-    """Counts the partitions of one broker by their standing."""
+    """Counts the partitions of one broker by their standing as they change, never by a walk."""
 
     def __init__(self, clock: Clock) -> None:
         """Count nothing yet; `clock` says how long judgements take."""
