@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from tests.support.samples.protocol_golden import GOLDEN
+from tests.support.samples.golden_files import GOLDEN
 
 
 def test_every_golden_file_has_the_recorded_size_and_hash() -> None:

@@ -28,8 +28,8 @@ from kafka_protocol.records.batch import (
     write_crc,
 )
 from kafka_protocol.records.records import Record, encode_records, iter_records
+from tests.support.samples.golden_files import GOLDEN
 from tests.support.samples.protocol_golden import (
-    GOLDEN,
     dumped_files,
     dumps,
     golden_file,
