@@ -22,7 +22,6 @@ from typing import Any, Final
 from broker.node.active_controller import ActiveController
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from local_log.producers.state import GIVEN_ID_MAX
@@ -35,7 +34,7 @@ from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler, pause
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
 

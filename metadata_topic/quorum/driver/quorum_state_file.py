@@ -27,7 +27,7 @@ from metadata_topic.raft.effects import Persist
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.disk import Disk
-from runtime.work_queue import WorkQueue
+from runtime.work import WorkQueue
 
 QUORUM_STATE: Final = "quorum-state"
 _NONE: Final = -1

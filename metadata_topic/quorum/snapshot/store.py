@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafka_protocol.errors import InvalidRecordError, MalformedMessageError
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import RECORD_WORK
@@ -26,6 +25,7 @@ from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from runtime.disk import Disk, OpenFile
+from runtime.work import Pace, Steps, stepwise
 
 log = logging.getLogger(__name__)
 
