@@ -24,12 +24,12 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
-from metadata_topic.testing import registration_of
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.ports import system_ports
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.executors import SimExecutors
 from tests.support.worlds.one_node import sole_voter
 

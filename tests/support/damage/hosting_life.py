@@ -49,7 +49,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.testing import registration_of
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.any_order import AnyOrder
 from tests.support.worlds.one_node import sole_voter

@@ -36,8 +36,8 @@ from metadata_topic.controller.directories import (
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.disk import Disk, OpenFile
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated

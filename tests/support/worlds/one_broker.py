@@ -30,8 +30,8 @@ from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.executors import Pool
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated

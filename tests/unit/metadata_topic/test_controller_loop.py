@@ -11,8 +11,8 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.log.batches import read_batches
-from metadata_topic.testing import registration_of
 from runtime.work import Steps
+from tests.support.samples.metadata import registration_of
 from tests.support.worlds.naive_quorum import (
     ME,
     PLAIN,

@@ -13,7 +13,7 @@ from metadata_topic.controller.topic_deletion import (
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.snapshot_records import removed_topics_records, snapshot_records
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 A, B, GONE = b"a" * 16, b"b" * 16, b"g" * 16
 FORGET, KEEP = RemoteDataWish.FORGET, RemoteDataWish.KEEP

@@ -25,8 +25,8 @@ from metadata_topic.quorum.log.decision_batches import (
     prepare_decision,
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
-from metadata_topic.testing import cluster_of, registration_of
 from runtime.disk import Buffer, OpenFile
+from tests.support.samples.metadata import cluster_of, registration_of
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.metadata_home import Home, records, topics
 

@@ -23,8 +23,8 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.batches import Batch, read_batches
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, read_bootstrap
-from metadata_topic.testing import registration_of
 from runtime.disk import Disk
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter

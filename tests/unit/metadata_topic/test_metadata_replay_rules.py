@@ -18,7 +18,7 @@ from metadata_topic.image.records import (
     make,
 )
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 T = b"t" * 16
 BEGIN, END = make("BeginTransactionRecord", name="x"), make("EndTransactionRecord")

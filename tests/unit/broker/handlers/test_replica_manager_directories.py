@@ -15,7 +15,7 @@ from metadata_topic.controller.directories import (
 )
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply
+from tests.support.samples.metadata import apply
 from tests.support.worlds.data_plane import NODE
 from tests.support.worlds.one_broker import DIRECTORIES, OneBroker
 
