@@ -13,15 +13,16 @@ from collections import deque
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from broker.remote.supervisor import Supervisor
 from broker.remote.windows import Expected, Position, Window, Windows, position_of
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.types import EpochEntry, TopicPartition
+from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetOutOfRange
+from local_log.log.partition_log import PartitionLog
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
 from runtime.clock import Clock
@@ -42,29 +43,7 @@ GRACE_MS = 50
 T = TypeVar("T")
 
 
-class Epochs(Protocol):
-    """The chain of a log."""
-
-    def entries(self) -> list[EpochEntry]:
-        """All entries, ascending."""
-        ...
-
-
-class ChainedLog(Protocol):
-    """A log with a chain and an end."""
-
-    @property
-    def epochs(self) -> Epochs:
-        """Its chain."""
-        ...
-
-    @property
-    def log_end_offset(self) -> int:
-        """First offset not written (exclusive)."""
-        ...
-
-
-def epoch_span(log: ChainedLog, offset: int) -> tuple[int, int]:
+def epoch_span(log: PartitionLog, offset: int) -> tuple[int, int]:
     """The epoch of `offset` and the first offset after that epoch (exclusive).
 
     An offset below the whole chain belongs to no epoch: (-1, the chain's start).

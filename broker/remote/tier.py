@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.remote.answers import BrokerAnswers, ClusterMetadata, UpdateRemovedTopics
+from broker.remote.answers import BrokerAnswers, UpdateRemovedTopics
 from broker.remote.assignments import Assignments
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
@@ -24,6 +24,7 @@ from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import Health, ImageChanged, RunPasses, SetStoreFaults, StoreFaultHit
@@ -105,7 +106,7 @@ class RemoteTier:
     def attach(
         self,
         replicas: ReplicaManager,
-        metadata: ClusterMetadata,
+        metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
     ) -> None:

@@ -3,14 +3,17 @@
 import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkFailureError
-from rlm.plugins import RemovesTopics
 from rlm.upkeep.broker_port import BrokerPort
 from rlm.workers import EXPIRATION_POOL, Workers
 from rlmm.topic_based.removal_policy import ClusterImage
 from rlmm.topic_based.removal_ports import NotTakenError
+
+if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
+    from rlmm.topic_based.remover import Remover
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ class Removals:
     """
 
     def __init__(
-        self, remover: RemovesTopics | None, workers: Workers, may_write: Callable[[], bool]
+        self, remover: "Remover | None", workers: Workers, may_write: Callable[[], bool]
     ) -> None:
         """Nothing runs before `wake`; `may_write`: whether the store may be written to."""
         self._remover, self._workers, self._may_write = remover, workers, may_write
