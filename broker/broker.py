@@ -220,8 +220,8 @@ class Broker(ServerProcess):
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
             dice=ports.dice,
-            settled=lambda ids: self._replicas.settled(ids),  # noqa: PLW0108 (made below)
-            backlog=lambda: self._replicas.backlog,
+            settled=lambda ids: self._replicas.hosting.settled(ids),  # noqa: PLW0108 (made below)
+            backlog=lambda: self._replicas.hosting.backlog,
         )
         self._creation.replicas_max = None if self._node.is_alone else REPLICAS_MAX
         self._active = self._active_controller()
@@ -243,8 +243,8 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._replicas.stop)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
-        self._replicas.is_missing_some = self._is_missing_some
-        self._registration.on_assignment_failed = self._replicas.assignment_failed
+        self._replicas.hosting.is_missing_some = self._is_missing_some
+        self._registration.on_assignment_failed = self._replicas.hosting.assignment_failed
         self._own_topics = AutoTopicCreation(
             lambda question, timeout_ms: self._active.ask(
                 ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms
@@ -363,7 +363,7 @@ class Broker(ServerProcess):
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()
-        await self._replicas.caught_up()
+        await self._replicas.hosting.caught_up()
         watch = MembershipWatch(
             self.config.node_id,
             self._opened.incarnation_id,
@@ -411,7 +411,7 @@ class Broker(ServerProcess):
             brokers=self._node.brokers,
             own_broker_id=self.config.node_id,
             clock=self._ports.clock,
-            settled=self._replicas.settled,
+            settled=self._replicas.hosting.settled,
         )
         listener = ControllersListener(self.config, self._node, changes, self._ports)
         await listener.open_if_it_can()

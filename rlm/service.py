@@ -206,7 +206,7 @@ class Tier:
         self.manager.on_readable = self.reads.may_be_readable
         self._removals = Removals(plugins.remover, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)
-        add_quota_gauges(self.telemetry, "Copy", self.manager.throttled.quota, ports.clock)
+        add_quota_gauges(self.telemetry, "Copy", self.manager.passes.throttled.quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
         if plugins.store_faults is not None:
             plugins.store_faults.on_hit = lambda *hit: link.tell(StoreFaultHit(*hit))
@@ -224,7 +224,7 @@ class Tier:
             case Read() as question:
                 self.reads.read(question, reply)
             case Released(tokens):
-                self.reads.released(tokens)
+                self.reads.lending.released(tokens)
             case OffsetForTimestamp() as question:
                 self.reads.search(question, reply)
             case Assign() as assign:
@@ -254,7 +254,7 @@ class Tier:
                     self._plugins.store_faults.set(faults)
                 reply(Ack(self._plugins.store_faults is not None))
             case RunPasses():
-                self.manager.run_now(lambda: reply(Ack()))
+                self.manager.passes.run_now(lambda: reply(Ack()))
             case Stop():
                 self._stop(reply)
             case other:
@@ -279,7 +279,7 @@ class Tier:
         for pool, threads in pool_sizes(config).items():
             self._workers.resize(pool, threads)
         self.reads.reconfigure(config)
-        self.manager.reconfigure(config)
+        self.manager.passes.reconfigure(config)
 
     # -- watching and telling
 
@@ -288,7 +288,7 @@ class Tier:
 
     def _tell(self, counted: Counted) -> None:
         red = counted.reds()
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.waits.reds())
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.passes.waits.reds())
         red.extend(self.reads.red())
         red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
         metadata = self._plugins.metadata

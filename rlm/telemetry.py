@@ -224,14 +224,6 @@ class Telemetry:
         """Bytes loaded ahead were asked for, used or wasted; called on the owner's thread."""
         self._ahead.inc(size_bytes, outcome)
 
-    def store_worked(self) -> None:
-        """A ranged read of the store worked."""
-        self.fetch_outage.succeeded()
-
-    def store_read_failed(self, error: Exception) -> None:
-        """A ranged read of the store failed."""
-        self.fetch_outage.failed(error)
-
     def corrupt(self, topic: str) -> None:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)

@@ -223,5 +223,5 @@ def make(parts: "HandlerParts") -> DeleteTopicsHandler:
         parts.cluster,
         parts.node.submit,
         enabled=parts.config.delete_topic_enable,
-        settled=parts.replicas.settled,
+        settled=parts.replicas.hosting.settled,
     )

@@ -547,13 +547,13 @@ class BrokerDescriptors:
         Replicas of the image at the call that wait for a disk open theirs soon, and are subtracted.
         Before Linux 6.2 the open ones are counted one by one, so not on the event loop.
         """
-        backlog = self._replicas.backlog
+        backlog = self._replicas.hosting.backlog
         return max(0, await self._pool.run(self._count) - backlog)
 
     def free_descriptors(self) -> Mapping[int, int]:
         """How many more replicas brokers take, by id; one that is not in it has no bound."""
         node, brokers = self._node, self._node.brokers
-        left = max(0, self._count() - self._replicas.backlog)
+        left = max(0, self._count() - self._replicas.hosting.backlog)
         offset = node.image.provenance.offset
         brokers.report_descriptors(node.node_id, self._life.epoch, left, offset)
         return brokers.free_descriptors()

@@ -34,7 +34,7 @@ def _register_disks(metrics: Registry, replicas: ReplicaManager, executors: Exec
     metrics.gauge(
         "tidemark_replicas_unsettled",
         "Changes of partitions here that wait for a disk.",
-        fn=lambda: replicas.backlog,
+        fn=lambda: replicas.hosting.backlog,
     )
 
 

@@ -168,10 +168,6 @@ class ReadPath:
             return
         self._reader.read(tip, question, timed)
 
-    def released(self, tokens: list[int]) -> None:
-        """The broker gives back what it was lent under these tokens."""
-        self.lending.released(tokens)
-
     def may_be_readable(self, tip: TopicIdPartition) -> None:
         """A partition's segments became known, or it became known which of them count."""
         self._store.readiness.may_be_readable((tip.topic_id, tip.partition))

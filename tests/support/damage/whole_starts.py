@@ -130,7 +130,7 @@ class WholeStart:
             requests=ControllerRequests(assign=self._asked.update),
         )
         is_missing_some = is_missing_some or len(logs.online_dirs()) < len(log_dirs)
-        self.replicas.is_missing_some = is_missing_some
+        self.replicas.hosting.is_missing_some = is_missing_some
         noted = records_at_registration(
             image,
             NODE,

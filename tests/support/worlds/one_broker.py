@@ -83,7 +83,7 @@ class OneBroker:
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
         )
-        self.replicas.is_missing_some = is_missing_some
+        self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:
             self.logs.fail(self.logs.dirs[index], OSError(errno.EIO, "away"))
         online = self.logs.online_dirs()

@@ -85,7 +85,7 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
 def test_calls_of_two_partitions_that_hang_keep_all_from_the_store_until_one_is_through(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, is_second: bool
 ) -> None:
-    gate, delete = pair.tier.manager.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
+    gate, delete = pair.tier.manager.passes.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
     if is_second:
         gate.failed(PARTITION._replace(partition=99), RemoteStorageError("hangs, too"))
     reasons: list[str] = []

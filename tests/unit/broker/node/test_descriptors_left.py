@@ -16,7 +16,7 @@ async def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker
     node: Any = SimpleNamespace(
         node_id=1, brokers=cluster.control, image=cluster.quorum.loop.decided_image
     )
-    replicas: Any = SimpleNamespace(backlog=0)
+    replicas: Any = SimpleNamespace(hosting=SimpleNamespace(backlog=0))
     life: Any = SimpleNamespace(epoch=epoch)
     free = 100
     own = BrokerDescriptors(node, life, replicas, lambda: free, InlinePool())
@@ -25,10 +25,13 @@ async def test_many_creations_do_not_take_the_same_descriptors_of_the_own_broker
     own.replicas_placed({1: 5}, end_offset)
     assert own.free_descriptors() == {1: free - 5}
     cluster.beat(1)
-    node.image, replicas.backlog = cluster.quorum.loop.decided_image, 5  # the broker knows of them
+    node.image, replicas.hosting.backlog = (
+        cluster.quorum.loop.decided_image,
+        5,
+    )  # the broker knows of them
     assert node.image.provenance.end_offset >= end_offset
     assert own.free_descriptors() == {1: free - 5}
-    replicas.backlog, free = 0, 95  # their files are open
+    replicas.hosting.backlog, free = 0, 95  # their files are open
     assert own.free_descriptors() == {1: 95}
-    replicas.backlog = 96
+    replicas.hosting.backlog = 96
     assert await own.left() == 0, "-1 would say that nothing is reported"

@@ -58,9 +58,9 @@ def test_a_deleted_name_is_not_found_while_its_files_wait(
     assert (broker.paths[broker.where("t")] / "t-0").is_dir()
     with pytest.raises(UnknownTopicOrPartition):
         broker.replicas.require("t", 0)
-    assert (pool.held, broker.replicas.backlog) == (1, 1)
+    assert (pool.held, broker.replicas.hosting.backlog) == (1, 1)
     pool.release()
-    assert broker.replicas.backlog == 0
+    assert broker.replicas.hosting.backlog == 0
     assert not any((path / "t-0").exists() for path in broker.paths)
 
 
@@ -72,7 +72,7 @@ async def test_a_topic_of_the_same_name_never_meets_the_log_of_the_one_before(
     broker.create("busy")  # so that the next two come into one batch
     _delete(broker, b"t" * 16)
     again = broker.create("t", id=b"2" * 16)
-    settled = broker.replicas.settled([b"t" * 16])
+    settled = broker.replicas.hosting.settled([b"t" * 16])
     assert settled is not None
     with pytest.raises(NotLeaderOrFollower, match="is being made"):
         broker.replicas.require_id(again, 0)
@@ -177,7 +177,7 @@ def test_a_batch_that_fails_for_an_unknown_reason_holds_up_no_other(
     broker.commit_assignments()
     assert broker.ends("u", 1) == [0]
     assert "partitions were not made or taken away" in caplog.text
-    assert broker.replicas.settled([b"t" * 16]) is None
+    assert broker.replicas.hosting.settled([b"t" * 16]) is None
     with pytest.raises(KafkaStorageError, match="it could not be made"):
         broker.replicas.require("t", 0)
 

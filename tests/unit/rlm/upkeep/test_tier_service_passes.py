@@ -132,6 +132,6 @@ def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_tha
     pair.pump()
     pair.storage.down = False
     copied: list[int] = []
-    pair.tier.manager.run_now(lambda: copied.append(pair.log.copied))
+    pair.tier.manager.passes.run_now(lambda: copied.append(pair.log.copied))
     pair.pump()
     assert copied == [pair.log.end - 1]
