@@ -99,3 +99,16 @@ def test_clients_beyond_the_bound_are_not_named(caplog: pytest.LogCaptureFixture
 
 def _context(client_id: str) -> Any:
     return RequestContext(10, 4, 7, client_id, "PLAINTEXT", ("127.0.0.1", 1), 0)
+
+
+@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("epoch", [0, 5, -1, -2])
+def test_members_of_the_consumer_protocol_are_sent_to_the_classic_one(
+    version: int, epoch: int
+) -> None:
+    joining = {"group_id": "orders", "member_id": "m", "member_epoch": epoch}
+    answer = call(ConsumerGroupHeartbeatHandler(Unserved()), version, joining)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (answer.member_id, answer.assignment) == (None, None)
+    assert "orders" in answer.error_message
+    assert "group.protocol=classic" in answer.error_message
