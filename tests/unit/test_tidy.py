@@ -54,7 +54,6 @@ SHORT_FILES = {
     "broker/handlers/produce_versions.py": "below all files of Produce",
     "broker/replica/errors.py": "below replicas and handlers",
     "broker/testing/faults/fetch_splice.py": "pure, by its import contract",
-    "local_log/cleaner/look.py": "pure, by its import contract",
     "local_log/log/place.py": "below all parts of a log",
     "local_log/log/recent_places.py": "below all parts of a log",
     "local_log/log/segment_mending.py": "one part of a log",
