@@ -1,9 +1,9 @@
 """Passes of owned partitions: when each runs, in which pool, and what its end means.
 
 Of two kinds, copying and expiring, at once and then every interval, each kind one at a time.
-Copying goes by turns (`copy_turns`), within a quota (`throttled_copies`). A failed pass comes again
-after a backoff, or where the store fails when it works again (`held_passes`); a write of unknown
-outcome ends the ownership.
+Copying goes by turns (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
+again after a backoff, or where the store fails when it works again (`held_passes`); a write of
+unknown outcome ends the ownership.
 """
 
 import logging
