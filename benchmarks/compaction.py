@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec
 from kafka_protocol.records.records import NewRecord, build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.cleaner import NotedLog

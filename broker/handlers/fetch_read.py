@@ -26,8 +26,7 @@ from broker.replica.fetch_types import (
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.records.batch import HEADER_SIZE, read_header
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import HEADER_SIZE, Codec, read_header
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
 from local_log.log.results import LogRead

@@ -21,8 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
-from broker.handlers.parts import HandlerParts
-from broker.handlers.unserved import TRANSACTIONS, Unserved
+from broker.handlers.parts import TRANSACTIONS, HandlerParts, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey

@@ -31,17 +31,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.holding import Holding
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
+from broker.remote.tier import RemoteTier
 from broker.replica.errors import OffsetNotAvailable
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.types import TopicPartition, is_read_committed
+from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
@@ -91,24 +92,6 @@ class _Later:
     calls: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
-class RemoteOffsets(Protocol):
-    """What ListOffsets needs of the remote tier."""
-
-    def offset_for_timestamp(
-        self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int
-    ) -> "asyncio.Future[Found | None]":
-        """First remote record at or after a time; fails with a KafkaError."""
-        ...
-
-    def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
-        """Last offset (inclusive) in the remote tier, -1 if none."""
-        ...
-
-    def earliest_pending_upload(self, topic_partition: TopicPartition) -> int:
-        """First offset that is not in the remote tier, -1 if unknown."""
-        ...
-
-
 class ListOffsetsHandler(DecodedHandler):
     """Serves ListOffsets 1-11."""
 
@@ -122,7 +105,7 @@ class ListOffsetsHandler(DecodedHandler):
         clock: Clock,
         pool: Pool,
         holding: Holding,
-        remote: RemoteOffsets | None = None,
+        remote: RemoteTier | None = None,
         remote_timeout_ms: Callable[[], int] = lambda: 30_000,
     ) -> None:
         """Look into the partitions of `replicas`.

@@ -10,14 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
-from broker.replica.controller_requests import RaiseEpoch
+from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
 from local_log.log.partition_log import PartitionLog, SegmentFiles
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     CLOSED_SEGMENTS_MAX,
@@ -62,32 +62,13 @@ class RemoteFacts(Protocol):
         ...
 
 
-class ClusterMetadata(Protocol):
-    """The metadata as this node has them; see `MetadataNode`."""
-
-    @property
-    def cluster_id(self) -> str:
-        """Whose they are."""
-        ...
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed ones."""
-        ...
-
-    @property
-    def high_watermark(self) -> int:
-        """Of the metadata log (exclusive), as the quorum confirms it."""
-        ...
-
-
 class BrokerAnswers:
     """Answers the tier's questions about this broker's logs."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        metadata: ClusterMetadata,
+        metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
         *,

@@ -17,7 +17,6 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Any
 
-from broker.replica.commit_futures import CommitFutures
 from broker.replica.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -27,18 +26,23 @@ from broker.replica.errors import (
     UnknownLeaderEpoch,
 )
 from broker.replica.fetch_watch import FetchWatch, Waiter
-from broker.replica.judgement_tally import JudgementTally, Standing
+from broker.replica.judgement import (
+    Judgement,
+    JudgementTally,
+    Standing,
+    Verdict,
+    after,
+    reopened,
+)
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening
 from local_log.log.partition_log import AppendInfo, PartitionLog
 from local_log.log.results import LogRead
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS
-from rlm.link.judgement import Judgement, Verdict, after, reopened
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from rlm.link.messages import Loss, Report
 from runtime.executors import Pool
 
@@ -46,6 +50,40 @@ log = logging.getLogger(__name__)
 
 BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
 """Topics of the broker's own: not everybody may write them, and they are never tiered."""
+
+
+class CommitFutures:
+    """Futures by the end offset that the high watermark has to reach.
+
+    Attributes:
+        waiting: end offset (exclusive) and future, in the order in which they came.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, Future[None]]] = []
+
+    def add(self, end_offset: int) -> Future[None]:
+        """A future that is done when everything below `end_offset` (exclusive) is committed."""
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((end_offset, future))
+        return future
+
+    def reached(self, high_watermark: int) -> None:
+        """The high watermark has moved there."""
+        waiting = self.waiting
+        self.waiting = [each for each in waiting if each[0] > high_watermark]
+        for end_offset, future in waiting:
+            if end_offset <= high_watermark and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """What they wait for will not come."""
+        waiting, self.waiting = self.waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
 
 
 class Partition:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import (
     CODEC_MASK,
@@ -31,11 +32,8 @@ from kafka_protocol.records.batch import (
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import decompress
+from kafka_protocol.records.compression import decompress, deflated, inflated
 from kafka_protocol.records.control import ControlType, control_type
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.records.inflate import inflated
 from kafka_protocol.records.records import iter_records
 from kafka_protocol.wire.primitives import encode_zigzag, read_zigzag
 from local_log.cleaner.offset_map import OffsetMap, records_in, whole_records

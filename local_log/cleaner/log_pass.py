@@ -27,7 +27,7 @@ from kafka_protocol.records.batch import (
     has_valid_crc,
     read_header,
 )
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import inflated
 from local_log.cleaner.batch_filter import BatchFilter, Transactions, marker_kind
 from local_log.cleaner.offset_map import OffsetMap, whole_records
 from local_log.cleaner.policy import SourceSegment, groups

@@ -11,8 +11,7 @@ records are not made into values (`records_in`). The second walk of a pass uses 
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
+from kafka_protocol.errors import InflatedTooLargeError, InvalidRecordError, MalformedMessageError
 from kafka_protocol.records.walk import Window
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 

@@ -21,8 +21,7 @@ from kafka_protocol.files.segment_names import (
     parse_segment_file,
     partition_dir,
 )
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
-from kafka_protocol.types import ZERO_UUID, TopicPartition
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused

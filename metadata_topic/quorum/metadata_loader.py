@@ -16,20 +16,18 @@ Source: KIP-630, Loading Snapshots.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError, TidemarkError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.difference import difference
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
 from metadata_topic.quorum.loader_metrics import LoaderMetrics
 from metadata_topic.quorum.log.batches import CorruptBatchError, read_records, whole_batches
 from metadata_topic.quorum.snapshot.snapshots import Snapshot
-from metadata_topic.quorum.snapshot.stored import StoredMetadata, replay_snapshot
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.quorum.snapshot.store import StoredMetadata, replay_snapshot
+from metadata_topic.raft.messages import SnapshotId
 from runtime.ports import Ports
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 

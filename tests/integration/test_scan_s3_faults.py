@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, StoreUnreachableError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.split import read_split
 from pipeline.store import close_stores
 from pipeline.values import Isolation, RemotePiece, Source, Split, StoreAddress

@@ -6,18 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_protocol.errors import (
+    InflatedTooLargeError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
 from kafka_protocol.records.batch import (
+    Codec,
     has_valid_crc,
     patch_offset_and_epoch,
     read_header,
     write_crc,
 )
-from kafka_protocol.records.compression import Codec, compress, decompress
-from kafka_protocol.records.errors import (
-    InflatedTooLargeError,
-    InvalidRecordError,
-    UnsupportedCodecError,
-)
+from kafka_protocol.records.compression import compress, decompress
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import (
     encode_uvarint,

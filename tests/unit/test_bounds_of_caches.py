@@ -21,16 +21,16 @@ from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
 from rlm.read.index_cache import IndexCache
 from rlm.read.loads import Loads, Wait
+from rlm.read.read_ahead import READERS_MAX, Sequence, Sequences
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.segment_index import SegmentIndex
-from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rlmm import quick_records, records
 from rlmm.api import PartitionDeleteState
 from rlmm.events import SegmentAdded
 from rlmm.lifecycle import Fence, PartitionFacts, Stamp
 from rlmm.store import Changes, MemoryStore, SegmentChange
 from rlmm.topic_based.view_cache import ViewCache
-from rsm_plugins.layout.bounded_map import BoundedMap
+from rsm_plugins.layout.manager import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.metrics import Registry
 from tests.support.samples.remote import PARTITION, STARTED, entry, metadata

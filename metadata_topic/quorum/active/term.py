@@ -30,10 +30,9 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.active.activation import begin_term, first_decisions
 from metadata_topic.quorum.active.decision_appends import DecisionAppends
 from metadata_topic.quorum.active.decisions import Decide, Decision, Done, Failed, Outcome
-from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight
+from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight, WaitingDecisions
 from metadata_topic.quorum.active.no_op_timer import NoOpTimer
 from metadata_topic.quorum.active.ports import ControllerWorld
-from metadata_topic.quorum.active.waiting_decisions import WaitingDecisions
 from metadata_topic.quorum.log.decision_batches import (
     BatchPlace,
     PreparedDecision,

@@ -27,7 +27,7 @@ from metadata_topic.quorum.driver.answers import Answers, Respondent
 from metadata_topic.quorum.driver.log_work import LogWork
 from metadata_topic.quorum.driver.outgoing_messages import OutgoingMessages
 from metadata_topic.quorum.driver.ports import DriverWorld
-from metadata_topic.quorum.driver.quorum_state_writer import QuorumStateWriter
+from metadata_topic.quorum.driver.quorum_state_file import QuorumStateWriter
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import (

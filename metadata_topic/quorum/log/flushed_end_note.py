@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.executors import make_mutex
 
 

@@ -17,8 +17,7 @@ from typing import Final
 from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
 from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import ControlEntry, control_batch
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from local_log.errors import UnexpectedAppendOffset, WouldWait
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks, LogRead
@@ -28,7 +27,7 @@ from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.quorum.log.flushed_end_file import FlushedEndFile
 from metadata_topic.quorum.log.flushed_end_note import FlushedEndNote
 from metadata_topic.quorum.log.gate import LogGate
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import broker.app
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC
 from runtime.disk import OpenFile
 from runtime.ports import Ports, system_ports
 from tests.support.sim.faulty_disk import FaultyDisk

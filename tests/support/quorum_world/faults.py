@@ -16,10 +16,10 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Node,
     Request,
+    SnapshotId,
     VoteRequest,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from tests.support.quorum_world.plan import VOTER_FAULTS, QuorumPlan, address_of, key_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, parse_quorum_state
 from metadata_topic.quorum.log.fetched import checked_prefix
 from metadata_topic.raft.events import ElectionState
-from metadata_topic.raft.messages import BatchFacts
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, BatchFacts, SnapshotId
 from tests.support.quorum_world.plan import METADATA
 from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
 from tests.support.sim.power_cut_model import DirectoryNode

@@ -12,11 +12,11 @@ from kafka_protocol.errors import TidemarkError
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.quorum.replica import MetadataReplica
-from metadata_topic.quorum.start.abstention import abstain_until
 from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.quorum.start.quorum_start import (
     Membership,
     MissingQuorumStateError,
+    abstain_until,
 )
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response

@@ -35,11 +35,11 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Request,
     Response,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.mirror import Batch, LogMirror

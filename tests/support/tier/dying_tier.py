@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from rlm.link.connect_message import Connect
-from rlm.link.judgement import Judgement
+from broker.replica.judgement import Judgement
 from rlm.link.messages import (
     Ack,
+    Connect,
     CopiedThrough,
     DescribeLog,
     Health,

@@ -5,6 +5,7 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import (
     BatchHeader,
+    Codec,
     crc32c_of,
     has_valid_crc,
     iter_batches,
@@ -13,7 +14,6 @@ from kafka_protocol.records.batch import (
     set_log_append_time,
     write_crc,
 )
-from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.control import (
     ControlType,
     control_batch,

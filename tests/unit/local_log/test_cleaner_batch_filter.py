@@ -10,13 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, read_header, write_crc
-from kafka_protocol.records.codec import Codec
-from kafka_protocol.records.compression import decompress
+from kafka_protocol.errors import InflatedTooLargeError, InvalidRecordError
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, Codec, read_header, write_crc
+from kafka_protocol.records.compression import PIECE_BYTES, decompress, deflated
 from kafka_protocol.records.control import ControlType
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
-from kafka_protocol.records.inflate import PIECE_BYTES
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
 from local_log.cleaner.batch_filter import BatchFilter, LastBatch, Transactions, Written
 from local_log.cleaner.log_pass import _note

@@ -13,7 +13,7 @@ from broker.coordinator.group.records import CommittedOffset, offset_key, offset
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loading import Load
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec
 from kafka_protocol.records.control import ControlType, decode_control, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition

@@ -9,7 +9,7 @@ import pytest
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import iter_records

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.replica.judgement import Judgement
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
-from rlm.link.judgement import Judgement
 from rlm.link.messages import JudgementWithdrawn, Loss
 from tests.support.worlds.data_plane import NOW_MS, World, batch, call
 from tests.support.worlds.remote_log import (

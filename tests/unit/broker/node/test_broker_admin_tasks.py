@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.node.housekeeping import Housekeeping, Task
-from broker.node.housekeeping_tasks import housekeeping_tasks
+from broker.node.housekeeping import Housekeeping, Task, housekeeping_tasks
 from broker.replica.partition import Partition
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.files import offset_checkpoint

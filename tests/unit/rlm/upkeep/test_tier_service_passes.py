@@ -7,7 +7,7 @@ from rlm.link.messages import (
     Stop,
     Unassign,
 )
-from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
+from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
@@ -132,6 +132,6 @@ def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_tha
     pair.pump()
     pair.storage.down = False
     copied: list[int] = []
-    pair.tier.manager.run_now(lambda: copied.append(pair.log.copied))
+    pair.tier.manager.passes.run_now(lambda: copied.append(pair.log.copied))
     pair.pump()
     assert copied == [pair.log.end - 1]
