@@ -158,7 +158,7 @@ class LogCleaning:
             if group.size_bytes:
                 new.first_timestamp = group.first_timestamp
             self._segments.replace(old, new)
-            self._producers.forget_snapshots(group.old[1:])
+            self._producers.snapshots.forget(group.old[1:])
             self._new, self._is_ready = new, False
             snapshots = self._producers.snapshots
             for segment in old:

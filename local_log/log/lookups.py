@@ -116,7 +116,7 @@ class LogLookups:
         return self._look(lambda segments: self._open(segments, base_offset))
 
     def _open(self, segments: list[LogSegment], base_offset: int) -> SegmentFiles:
-        self._parts.producers.write_late()  # or one is made from the batches
+        self._parts.producers.write_due()  # or one is made from the batches
         bases = [segment.base_offset for segment in segments[:-1]]
         if base_offset not in bases:
             bases_now = self._parts.segments.bases
@@ -128,5 +128,5 @@ class LogLookups:
             epochs=self._parts.epoch_file.chain.entries(),
             snapshots=self._parts.producers.snapshots.copy(),
             log_start=self._parts.ends.log_start_offset,
-            write=self._parts.mending.write,
+            write=self._parts.segments.write_file,
         )

@@ -7,16 +7,14 @@ methods alone.
 |---|---|---|
 | `LogHealth` | `log_health.py` | disk failed, log closed |
 | `LogEnds` | `log_ends.py` | log start, log end, high watermark, end of the copy |
-| `LogSegments` | `log_segments.py` | the segments |
-| `RecentPlaces` | `recent_places.py` | where the newest batches lie |
+| `LogSegments` | `log_segments.py` | the segments, and those on their way out |
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
 | `LogProducers` | `log_producers.py` | producers and their snapshots |
 | `LogFlushing` | `log_flushing.py` | how far all is durable |
-| `SegmentMending` | `segment_mending.py` | none; writes before a copy |
 | `LogReader` | `log_reading.py` | whether damage was met; reads on the loop |
 | `LogLookups` | `log_lookups.py` | none; reads on pool threads |
 | `LogWriter` | `log_writing.py` | none; the order of an append |
-| `LogRetention` | `log_retention.py` | segments on their way out |
+| `LogRetention` | `log_retention.py` | none; the old end |
 | `LogTruncation` | `log_truncation.py` | none; the order of a truncation |
 | `LogCleaning` | `log_cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 
@@ -307,7 +305,7 @@ class PartitionLog:
         """
         if self.health.failure is not None:
             self.health.refuse()
-        self._producers.write_late()
+        self._producers.write_due()
         self._flushing.flush(up_to)
 
     @property
@@ -457,8 +455,6 @@ class PartitionLog:
         # From here on another log may have this name: nothing may be done by it any more.
         parts.ends.close()
         parts.epoch_file.close()
-        self.retention.close()
         parts.producers.close()
-        parts.mending.close()
         parts.cleaning.close()
-        parts.segments.release()
+        parts.segments.close()

@@ -14,9 +14,7 @@ from local_log.log.flushing import LogFlushing
 from local_log.log.health import LogHealth
 from local_log.log.place import LogPlace
 from local_log.log.producers import LogProducers
-from local_log.log.recent_places import RecentPlaces
 from local_log.log.results import LogHooks
-from local_log.log.segment_mending import SegmentMending
 from local_log.log.segments import LogSegments
 from local_log.recovery.recovery import OpenedLog
 from local_log.recovery.survey import OpenRequest
@@ -37,11 +35,9 @@ class LogParts(NamedTuple):
     health: LogHealth
     ends: LogEnds
     segments: LogSegments
-    recent: RecentPlaces
     epoch_file: EpochFile
     producers: LogProducers
     flushing: LogFlushing
-    mending: SegmentMending
     cleaning: LogCleaning
 
 
@@ -76,11 +72,9 @@ def parts_of(
         health=health,
         ends=ends,
         segments=segments,
-        recent=RecentPlaces(),
         epoch_file=epoch_file,
         producers=producers,
         flushing=flushing,
-        mending=SegmentMending(place, health),
         cleaning=LogCleaning(place, health, segments, producers),
     )
 

@@ -28,7 +28,6 @@ class LogReader:
         "_ends",
         "_has_said_damage",
         "_health",
-        "_recent",
         "_segments",
         "_topic_partition",
         "has_damage",
@@ -37,7 +36,7 @@ class LogReader:
     def __init__(self, parts: LogParts) -> None:
         self._topic_partition, self._disk = parts.place.topic_partition, parts.place.disk
         self._health, self._ends = parts.health, parts.ends
-        self._segments, self._recent = parts.segments, parts.recent
+        self._segments = parts.segments
         self.has_damage = self._has_said_damage = False
 
     def read(
@@ -90,7 +89,7 @@ class LogReader:
         active = segments.active
         recent = None
         if offset >= active.base_offset:
-            recent = self._recent.find(offset)
+            recent = segments.recent_place(offset)
         if recent is not None:
             segment, base = active, offset
             position, first_size = recent
@@ -195,7 +194,7 @@ class LogReader:
             return segment.size_bytes
         recent = None
         if segment is self._segments.active:
-            recent = self._recent.find(end)
+            recent = self._segments.recent_place(end)
         if recent is not None:
             return recent[0]
         found = segment.find_batch(end, may_wait=may_wait)

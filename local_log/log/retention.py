@@ -11,10 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from local_log.config import LogConfig
-from local_log.log.leaving_segments import FactsOfSegments, LeavingSegments
 from local_log.log.parts import LogParts
 from local_log.log.results import Expiry, RetentionResult
-from local_log.log.retention_policy import RetentionDecision, RetentionFacts, decide
+from local_log.log.retention_policy import RetentionDecision, RetentionFacts, SegmentFacts, decide
 from local_log.segment.segment import LogSegment
 
 log = logging.getLogger(__name__)
@@ -27,13 +26,12 @@ class LogRetention:
         roll_at: closes the active segment and begins a new one at the log end, at this time.
     """
 
-    __slots__ = ("_config", "_leaving", "_parts", "_roll_at")
+    __slots__ = ("_config", "_parts", "_roll_at")
 
     def __init__(
         self, parts: LogParts, config: LogConfig, *, roll_at: Callable[[int, int], None]
     ) -> None:
         self._parts, self._config, self._roll_at = parts, config, roll_at
-        self._leaving = LeavingSegments()
 
     def set_config(self, config: LogConfig) -> None:
         """Replace the settings."""
@@ -139,10 +137,10 @@ class LogRetention:
             self._parts.epoch_file.save_clipped()
         except OSError as error:
             self._parts.health.fail(error)
-        gone = segments.take_oldest(count)
+        snapshots = self._parts.producers.snapshots
+        snapshots.forget(segments.bases[:count])
+        gone = segments.take_oldest(count, snapshots)
         size = sum(segment.size_bytes for segment in gone)
-        self._parts.producers.forget_snapshots(segment.base_offset for segment in gone)
-        self._leaving.add(gone, self._parts.producers.snapshots)
         dropped = expiry.dropped[:count]
         log.info(
             "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
@@ -165,7 +163,7 @@ class LogRetention:
             KafkaStorageError: the disk failed.
         """
         try:
-            return self._leaving.rename()
+            return self._parts.segments.rename_leaving()
         except OSError as error:
             self._parts.health.fail(error)
 
@@ -180,8 +178,33 @@ class LogRetention:
         Raises:
             OSError: the disk failed.
         """
-        self.delete_later(self._leaving.rename())
+        self.delete_later(self._parts.segments.rename_leaving())
 
-    def close(self) -> None:
-        """Rename nothing more: the directory may have another name, and its name another log."""
-        self._leaving.close()
+
+class FactsOfSegments(Sequence[SegmentFacts]):
+    """What retention must know of segments, found out for those that it asks for.
+
+    Retention asks from the oldest on and stops at the first that stays: of a log of thousands of
+    segments it looks at one.
+    """
+
+    def __init__(self, segments: Sequence[LogSegment], log_end: int) -> None:
+        self._segments, self._log_end = segments, log_end
+
+    def __len__(self) -> int:
+        """How many segments there are."""
+        return len(self._segments)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # an int here
+        """Facts of one segment."""
+        if index < 0:
+            index += len(self._segments)
+        segment = self._segments[index]
+        is_last = index + 1 == len(self._segments)
+        is_empty = is_last and segment.size_bytes == 0  # its age is not asked for: no file either
+        return SegmentFacts(
+            segment.base_offset,
+            self._log_end if is_last else self._segments[index + 1].base_offset,
+            segment.size_bytes,
+            -1 if is_empty else segment.retention_timestamp(),
+        )

@@ -1,25 +1,36 @@
-"""The segments of one log: which there are, and how they come and go.
+"""The segments of one log: which there are, where the newest batches lie, how they come and go.
 
 The lists are changed by the event loop alone. What runs on a pool thread beside it works on a copy
 (`on_a_copy`): the loop appends, rolls and drops at the same time.
+
+A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
+a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
+log start is on the disk before. A caller that needs one of their names renames the rest first.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 from zlib import crc32
 
 from local_log.config import LogConfig
 from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
 from local_log.log.place import LogPlace
+from local_log.producers.snapshots import ProducerSnapshots
 from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
 from local_log.segment.recovery import last_batch
 from local_log.segment.segment import LogSegment
+from runtime.disk import Buffer
 from runtime.disk_errors import half_done
+from runtime.executors import make_mutex
 
 T = TypeVar("T")
+
+RECENT_BATCHES: Final = 512
+"""Places of the newest batches are kept in two generations of so many; the older one goes whole."""
 
 
 class LogSegments:
@@ -40,6 +51,10 @@ class LogSegments:
         "_directory",
         "_disk",
         "_health",
+        "_leaving",
+        "_mutex",
+        "_older",
+        "_recent",
         "_topic_partition",
         "aborted",
         "active",
@@ -68,13 +83,19 @@ class LogSegments:
         # truncation: pool threads that worked on a copy see that they must look again.
         self._changes = 0
         self._closed_bytes = 0
+        # Base offset -> position and size of the newest batches of the active segment.
+        self._recent: dict[int, tuple[int, int]] = {}
+        self._older: dict[int, tuple[int, int]] = {}
+        # Those that have left the lists and still have their names, oldest first.
+        self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
+        self._mutex = make_mutex()  # names and files of closed segments change under it
         self.roll_ms = 0
         self._count_bytes()
         self._set_roll_ms()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all logs."""
+        """Bytes of all segments."""
         return self._closed_bytes + self.active.size_bytes
 
     def index_of(self, offset: int) -> int:
@@ -108,6 +129,28 @@ class LogSegments:
     def _count_bytes(self) -> None:
         self._closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
 
+    # -- where the newest batches lie -----------------------------------------------------------
+
+    def note_place(self, base_offset: int, position: int, size: int) -> None:
+        """Note where a batch was written: consumers at the log end look at no index or file."""
+        recent = self._recent
+        if len(recent) >= RECENT_BATCHES:
+            self._older = recent
+            recent = self._recent = {}
+        recent[base_offset] = (position, size)
+
+    def recent_place(self, base_offset: int) -> tuple[int, int] | None:
+        """Position and size of the batch that begins there, if it is remembered.
+
+        It is in the active segment.
+        """
+        return self._recent.get(base_offset) or self._older.get(base_offset)
+
+    def forget_places(self) -> None:
+        """Forget them: there is another active segment, or it was truncated."""
+        self._recent = {}
+        self._older = {}
+
     # -- a segment is begun ---------------------------------------------------------------------
 
     def roll(self, base_offset: int, now_ms: int, begin: Callable[[int], None]) -> None:
@@ -138,6 +181,7 @@ class LogSegments:
         self.all.append(segment)
         self.bases.append(base_offset)
         self.active = segment
+        self.forget_places()
         self._set_roll_ms()
 
     def _create(self, base_offset: int, now_ms: int) -> LogSegment:
@@ -176,10 +220,14 @@ class LogSegments:
 
     # -- segments go ----------------------------------------------------------------------------
 
-    def take_oldest(self, count: int) -> list[LogSegment]:
-        """Take the oldest ones out of the lists.
+    def take_oldest(self, count: int, snapshots: ProducerSnapshots) -> list[LogSegment]:
+        """Take the oldest ones out of the lists; `rename_leaving` is to follow.
 
         Readers must not find them any more before their files change names.
+
+        Args:
+            count: below the number of all.
+            snapshots: which their producer snapshots have left already.
         """
         gone = self.all[:count]
         del self.all[:count]
@@ -187,7 +235,27 @@ class LogSegments:
         self._changes += 1
         self.aborted.dropped_below(self.bases[0])
         self._closed_bytes -= sum(segment.size_bytes for segment in gone)
+        self._leaving.extend((segment, snapshots) for segment in gone)
         return gone
+
+    def rename_leaving(self) -> list[Path]:
+        """Rename the files of segments that were taken out; on any thread.
+
+        Returns:
+            The new names of those that this call has renamed.
+
+        Raises:
+            OSError: the disk failed; the segment is not looked at again before a restart.
+        """
+        renamed: list[Path] = []
+        while True:
+            with self._mutex:  # held for one segment: the loop may wait for it
+                if not self._leaving:
+                    return renamed
+                segment, snapshots = self._leaving.popleft()
+                renamed += segment.rename_deleted()
+                renamed += snapshots.rename_away(segment.base_offset)
+                segment.release()
 
     def end_if_cut(self, offset: int) -> int:
         """Where the log ends once the batch that holds `offset` has gone."""
@@ -251,12 +319,21 @@ class LogSegments:
     def truncated(self) -> None:
         """After `cut` or `begin_anew`: count anew what depends on the segments."""
         self._changes += 1
+        self.forget_places()
         self.aborted.changed(self.all)
         self._count_bytes()
         self._set_roll_ms()
 
-    def release(self) -> None:
-        """Let go of all files."""
+    def close(self) -> None:
+        """Let go of all files of a log whose health says that it is closed.
+
+        None is renamed or written any more: the directory may have another name, and its name
+        another log.
+        """
+        with self._mutex:
+            for segment, _ in self._leaving:
+                segment.release()
+            self._leaving.clear()
         for segment in self.all:
             segment.release()
 
@@ -284,3 +361,18 @@ class LogSegments:
             else:
                 if changes == self._changes:
                     return result
+
+    def write_file(self, path: Path, data: Buffer) -> None:
+        """Replace a file of a closed segment; a caller that opens it then makes it durable.
+
+        One after the other: the tier may ask for a segment again while a thread still mends it for
+        an earlier question, and both write one file, under one temporary name.
+
+        Raises:
+            LogClosed: the log was closed.
+            OSError: the disk failed.
+        """
+        with self._mutex:
+            if self._health.is_closed:
+                raise self._health.gone()
+            self._disk.atomic_write(path, data, durable=False)

@@ -86,7 +86,6 @@ class LogTruncation:
 
     def _forget_above(self, end: int) -> None:
         ends, segments = self._parts.ends, self._parts.segments
-        self._parts.recent.forget()
         ends.cut(end)
         segments.truncated()
         self._parts.epoch_file.chain.truncate_from_end(end)

@@ -32,7 +32,6 @@ class LogWriter:
         "_flushing",
         "_health",
         "_producers",
-        "_recent",
         "_rolled",
         "_segments",
     )
@@ -40,7 +39,7 @@ class LogWriter:
     def __init__(self, parts: LogParts, config: LogConfig) -> None:
         self._config, self._rolled = config, parts.hooks.rolled
         self._health, self._ends = parts.health, parts.ends
-        self._segments, self._recent = parts.segments, parts.recent
+        self._segments = parts.segments
         self._epoch_file, self._chain = parts.epoch_file, parts.epoch_file.chain
         self._producers, self._flushing = parts.producers, parts.flushing
 
@@ -170,7 +169,7 @@ class LogWriter:
                 active.created_ms = now_ms  # an empty one does not age
             active.append(batch, size, last, max_timestamp)
             self._ends.appended(last + 1)
-            self._recent.note(first, position, size)
+            segments.note_place(first, position, size)
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_FLAG:
                     self._end_transaction(active, batch, header._replace(base_offset=first))
@@ -225,5 +224,4 @@ class LogWriter:
             OSError: the disk failed.
         """
         self._segments.roll(log_end, now_ms, self._producers.begin_segment)
-        self._recent.forget()
         self._rolled()

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_protocol.files import producer_snapshot
 from local_log.log.partition_log import PartitionLog
-from local_log.producers.late_snapshots import PRODUCERS_AT_ONCE_MAX
+from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, SMALL, batch_of, open_log, with_config
 

@@ -12,8 +12,8 @@ from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.errors import LogClosed
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log.partition_log import PartitionLog
+from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.manager.log_dirs import LogManager
-from local_log.producers.late_snapshots import PRODUCERS_AT_ONCE_MAX
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated

@@ -75,7 +75,7 @@ def _fill(world: World, **config: object) -> None:
     assert isinstance(disk, ColdDisk)
     for index in range(2):
         log = world.log("t", index)
-        log._parts.recent.forget()
+        log._parts.segments.forget_places()
         for segment in log.segments[:-1]:
             segment.release()
     disk.chill()
