@@ -267,7 +267,9 @@ class LogCleaner:
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
             yield partial(self._note, each, found.first_dirty)
-        last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
+        last = LastBatches(
+            each.producers.states, noted.segments[0].base_offset, found.first_uncleanable
+        )
         while last.take(SLICE_PRODUCERS):
             yield NEXT_TURN
             self._check(each)
@@ -316,7 +318,7 @@ class LogCleaner:
 
     def _put_in_place(self, each: PartitionLog) -> Sub:
         yield each.cleaning.put_in_place
-        each.retention.delete_later(each.cleaning.settle())
+        each.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:
         if not self._logs.note_cleaned(each, offset):

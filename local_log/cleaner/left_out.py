@@ -59,7 +59,7 @@ class LeftOut:
         before, self._unread = self._unread, {}
         for noted, error in failed:
             one = noted.log
-            if self._is_open(one) and list(one.segments) == noted.segments:
+            if self._is_open(one) and one.segments.all == noted.segments:
                 outage = Outage(log, f"looking at {one.topic_partition} for the cleaner")
                 outage = before.pop(one, (outage, error))[0]
                 outage.failed(error)

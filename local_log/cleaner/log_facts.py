@@ -58,10 +58,10 @@ class NotedLog:
         return cls(
             log,
             log.config,
-            list(log.segments),
+            list(log.segments.all),
             log.log_start_offset,
             log.log_end_offset,
-            log.segments[-1].size_bytes,
+            log.segments.active.size_bytes,
             log.last_stable_offset,
             cleaned_to,
         )

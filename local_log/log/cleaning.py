@@ -29,11 +29,11 @@ from local_log.file_names import (
 )
 from local_log.log.cleaning_job import Group
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
 from local_log.log.producers import LogProducers
 from local_log.log.segments import LogSegments
 from local_log.producers.snapshots import ProducerSnapshots
 from local_log.segment.segment import LogSegment
+from runtime.disk import Disk
 from runtime.executors import make_mutex
 
 log = logging.getLogger(__name__)
@@ -73,9 +73,15 @@ class LogCleaning:
     )
 
     def __init__(
-        self, place: LogPlace, health: LogHealth, segments: LogSegments, producers: LogProducers
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        health: LogHealth,
+        segments: LogSegments,
+        producers: LogProducers,
     ) -> None:
-        self._directory, self._disk = place.directory, place.disk
+        self._directory, self._disk = directory, disk
         self._health, self._segments, self._producers = health, segments, producers
         self._mutex = make_mutex()
         self._is_closed = self._is_ready = False

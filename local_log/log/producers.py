@@ -11,14 +11,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import BatchHeader
 from local_log.producers.snapshots import ProducerSnapshots
 from local_log.producers.state import ProducerState, ProducerStates, entries_of
-from local_log.producers.transactions import note_batch
 from local_log.segment.recovery import build_producers
 from local_log.segment.segment import LogSegment
-from runtime.disk import Buffer, Disk
+from runtime.disk import Disk
 from runtime.executors import make_mutex
 
 log = logging.getLogger(__name__)
@@ -43,14 +40,6 @@ class LogProducers:
         self._due: deque[tuple[int, Mapping[int, ProducerState]]] = deque()
         self._mutex = make_mutex()
         self._is_closed = False
-
-    def end_transaction(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
-        """Note a control batch that is in the log.
-
-        Returns:
-            The entry for the transaction index if it aborts a transaction that has records.
-        """
-        return note_batch(self.states, header, lambda: bytes(batch))
 
     def begin_segment(self, base_offset: int) -> None:
         """Keep what is known where a new segment begins; of very many producers later.

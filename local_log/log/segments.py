@@ -1,4 +1,4 @@
-"""The segments of one log: which there are, where the newest batches lie, how they come and go.
+"""The segments of one log: which there are, where batches lie, how segments come and go.
 
 The lists are changed by the event loop alone. What runs on a pool thread beside it works on a copy
 (`on_a_copy`): the loop appends, rolls and drops at the same time.
@@ -8,24 +8,29 @@ a pool thread (`rename_leaving`). Until then a start finds them again and lets t
 log start is on the disk before. A caller that needs one of their names renames the rest first.
 """
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 from zlib import crc32
 
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader
 from local_log.config import LogConfig
+from local_log.errors import CorruptMessage
 from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
 from local_log.producers.snapshots import ProducerSnapshots
+from local_log.recovery.survey import OpenRequest
 from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
 from local_log.segment.recovery import last_batch
 from local_log.segment.segment import LogSegment
-from runtime.disk import Buffer
+from runtime.disk import Buffer, Disk
 from runtime.disk_errors import half_done
 from runtime.executors import make_mutex
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -39,6 +44,7 @@ class LogSegments:
     Attributes:
         all: oldest first, the last one active.
         bases: their base offsets.
+        closed_bytes: bytes of all but the active one.
         active: the one that is written.
         roll_ms: so long after its first batch the active segment is closed.
         aborted: those that have a transaction index.
@@ -46,10 +52,10 @@ class LogSegments:
 
     __slots__ = (
         "_changes",
-        "_closed_bytes",
         "_config",
         "_directory",
         "_disk",
+        "_has_said_damage",
         "_health",
         "_leaving",
         "_mutex",
@@ -60,21 +66,21 @@ class LogSegments:
         "active",
         "all",
         "bases",
+        "closed_bytes",
         "roll_ms",
     )
 
     def __init__(
         self,
         segments: list[LogSegment],
-        place: LogPlace,
-        config: LogConfig,
-        *,
+        request: OpenRequest,
+        disk: Disk,
         health: LogHealth,
         cache: AbortedCache,
     ) -> None:
-        self._topic_partition = place.topic_partition
-        self._directory, self._disk = place.directory, place.disk
-        self._config, self._health = config, health
+        self._topic_partition = request.topic_partition
+        self._directory, self._disk = request.directory, disk
+        self._config, self._health = request.config, health
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
@@ -82,10 +88,11 @@ class LogSegments:
         # Counted when segments have left the lists, before their files change names, and at each
         # truncation: pool threads that worked on a copy see that they must look again.
         self._changes = 0
-        self._closed_bytes = 0
+        self.closed_bytes = 0
         # Base offset -> position and size of the newest batches of the active segment.
         self._recent: dict[int, tuple[int, int]] = {}
         self._older: dict[int, tuple[int, int]] = {}
+        self._has_said_damage = False
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._mutex = make_mutex()  # names and files of closed segments change under it
@@ -96,7 +103,7 @@ class LogSegments:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return self._closed_bytes + self.active.size_bytes
+        return self.closed_bytes + self.active.size_bytes
 
     def index_of(self, offset: int) -> int:
         """Which one holds `offset`, if any does; the first one for lower offsets."""
@@ -127,9 +134,58 @@ class LogSegments:
         self.roll_ms = segment_ms - (crc32(seed) % limit if limit > 0 else 0)
 
     def _count_bytes(self) -> None:
-        self._closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
+        self.closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
 
-    # -- where the newest batches lie -----------------------------------------------------------
+    # -- where batches lie ----------------------------------------------------------------------
+
+    def locate(
+        self, offset: int, log_end: int, *, may_wait: bool
+    ) -> tuple[LogSegment, int, BatchHeader] | None:
+        """The batch that holds `offset`, or the next one after a hole.
+
+        Raises:
+            CorruptMessage: a damaged batch may hold it. Its bytes are not sent: by its header they
+                end before `offset`, and a client that checks no checksums would ask for ever.
+        """
+        segments = self.all[self.index_of(offset) :]
+        following, located = log_end, None
+        for segment in segments:
+            found = segment.find_batch(offset, may_wait=may_wait)
+            if found is not None:
+                following, located = found[1].base_offset, (segment, *found)
+                size, size_max = found[1].size_bytes, segment.size_bytes - found[0]
+                if found[1].last_offset_delta < 0 or not HEADER_SIZE <= size <= size_max:
+                    self.refuse_damage(segment.file.path, found[0], offset)
+                break
+        if following > offset:
+            position = segments[0].find_damage(offset, following)
+            if position is not None:
+                self.refuse_damage(segments[0].file.path, position, offset)
+        return located
+
+    def position_of(self, segment: LogSegment, end: int, log_end: int, *, may_wait: bool) -> int:
+        """First byte in `segment` of the batch that reaches to `end` or beyond."""
+        if end >= self.end_of(segment, log_end):
+            return segment.size_bytes
+        recent = None
+        if segment is self.active:
+            recent = self.recent_place(end)
+        if recent is not None:
+            return recent[0]
+        found = segment.find_batch(end, may_wait=may_wait)
+        return segment.size_bytes if found is None else found[0]
+
+    def refuse_damage(self, path: Path | str, position: int, offset: int) -> NoReturn:
+        """Say, and note once, that a batch is damaged.
+
+        Raises:
+            CorruptMessage: always.
+        """
+        problem = f"damaged batch at byte {position} of {path}: offset {offset}"
+        if not self._has_said_damage:
+            self._has_said_damage = True
+            log.error("%s: %s", self._topic_partition, problem)
+        raise CorruptMessage(problem)
 
     def note_place(self, base_offset: int, position: int, size: int) -> None:
         """Note where a batch was written: consumers at the log end look at no index or file."""
@@ -177,7 +233,7 @@ class LogSegments:
             self.active.become_inactive()
         except OSError as error:
             raise half_done(error, "a segment cannot be closed") from error
-        self._closed_bytes += self.active.size_bytes
+        self.closed_bytes += self.active.size_bytes
         self.all.append(segment)
         self.bases.append(base_offset)
         self.active = segment
@@ -216,7 +272,7 @@ class LogSegments:
         self.bases[first : first + len(old)] = [new.base_offset]
         self._changes += 1
         self.aborted.changed(self.all)
-        self._closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self.closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
     # -- segments go ----------------------------------------------------------------------------
 
@@ -234,7 +290,7 @@ class LogSegments:
         del self.bases[:count]
         self._changes += 1
         self.aborted.dropped_below(self.bases[0])
-        self._closed_bytes -= sum(segment.size_bytes for segment in gone)
+        self.closed_bytes -= sum(segment.size_bytes for segment in gone)
         self._leaving.extend((segment, snapshots) for segment in gone)
         return gone
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_log.log.segments.all import RECENT_BATCHES
 
 from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore
@@ -15,7 +16,6 @@ from broker.remote import windows
 from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.log.segments import RECENT_BATCHES
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
@@ -42,7 +42,7 @@ from tests.support.worlds.local_log import open_log
 
 
 def test_places_of_few_batches_are_remembered(tmp_path: Path) -> None:
-    places = open_log(tmp_path)._parts.segments
+    places = open_log(tmp_path).segments
     count = 5 * RECENT_BATCHES
     for n in range(count):
         places.note_place(n, n * 100, 100)

@@ -63,7 +63,7 @@ def end_transaction(
 
 
 def commit(log: PartitionLog) -> None:
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
 
 
 def clean(
@@ -103,7 +103,9 @@ def clean(
 
 
 def producers_of(log: PartitionLog, found: Range) -> bytes:
-    last = LastBatches(log.producers, log.segments[0].base_offset, found.first_uncleanable)
+    last = LastBatches(
+        log.producers.states, log.segments.all[0].base_offset, found.first_uncleanable
+    )
     while last.take(2):
         pass
     return bytes(last.packed)
@@ -115,11 +117,11 @@ def swap(log: PartitionLog, group: Group, token: str = "t") -> None:
     log.cleaning.make_ready(group.old[0], token)
     log.cleaning.take(group)
     log.cleaning.put_in_place()
-    log.retention.delete_later(log.cleaning.settle())
+    log.delete_later(log.cleaning.settle())
 
 
 def batches_of(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
-    for segment in log.segments:
+    for segment in log.segments.all:
         for position, header in segment.batches(0):
             batch = segment.read_bytes(position, header.size_bytes)
             assert has_valid_crc(batch, 0, header)
@@ -150,7 +152,7 @@ def table_of(log: PartitionLog) -> dict[bytes, bytes]:
 def committed(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values as a consumer filters them: by the aborted transactions of the log."""
     end = log.last_stable_offset
-    aborted = sorted(log.reader.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
+    aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
     open_ones: set[int] = set()
     for header, batch in batches_of(log):
         while aborted and aborted[0][1] <= header.last_offset:

@@ -65,10 +65,10 @@ def test_transactions_that_the_index_names_go_over_and_over(world: World) -> Non
 def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -> None:
     log = world.log(segment_bytes=700)
     fill(log, 20)
-    end = log.segments[3].base_offset
+    end = log.segments.all[3].base_offset
 
     def shorten(job: Job) -> None:
-        path = log.segments[3].path(LOG)
+        path = log.segments.all[3].path(LOG)
         path.write_bytes(path.read_bytes()[:-1])
         world.worker.before = lambda _: None
 
@@ -84,14 +84,14 @@ def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -
     assert not log.cleaning.uncleanable
     fill(log, 20)
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
 
 
 @pytest.mark.parametrize("size", [1, 60])
 def test_bytes_after_the_last_batch_that_are_none(world: World, size: int) -> None:
     log = world.log(segment_bytes=700)
     fill(log, 20)
-    segment = log.segments[0]
+    segment = log.segments.all[0]
     with segment.path(LOG).open("ab") as file:
         file.write(bytes(size))
     segment.size_bytes += size
@@ -117,7 +117,7 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
     assert world.cleaner.left_out.uncleanable == [sick]
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.all[-1].base_offset
 
 
 def test_a_last_batch_that_claims_offsets_of_later_segments(world: World) -> None:
@@ -125,13 +125,13 @@ def test_a_last_batch_that_claims_offsets_of_later_segments(world: World) -> Non
     fill(log, 20)
     put(log, ("k0", "newest"))
     fill(log, 20)
-    count, first = len(log.segments), log.segments[0]
+    count, first = len(log.segments.all), log.segments.all[0]
     *_, (position, last) = first.batches(0)
     with first.path(LOG).open("r+b") as file:
         file.seek(position)
         file.write((last.base_offset + (1 << 40)).to_bytes(8, "big"))
     world.cleaner.start()
     world.ports.scheduler.advance(10_000)
-    assert f"to below {log.segments[1].base_offset}" in log.cleaning.uncleanable
-    assert len(log.segments) == count
+    assert f"to below {log.segments.all[1].base_offset}" in log.cleaning.uncleanable
+    assert len(log.segments.all) == count
     assert world.leftovers(log) == []

@@ -43,7 +43,7 @@ def test_one_look_serves_many_passes_unless_it_is_old(
 def unread(world: World, log: PartitionLog) -> None:
     """A log whose first timestamp must be read again, and a disk that refuses."""
     fill(log, 30)
-    log.segments[0].first_timestamp = None
+    log.segments.all[0].first_timestamp = None
     world.disk.fail(["read_at"], path_part=f"{log.topic_partition}/{0:020}.log", error=errno.EIO)
 
 
@@ -56,7 +56,7 @@ def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
     with caplog.at_level(logging.INFO, "local_log.cleaner"):
         world.cleaner.start()
         world.ports.scheduler.advance(20_000)
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.all[-1].base_offset
     lines = [one for one in caplog.records if "looking at sick-0" in one.getMessage()]
     assert [one.levelno for one in lines] == [logging.ERROR]
     assert world.cleaner.left_out.unread == [sick]
@@ -66,7 +66,7 @@ def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
     world.ports.scheduler.advance(2_000)
     assert "looking at sick-0 for the cleaner works again" in caplog.text
     assert world.cleaner.left_out.unread == world.cleaner.problems() == []
-    assert world.checkpoint(sick.topic_partition) == sick.segments[-1].base_offset
+    assert world.checkpoint(sick.topic_partition) == sick.segments.all[-1].base_offset
 
 
 def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(

@@ -159,7 +159,7 @@ def test_small_segments_become_one_also_where_all_of_their_records_stay(tmp_path
     commit(log)
     before = records_of(log)
     clean(log)
-    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert [segment.base_offset for segment in log.segments.all] == [0, 3]
     assert records_of(log) == before
 
 
@@ -169,10 +169,10 @@ def test_records_without_timestamps_are_no_younger_after_a_pass(tmp_path: Path) 
         put(log, ("a", value), at_ms=-1)
     log.roll(NOW_MS)
     commit(log)
-    log.disk.set_modified_ms(log.segments[0].path(LOG), NOW_MS - HOUR_MS)
+    log.disk.set_modified_ms(log.segments.all[0].path(LOG), NOW_MS - HOUR_MS)
     clean(log)
     assert len(records_of(log)) == 1
-    assert log.segments[0].modified_ms() == NOW_MS - HOUR_MS
+    assert log.segments.all[0].modified_ms() == NOW_MS - HOUR_MS
 
 
 def test_a_walk_ends_where_the_map_is_full(tmp_path: Path) -> None:
@@ -283,6 +283,6 @@ def test_a_partition_of_kafkas_consumer_offsets_is_cleaned(tmp_path: Path, numbe
     clean(log)
     assert table_of(log) == before
     assert len(records_of(log)) < count
-    end = log.segments[-1].base_offset
+    end = log.segments.all[-1].base_offset
     keys = [record.key for record in records_of(log) if record.offset < end]
     assert len(keys) == len(set(keys))

@@ -117,7 +117,7 @@ def test_a_dirty_log_is_cleaned_and_its_checkpoint_written(world: World) -> None
     world.cleaner.start()
     assert table_of(log) == before
     assert len(records_of(log)) < 20
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     text = (world.directory.path / CLEANER_OFFSETS).read_text()
     assert text == f"0\n1\norders 0 {world.checkpoint()}\n"
     assert world.leftovers(log) == []
@@ -162,9 +162,9 @@ def test_keys_that_do_not_fit_take_further_passes(world: World) -> None:
     before = table_of(log)
     world.cleaner.start()
     assert len(world.worker.jobs) > 2
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
-    end = log.segments[-1].base_offset
+    end = log.segments.all[-1].base_offset
     keys = [record.key for record in records_of(log) if record.offset < end]
     assert len(keys) == len(set(keys)) > 50
 
@@ -180,14 +180,14 @@ def test_the_checkpoint_names_the_log_before_it_has_its_first_hole(world: World)
 def test_a_process_that_dies_harms_nothing_and_is_tried_later_and_later(world: World) -> None:
     log = world.log()
     fill(log)
-    before, segments = records_of(log), log.segment_count
+    before, segments = records_of(log), len(log.segments.all)
 
     def die(_: Job) -> None:
         raise WorkerLostError("killed")
 
     world.worker.before = die
     world.cleaner.start()
-    assert (records_of(log), log.segment_count) == (before, segments)
+    assert (records_of(log), len(log.segments.all)) == (before, segments)
     assert world.cleaner.facts.failures == 1
     world.ports.scheduler.advance(60_000)
     assert 4 < len(world.worker.jobs) < 9
@@ -213,7 +213,7 @@ def test_one_that_dies_in_the_middle_leaves_whole_groups(world: World) -> None:
     assert world.checkpoint() == 0
     assert world.leftovers(log) == []
     world.ports.scheduler.advance(10_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -221,7 +221,7 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
     log, other = world.log(), world.log("other")
     fill(log, 40)
     fill(other, 20)
-    hidden = log.segments[1].path(".log")
+    hidden = log.segments.all[1].path(".log")
 
     def hide(job: Job) -> None:
         if "orders" in job.directory and hidden.exists():
@@ -229,12 +229,12 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
 
     world.worker.before = hide
     world.cleaner.start()
-    assert world.checkpoint(TopicPartition("other", 0)) == other.segments[-1].base_offset
+    assert world.checkpoint(TopicPartition("other", 0)) == other.segments.all[-1].base_offset
     assert world.checkpoint() == 0
     hidden.with_suffix(".hidden").rename(hidden)
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(10_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert world.cleaner._retries == {}, "the next failure is the first one again"
 
 
@@ -261,14 +261,14 @@ def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again
     before = table_of(log)
     world.ports.scheduler.advance(10_000)
     assert world.leftovers(log) == []
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
 def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
     log = world.log()
     fill(log)
-    path = log.segments[1].path(".log")
+    path = log.segments.all[1].path(".log")
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
@@ -278,7 +278,7 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
     assert world.cleaner.left_out.uncleanable == [log]
     assert f"damaged batch at byte 0 of {path}" in log.cleaning.uncleanable
     assert not log.is_offline
-    log.truncate_to(log.segments[1].base_offset)
+    log.truncate_to(log.segments.all[1].base_offset)
     assert world.cleaner.left_out.uncleanable == []
 
 
@@ -318,7 +318,7 @@ def test_a_pass_over_a_log_that_changed_meanwhile_is_thrown_away(
         assert table_of(log) == kept
         fill(log)
         world.ports.scheduler.advance(5000)
-        assert world.checkpoint() == log.segments[-1].base_offset
+        assert world.checkpoint() == log.segments.all[-1].base_offset
     else:
         assert records_of(log) == []
 
@@ -380,7 +380,7 @@ def test_one_pass_is_made_in_slices_of_logs(world: World, monkeypatch: pytest.Mo
     world.cleaner.start()
     world.ports.scheduler.advance(10)
     assert all(
-        world.checkpoint(log.topic_partition) == log.segments[-1].base_offset for log in logs
+        world.checkpoint(log.topic_partition) == log.segments.all[-1].base_offset for log in logs
     )
 
 
@@ -399,7 +399,7 @@ def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
     world.worker.each = die
     world.cleaner.start()
     world.ports.scheduler.advance(1500)
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.all[-1].base_offset
     assert not sick.cleaning.uncleanable
     world.ports.scheduler.advance(600_000)
     assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
@@ -422,7 +422,7 @@ def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
     assert world.cleaner.left_out.uncleanable == []
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(1_200_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
 
 
 def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None:
@@ -433,7 +433,7 @@ def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None
     before = records_of(log)
     world.cleaner.start()
     assert world.cleaner.left_out.uncleanable == []
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     times = {record.offset: record.timestamp for record in before}
     kept = records_of(log)
     assert len(kept) < len(before)
@@ -453,7 +453,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     def cut_after(look: Look, some: Sequence[NotedLog]) -> None:
         add(look, some)
         if not seen:
-            seen.append(log.segments[0].size_bytes)
+            seen.append(log.segments.all[0].size_bytes)
             log.truncate_to(2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
@@ -467,7 +467,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     commit(log)
     before = table_of(log)
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -480,14 +480,14 @@ def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
         if isinstance(answer, Group):
             first.size_bytes += 1
 
-    first = log.segments[0]
+    first = log.segments.all[0]
     world.worker.each = grow
     world.cleaner.start()
     assert len(world.worker.jobs) == 1
     first.size_bytes -= 1
-    assert log.segments[0] is first
+    assert log.segments.all[0] is first
     assert world.leftovers(log) == []
     world.worker.each = lambda _: None
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
 from local_log.cleaner.log_pass import LogPass
+from local_log.log import retention
 from local_log.log.cleaning_job import Group
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
@@ -74,11 +75,11 @@ def taken(path: Path, disk: Disk) -> PartitionLog:
 def test_a_file_that_gets_its_name_meanwhile_takes_nothing_offline(tmp_path: Path) -> None:
     disk = RenamingDisk()
     log = taken(tmp_path / "orders-0", disk)
-    first = log.segments[0]
+    first = log.segments.all[0]
     first.set_max_timestamp(-1, 0)
     assert first.is_moving
     disk.meanwhile = log.cleaning.put_in_place
-    log.retention.learn_ages(NOW_MS)
+    retention.learn_ages(log, NOW_MS)
     assert not log.is_offline
     disk.meanwhile = None
     assert first.modified_ms() > 0
@@ -88,14 +89,14 @@ def test_a_flush_finds_a_segment_whose_files_have_no_names_yet(tmp_path: Path) -
     log = taken(tmp_path / "orders-0", Disk())
     while log.cleaning._rename_one():
         pass
-    log.segments[0].fsync()
+    log.segments.all[0].fsync()
     log.cleaning.put_in_place()
-    log.segments[0].fsync()
+    log.segments.all[0].fsync()
 
 
 def test_the_age_of_a_moving_segment_is_known_before_and_after(tmp_path: Path) -> None:
     log = taken(tmp_path / "orders-0", Disk())
-    first = log.segments[0]
+    first = log.segments.all[0]
     before = first.modified_ms()
     log.cleaning.put_in_place()
     assert (first.is_moving, first.modified_ms()) == (True, before)

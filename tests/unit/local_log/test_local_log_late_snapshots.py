@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.files import producer_snapshot
+from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -33,14 +34,14 @@ def _file(directory: Path, offset: int) -> Path:
 
 def test_what_comes_after_the_roll_is_not_in_its_snapshot(tmp_path: Path) -> None:
     log = _many(tmp_path)
-    expected = log.producers.dump()
+    expected = log.producers.states.dump()
     log.roll(NOW_MS)
     assert not _file(tmp_path, MANY).exists()
     _send(log, 7, 1)
     _send(log, 8, 0, epoch=1)
     _send(log, MANY + 1, 0)
-    log.producers.expire(NOW_MS, 0)
-    log.producers.expire(NOW_MS, 0)
+    log.producers.states.expire(NOW_MS, 0)
+    log.producers.states.expire(NOW_MS, 0)
     log.flush()
     assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
 
@@ -54,7 +55,7 @@ def test_a_snapshot_that_could_not_be_written_does_not_spoil_the_stop(tmp_path: 
     log.roll(NOW_MS)
     log.flush()
     disk.heal()
-    expected = log.producers.dump()
+    expected = log.producers.states.dump()
     log.close()
     assert not log.is_offline
     assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
@@ -99,15 +100,15 @@ def test_a_truncation_takes_a_snapshot_that_is_not_written_yet(tmp_path: Path) -
     assert not _file(tmp_path, MANY).exists()
     log.close(clean=False)
     again = open_log(tmp_path, config=LARGE, clean=False)
-    assert set(again.producers.producers) == {*range(100), *range(5000, 5000 + MANY)}
+    assert set(again.producers.states.producers) == {*range(100), *range(5000, 5000 + MANY)}
 
 
 def test_a_copy_of_the_closed_segment_has_its_snapshot(tmp_path: Path) -> None:
     log = _many(tmp_path)
-    expected = log.producers.dump()
+    expected = log.producers.states.dump()
     log.roll(NOW_MS)
     _send(log, 7, 1)
-    log.lookups.open_segment(0)
+    tier_segments.open_segment(log, 0)
     assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
 
 
