@@ -20,12 +20,11 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.topics import CreatedTopic
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too

@@ -22,10 +22,10 @@ from broker.handlers.group_shards import awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.steps import Pace
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from runtime.work import Pace
 
 _Response: Final = response(ApiKey.DELETE_GROUPS).cls
 _GROUP_WORK: Final = 100

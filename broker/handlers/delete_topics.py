@@ -20,7 +20,6 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS, ClusterView
 from broker.topics.creation import Settled, Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
@@ -30,7 +29,7 @@ from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_re
 from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
 from metadata_topic.image.image import MetadataImage
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too

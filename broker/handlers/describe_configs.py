@@ -22,12 +22,11 @@ from broker.handlers.errors_out import code_of, message_of
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView, why_missing
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import LongArray, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.image import ResourceType
-from runtime.turns import result_or_rest
+from runtime.work import Pace, Steps, result_or_rest
 
 if TYPE_CHECKING:  # of brokers; controllers serve this, too
     from broker.handlers.parts import HandlerParts

@@ -15,13 +15,12 @@ from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ALL_TOPIC_OPERATIONS, ClusterView, is_internal, why_missing
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.model import TopicImage
-from runtime.turns import result_or_rest
+from runtime.work import Pace, Steps, result_or_rest
 
 _Response: Final = message("DescribeTopicPartitionsResponse").cls
 _Topic: Final = _Response.Topics

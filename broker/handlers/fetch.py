@@ -61,14 +61,13 @@ from broker.replica.fetch_types import (
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
 from local_log.log import lookups
 from runtime.ports import Ports
-from runtime.turns import run_in_steps
+from runtime.work import Steps, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""

@@ -32,12 +32,11 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions
-from runtime.turns import result_or_rest
+from runtime.work import Pace, Steps, result_or_rest
 
 _response: Final = response(ApiKey.FIND_COORDINATOR)
 _Response: Final = _response.cls

@@ -24,7 +24,7 @@ from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import LongArray, response
 from kafka_protocol.wire.schema import Versions
-from runtime.turns import run_in_steps
+from runtime.work import run_in_steps
 
 _Response: Final = response(ApiKey.LIST_GROUPS).cls
 _Group: Final = _Response.Groups

@@ -41,7 +41,6 @@ from broker.replica.errors import OffsetNotAvailable
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Steps, at_once
 from kafka_protocol.types import TopicPartition, is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -49,7 +48,7 @@ from kafka_protocol.wire.schema import Versions
 from local_log.log import lookups
 from runtime.clock import Clock
 from runtime.executors import Pool
-from runtime.turns import run_in_steps
+from runtime.work import Steps, at_once, run_in_steps
 
 _Response: Final = response(ApiKey.LIST_OFFSETS).cls
 _Topic: Final = _Response.Topics

@@ -44,13 +44,12 @@ from broker.topics.cluster import (
     why_missing,
 )
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.image.model import TopicImage
-from runtime.turns import result_or_rest
+from runtime.work import Pace, Steps, result_or_rest
 
 _response: Final = response(ApiKey.METADATA)
 _Response: Final = _response.cls

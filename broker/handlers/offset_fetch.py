@@ -27,12 +27,11 @@ from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request as request_codec
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 _Asked: Final = request_codec(ApiKey.OFFSET_FETCH).cls.Groups
 _Response: Final = response(ApiKey.OFFSET_FETCH).cls

@@ -22,7 +22,6 @@ from typing import Any, Final
 from broker.node.active_controller import ActiveController
 from broker.node.pauses import pause
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.steps import Pace, Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from local_log.producers.state import GIVEN_ID_MAX
@@ -34,7 +33,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
 from runtime.scheduler import Scheduler
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from broker.replica.fetch_types import FetchPartition, PartitionKey, PartitionRe
 from broker.replica.fetch_watch import FetchWatch
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Steps
 from runtime.dice import Dice
+from runtime.work import Steps
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0

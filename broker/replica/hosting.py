@@ -14,11 +14,11 @@ import asyncio
 import logging
 from asyncio import Future
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from broker.replica.change_queue import ChangeQueue
 from broker.replica.controller_requests import ControllerRequests
@@ -44,7 +44,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
 from runtime.executors import side_by_side
 from runtime.ports import Ports
-from runtime.steps import NEXT_TURN, Job, StepRunner, Steps
+from runtime.work import OnPool, Runner, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +129,8 @@ class Hosting:
         self._waiting: list[tuple[frozenset[bytes], Future[None]]] = []
         self._until_idle: list[Future[None]] = []
         self._is_stopping = False
-        pool, scheduler = ports.executors.changes, ports.scheduler
-        self._runner = StepRunner(self._work, pool=pool, scheduler=scheduler, name="hosting")
+        self._changes = ports.executors.changes
+        self._runner = Runner(self._work, ports.scheduler, failed=logged("hosting"))
         self._settings = Reconfiguration(
             config_for=config_for,
             partitions_of=lambda name: self._by_topic.get(name, {}).values(),
@@ -244,7 +244,7 @@ class Hosting:
 
     # -- what is done
 
-    def _work(self) -> Steps:
+    def _work(self) -> Work[None]:
         while self._queue:
             batch = self._queue.take(BATCH)
             try:
@@ -259,48 +259,48 @@ class Hosting:
                     del self._newest[one.topic_partition]
                 self._settle(one.topic_id)
             self._answer_waiting()
-            yield NEXT_TURN
+            yield None
         idle, self._until_idle = self._until_idle, []
         for future in idle:
             if not future.done():
                 future.set_result(None)
 
-    def _remove(self, gone: Sequence[Gone]) -> Steps:
+    def _remove(self, gone: Sequence[Gone]) -> Work[None]:
         if not gone:
             return
         removal = Removal()
         for some in _sliced(gone):
             self._logs.let_go((one.topic_partition for one in some), removal)
-            yield NEXT_TURN
-        yield partial(self._logs.remove, removal)
+            yield None
+        yield OnPool(self._changes, self._logs.remove, removal)
 
-    def _host(self, wanted: Sequence[Wanted]) -> Steps:
+    def _host(self, wanted: Sequence[Wanted]) -> Work[None]:
         made = yield from self._make(wanted)
         assignments: dict[ReplicaId, bytes] = {}
         for some in _sliced(wanted):
             ready = self._ready(some, made, assignments)
             yield from self._write_epochs(ready)
             self._serve_all(ready)
-            yield NEXT_TURN
+            yield None
         if assignments and self._requests.assign is not None:
             self._requests.assign(assignments)
 
-    def _make(self, wanted: Sequence[Wanted]) -> Generator[Job | None, Any, Logs]:
+    def _make(self, wanted: Sequence[Wanted]) -> Work[Logs]:
         """Begin the logs that may be begun; say why others are missing."""
         working = {directory.directory_id for directory in self._logs.online_dirs()}
         is_missing_some = self.is_missing_some or not all(one.works for one in self._logs.dirs)
         new: list[NewLog] = []
         for some in _sliced(wanted):
             new += self._to_begin(some, working, is_missing_some=is_missing_some)
-            yield NEXT_TURN
+            yield None
         if not new:
             return {}
         creation = self._logs.plan_creation(new)
-        begun = yield creation.carry_out
+        begun = yield OnPool(self._changes, creation.carry_out)
         made = dict(creation.known)
         for each in _sliced(list(begun.items())):
             made |= self._logs.take_created(creation, dict(each))
-            yield NEXT_TURN
+            yield None
         return made
 
     def _to_begin(
@@ -358,7 +358,7 @@ class Hosting:
             ready.append((one, partition_log))
         return ready
 
-    def _write_epochs(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> Steps:
+    def _write_epochs(self, ready: Sequence[tuple[Wanted, PartitionLog]]) -> Work[None]:
         """Have the epoch chains of those that will lead on the disk before they do."""
         new = []
         for one, partition_log in ready:
@@ -371,7 +371,7 @@ class Hosting:
                 if partition is not None:
                     partition.pause()
         if new:
-            yield partial(self._write_each, new)
+            yield OnPool(self._changes, self._write_each, new)
 
     def _write_each(self, logs: Sequence[tuple[PartitionLog, int]]) -> None:
         """Side by side: what many chains have to fsync the disk takes in common."""

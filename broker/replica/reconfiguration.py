@@ -7,7 +7,7 @@ from typing import Final
 from broker.replica.partition import Partition
 from local_log.config import LogConfig
 from runtime.ports import Ports
-from runtime.steps import NEXT_TURN, StepRunner, Steps
+from runtime.work import Runner, Steps, logged
 
 SLICE: Final = 100
 """Topics and partitions that are looked at in one turn."""
@@ -34,12 +34,8 @@ class Reconfiguration:
         """
         self._config_for, self._partitions_of, self._tell = config_for, partitions_of, tell
         self._due: OrderedDict[str, None] = OrderedDict()
-        self._runner = StepRunner(
-            self._work,
-            pool=ports.executors.changes,
-            scheduler=ports.scheduler,
-            name="settings of topics",
-        )
+        failed = logged("settings of topics")
+        self._runner = Runner(self._work, ports.scheduler, failed=failed)
 
     def of(self, names: Iterable[str]) -> None:
         """The settings of these topics may have changed; of few it is done on return."""
@@ -50,7 +46,7 @@ class Reconfiguration:
         """Change nothing more."""
         await self._runner.stop()
 
-    def _work(self) -> Steps:
+    def _work(self) -> Steps[None]:
         changed: list[Partition] = []
         for count, partition in enumerate(self._to_change(), 1):
             if partition is not None:
@@ -59,7 +55,7 @@ class Reconfiguration:
                 if changed:
                     self._tell(tuple(changed))
                     changed = []
-                yield NEXT_TURN
+                yield
         if changed:
             self._tell(tuple(changed))
 

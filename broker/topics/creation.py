@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Pace, Steps
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.result import Decided
@@ -19,7 +18,7 @@ from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, crea
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from runtime.dice import Dice
-from runtime.turns import run_in_steps
+from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
 

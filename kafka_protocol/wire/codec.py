@@ -12,13 +12,12 @@ Null for a field that is not nullable in a version is a mistake of the caller an
 Fields that a version lacks are not written, and read as their default.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from struct import error as struct_error
 from typing import Any
 
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey, schemas_of
 from kafka_protocol.wire.decoding import compile_decoder, smallest_element
 from kafka_protocol.wire.encoding import (
@@ -129,7 +128,7 @@ class Message:
             parts.append(tail)
         return parts
 
-    def encode_steps(self, value: Any, version: int) -> Steps[list[Any]]:
+    def encode_steps(self, value: Any, version: int) -> Generator[None, None, list[Any]]:
         """`encode_parts` in steps, for what may be long.
 
         Raises:

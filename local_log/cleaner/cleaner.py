@@ -10,11 +10,10 @@ with the whole of `log.cleaner.dedupe.buffer.size`.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner.left_out import LeftOut
@@ -30,8 +29,7 @@ from local_log.producers.last_batches import LastBatches
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
-from runtime.steps import NEXT_TURN, StepRunner, Steps
-from runtime.steps import Job as PoolJob
+from runtime.work import OnPool, Runner, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +46,6 @@ BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
 LOSSES_MAX: Final = 5
 """So many processes in a row may end over one log; then it is set aside."""
-
-Sub = Generator[PoolJob | None, Any, Any]
 
 
 class CleanedLogs(Protocol):
@@ -138,9 +134,7 @@ class LogCleaner:
         self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
         self._scheduler = ports.scheduler
         self._pool = ports.executors.pool(POOL, 1)
-        self._runner = StepRunner(
-            self._steps, pool=self._pool, scheduler=ports.scheduler, name="log cleaner"
-        )
+        self._runner = Runner(self._steps, ports.scheduler, failed=logged("log cleaner"))
         self._timer: Timer | None = None
         self._number = 0
         self._is_stopped = False
@@ -187,28 +181,28 @@ class LogCleaner:
 
     # -- which one ------------------------------------------------------------------------------
 
-    def _steps(self) -> Steps:
+    def _steps(self) -> Work[None]:
         while self._goes_on() and (due := (yield from self._look())):
             looked_ms = self._clock.monotonic_ms()
             for each in due:
                 if self._may_clean(each):
                     yield from self._clean(each)
-                yield NEXT_TURN
+                yield None
                 if not self._goes_on() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
                     break  # others may be dirtier by now
-        yield self._worker.collect
+        yield OnPool(self._pool, self._worker.collect)
 
     def _goes_on(self) -> bool:
         """Whether a pass may begin: not while a process that was lost is waited for."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
-    def _look(self) -> Generator[PoolJob | None, Any, list[PartitionLog]]:
+    def _look(self) -> Work[list[PartitionLog]]:
         """The logs that are due, the dirtiest first."""
         look = Look(self._clock.wall_ms())
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
             if number % LOOKS_LOGS == 0:
-                yield NEXT_TURN
+                yield None
             if each.config.compacts and self._may_clean(each):
                 candidates.append(each)
         for start in range(0, len(candidates), SLICE_LOGS):
@@ -217,11 +211,11 @@ class LogCleaner:
                 for each in candidates[start : start + SLICE_LOGS]
                 if self._logs.is_open(each)
             ]
-            yield partial(look.add, some)
+            yield OnPool(self._pool, look.add, some)
         self.left_out.looked(look.failed)
         self.facts.looked_ms = self._clock.monotonic_ms()
         self.facts.dirty_ratio, self.facts.delay_ms = look.dirty_ratio, look.delay_ms
-        due: list[PartitionLog] = yield look.ranked
+        due: list[PartitionLog] = yield OnPool(self._pool, look.ranked)
         return due
 
     def _may_clean(self, each: PartitionLog) -> bool:
@@ -232,7 +226,7 @@ class LogCleaner:
 
     # -- one pass -------------------------------------------------------------------------------
 
-    def _clean(self, each: PartitionLog) -> Sub:
+    def _clean(self, each: PartitionLog) -> Work[None]:
         if not self._logs.is_open(each) or self._is_stopped:
             return
         token = self._dice.uuid().hex()[:12]
@@ -240,7 +234,7 @@ class LogCleaner:
         try:
             # A truncation before `begin` is not noticed: what it left is looked at anew.
             noted = NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
-            found = yield partial(noted.range, self._clock.wall_ms())
+            found = yield OnPool(self._pool, noted.range, self._clock.wall_ms())
             if found.cleanable_bytes:
                 yield from self._pass(noted, found, token)
             self._succeeded(each)
@@ -255,26 +249,27 @@ class LogCleaner:
             self._log_failed(each, error)
         finally:
             each.cleaning.end()
-        yield partial(_remove_leftovers, each, token)
+        yield OnPool(self._pool, _remove_leftovers, each, token)
 
-    def _pass(self, noted: NotedLog, found: Range, token: str) -> Sub:
+    def _pass(self, noted: NotedLog, found: Range, token: str) -> Work[None]:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
         if each.cleaning.is_half_done:  # there were no descriptors left, say
             yield from self._put_in_place(each)
-        yield each.cleaning.take_back  # for the same reason; before the log changes any more
+        # Also for that reason, and before the log changes any more.
+        yield OnPool(self._pool, each.cleaning.take_back)
         # The new segments are durable, so what they replace was no less.
-        yield partial(each.flush, found.first_uncleanable)
+        yield OnPool(self._pool, each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
-            yield partial(self._note, each, found.first_dirty)
-        last = LastBatches(
-            each.producers.states, noted.segments[0].base_offset, found.first_uncleanable
-        )
+            yield OnPool(self._pool, self._note, each, found.first_dirty)
+        producers, start = each.producers.states, noted.segments[0].base_offset
+        last = LastBatches(producers, start, found.first_uncleanable)
         while last.take(SLICE_PRODUCERS):
-            yield NEXT_TURN
+            yield None
             self._check(each)
         self._number += 1
-        job: Job = yield partial(
+        job: Job = yield OnPool(
+            self._pool,
             make_job,
             noted,
             found,
@@ -285,17 +280,17 @@ class LogCleaner:
             now_ms=self._clock.wall_ms(),
             disk=self._disk,
         )
-        yield partial(self._worker.begin, job)
+        yield OnPool(self._pool, self._worker.begin, job)
         while True:
             self._check(each)
-            answer = yield self._worker.next_answer
+            answer = yield OnPool(self._pool, self._worker.next_answer)
             match answer:
                 case Alive():
                     pass
                 case Group():
                     yield from self._swap(each, answer, token)
                 case Done():
-                    yield partial(self._note, each, answer.cleaned_to)
+                    yield OnPool(self._pool, self._note, each, answer.cleaned_to)
                     self._count(noted, answer, self._clock.monotonic_ms() - begun_ms)
                     return
                 case Failed():
@@ -308,16 +303,16 @@ class LogCleaner:
         if each.cleaning.is_spoilt or not self._logs.is_open(each):
             raise PassSpoiltError("the log was truncated or removed")
 
-    def _swap(self, each: PartitionLog, group: Group, token: str) -> Sub:
+    def _swap(self, each: PartitionLog, group: Group, token: str) -> Work[None]:
         if not group.is_changed:
             return
         cleaning = each.cleaning
-        yield partial(cleaning.make_ready, group.old[0], token)
+        yield OnPool(self._pool, cleaning.make_ready, group.old[0], token)
         cleaning.take(group)
         yield from self._put_in_place(each)
 
-    def _put_in_place(self, each: PartitionLog) -> Sub:
-        yield each.cleaning.put_in_place
+    def _put_in_place(self, each: PartitionLog) -> Work[None]:
+        yield OnPool(self._pool, each.cleaning.put_in_place)
         each.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:

@@ -6,14 +6,13 @@ would keep those after a roll, and the checkpoints, waiting.
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Final
 
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.log.partition_log import PartitionLog
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler
-from runtime.steps import NEXT_TURN, StepRunner, Steps
+from runtime.work import OnPool, Runner, Steps, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +41,12 @@ class LogUpkeep:
         pool: Pool,
         scheduler: Scheduler,
     ) -> None:
-        self._logs, self._is_open = logs, is_open
+        self._logs, self._is_open, self._pool = logs, is_open, pool
         self._now_ms = self._expiration_ms = 0
-        runner = partial(StepRunner, pool=pool, scheduler=scheduler)
-        self._flushing = runner(self._flushes, name="flush of what is due")
-        self._expiring = runner(self._expiries, name="expiry of producers")
+        failed = logged("flush of what is due")
+        self._flushing = Runner(self._flushes, scheduler, failed=failed)
+        failed = logged("expiry of producers")
+        self._expiring = Runner(self._expiries, scheduler, failed=failed)
 
     def flush_due(self, now_ms: int) -> None:
         """Flush where `flush.ms` has passed; a pass that runs goes on alone."""
@@ -60,21 +60,21 @@ class LogUpkeep:
             self._now_ms, self._expiration_ms = now_ms, expiration_ms
             self._expiring.start()
 
-    def _flushes(self) -> Steps:
+    def _flushes(self) -> Work[None]:
         now_ms, due = self._now_ms, list[tuple[PartitionLog, int]]()
         for number, each in enumerate(self._logs(), 1):
             if self._is_open(each) and each.flush_if_due(now_ms):
                 due.append((each, each.log_end_offset))
             is_slice_over = number % SLICE_LOGS == 0
             if due and (is_slice_over or len(due) == FLUSHES_AT_ONCE):
-                yield partial(_flush_all, due)
+                yield OnPool(self._pool, _flush_all, due)
                 due = []
             if is_slice_over:
-                yield NEXT_TURN
+                yield None
         if due:
-            yield partial(_flush_all, due)
+            yield OnPool(self._pool, _flush_all, due)
 
-    def _expiries(self) -> Steps:
+    def _expiries(self) -> Steps[None]:
         now_ms, expiration_ms, looks = self._now_ms, self._expiration_ms, 0
         for each in self._logs():
             producers = each.producers.states
@@ -87,11 +87,11 @@ class LogUpkeep:
                 looks += len(some)
                 if looks >= SLICE_PRODUCERS:
                     looks = 0
-                    yield NEXT_TURN
+                    yield
             looks += SLICE_PRODUCERS // SLICE_LOGS
             if looks >= SLICE_PRODUCERS:
                 looks = 0
-                yield NEXT_TURN
+                yield
 
 
 def _flush_all(due: Iterable[tuple[PartitionLog, int]]) -> None:

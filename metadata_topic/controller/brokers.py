@@ -7,7 +7,6 @@ so an older life of the same id is recognised by its lower epoch.
 
 from dataclasses import dataclass, field
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
@@ -19,6 +18,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
 from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 from metadata_topic.image.snapshot_records import broker_record, controller_record
+from runtime.work import Pace, Steps, stepwise
 
 
 @dataclass(frozen=True, slots=True)

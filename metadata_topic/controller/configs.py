@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigError,
@@ -22,6 +21,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_names import validate_name
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
+from runtime.work import Pace, Steps, stepwise
 
 _MIN_ISR: Final = "min.insync.replicas"
 VALUE_BYTES_MAX: Final = 32_767

@@ -15,7 +15,6 @@ Source: KIP-858 (directory ids), with the order above.
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -32,6 +31,7 @@ from metadata_topic.image.records import (
     make,
     partition_record_version,
 )
+from runtime.work import Pace, Steps, stepwise
 
 NEVER_ASSIGNED: Final = frozenset({DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING})
 

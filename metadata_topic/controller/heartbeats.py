@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.broker_sessions import BrokerSession
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
@@ -30,6 +29,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
 from metadata_topic.image.records import MetadataRecord
+from runtime.work import Pace, Steps, stepwise
 
 
 @dataclass(frozen=True, slots=True)

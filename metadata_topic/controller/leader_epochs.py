@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kafka_protocol.errors import KafkaError, UnknownTopicId
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.brokers import check_broker_epoch
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import FencedLeaderEpochError, InvalidRequestError
@@ -23,6 +22,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import RECORD_WORK, MetadataRecord, partition_record_version
 from metadata_topic.image.snapshot_records import partition_record
+from runtime.work import Pace, Steps, stepwise
 
 HIGHEST_USED: Final = 2**30
 """No cluster comes as far: a higher one is damage, and to go above it would use up the int32."""

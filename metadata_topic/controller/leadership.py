@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
 from metadata_topic.image.records import (
@@ -17,6 +16,7 @@ from metadata_topic.image.records import (
     make,
     partition_record_version,
 )
+from runtime.work import Pace, Steps
 
 
 def records_for_leaving(

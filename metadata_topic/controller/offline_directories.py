@@ -5,11 +5,11 @@ Source: KIP-858; Kafka's handleDirectoriesOffline.
 
 from collections.abc import Sequence
 
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.leadership import records_for_leaving
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
 from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from runtime.work import Steps
 
 
 def newly_offline(

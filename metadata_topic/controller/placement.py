@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.image.model import BrokerImage
+from runtime.work import Pace, Steps, stepwise
 
 _PLACED_WORK: Final = 10
 

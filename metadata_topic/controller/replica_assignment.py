@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from kafka_protocol.steps import Pace, Steps
 from metadata_topic.controller.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -13,6 +12,7 @@ from metadata_topic.controller.placement import place
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
+from runtime.work import Pace, Steps
 
 
 def replicas_of(

@@ -10,8 +10,8 @@ meanwhile: the image that was decided on is still the newest one when the record
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kafka_protocol.steps import Steps
 from metadata_topic.image.records import MetadataRecord
+from runtime.work import Steps
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

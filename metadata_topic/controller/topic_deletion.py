@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.errors import KafkaError, UnknownTopicId
-from kafka_protocol.steps import Pace, Steps, stepwise
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import InvalidRequestError, UnknownTopicError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import RECORD_WORK, MetadataRecord, make
+from runtime.work import Pace, Steps, stepwise
 
 
 @dataclass(frozen=True, slots=True)

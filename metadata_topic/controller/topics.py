@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.steps import Pace, Steps, stepwise
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import (
     InvalidConfigError,
@@ -34,6 +33,7 @@ from metadata_topic.image.records import (
     make,
     partition_record_version,
 )
+from runtime.work import Pace, Steps, stepwise
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _TOPIC_WORK: Final = 40

@@ -9,9 +9,9 @@ Source: KIP-630, Loading Snapshots.
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.image.delta import MetadataDelta, TopicName
 from metadata_topic.image.image import ConfigKey, MetadataImage, ResourceType
+from runtime.work import Pace, Steps, stepwise
 
 K = TypeVar("K")
 

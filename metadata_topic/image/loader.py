@@ -14,12 +14,12 @@ The same loader serves the start (thousands of records, one image at the end) an
 
 from collections import deque
 
-from kafka_protocol.steps import Pace, Steps, at_once
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import RECORD_WORK, MetadataRecord
 from metadata_topic.image.replay import BrokenMetadataLogError, replay
+from runtime.work import Pace, Steps, at_once
 
 
 class ImageLoader:

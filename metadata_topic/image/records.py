@@ -20,7 +20,7 @@ _ELR_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
 RECORD_WORK: Final = 20
-"""Units of work (`kafka_protocol.steps`) to make, encode, read back or replay a record, at most."""
+"""Units of work (`runtime.work`) to make, encode, read back or replay a record, at most."""
 
 
 class UnknownMetadataRecordError(TidemarkError):

@@ -14,12 +14,10 @@ Source: KIP-630, Loading Snapshots.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import MalformedMessageError, TidemarkError
 from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.difference import difference
 from metadata_topic.image.errors import BrokenMetadataLogError
@@ -32,8 +30,8 @@ from metadata_topic.quorum.log.batches import CorruptBatchError, read_records, w
 from metadata_topic.quorum.snapshot.snapshots import Snapshot
 from metadata_topic.quorum.snapshot.stored import StoredMetadata, replay_snapshot
 from metadata_topic.raft.snapshot_id import SnapshotId
-from runtime.long_work import OnPool, Run, Until, Work, timed
 from runtime.ports import Ports
+from runtime.work import OnPool, Pace, Runner, Steps, Until, Work, timed
 
 READ_BYTES_MAX: Final = 1 << 20
 """Of batches that are read at once; one batch is read however large it is."""
@@ -96,15 +94,14 @@ class MetadataLoader:
             on_failure: told once; nothing is applied after that.
         """
         self._stored, self._log, self._loader = stored, stored.log, loader
-        self._scheduler, self._clock = ports.scheduler, ports.clock
+        self._clock = ports.clock
         self._reads = ports.executors.reads
         self._log_reads = stored.log.gate.pool(self._reads, ports.scheduler)
         self._on_applied, self._on_failure = on_applied, on_failure
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
         self._fetched: SnapshotId | None = None
-        self._run: Run[None] | None = None
-        self._is_closed = False
+        self._runner = Runner(self._timed, ports.scheduler, failed=self._fail)
         self.image, _ = loader.take()
         self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
 
@@ -124,27 +121,21 @@ class MetadataLoader:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._is_closed or self._run is not None or self._committed <= self.end_offset:
-            return
-        work = timed(self._catch_up(), self._clock, self.metrics.busy_ms.note)
-        self._run = Run(work, self._scheduler, done=lambda _: self._rest(), failed=self._fail)
-        self._run.start()
+        if self._committed > self.end_offset:
+            self._runner.start()
 
     def close(self) -> None:
         """Apply nothing more."""
-        self._is_closed = True
-        if self._run is not None:
-            self._run.cancel()
-            self._run = None
-
-    def _rest(self) -> None:
-        self._run = None
+        self._runner.cancel()
 
     def _fail(self, error: Exception) -> None:
         is_unreadable = isinstance(error, UnreadableCommitError)
         (self.metrics.errors if is_unreadable else self.metrics.apply_errors).inc()
         self.close()
         self._on_failure(error)
+
+    def _timed(self) -> Work[None]:
+        return timed(self._catch_up(), self._clock, self.metrics.busy_ms.note)
 
     def _catch_up(self) -> Work[None]:
         while self.end_offset < self._committed:
@@ -157,8 +148,9 @@ class MetadataLoader:
             end = self._committed
             data = self._log.read_resident(self.end_offset, READ_BYTES_MAX, end)
             if data is None:
-                read = partial(self._log.read, self.end_offset, READ_BYTES_MAX, end_offset=end)
-                data = yield OnPool(self._log_reads, read)
+                data = yield OnPool(
+                    self._log_reads, self._log.read, self.end_offset, READ_BYTES_MAX, end_offset=end
+                )
             if not data:
                 return  # the high watermark lies within a batch
             yield from self._apply(data)
@@ -192,8 +184,7 @@ class MetadataLoader:
         began_ms = self._clock.monotonic_ms()
         loader = ImageLoader(EMPTY_IMAGE)
         try:
-            read = partial(self._stored.files.read, snapshot_id)
-            snapshot: Snapshot = yield OnPool(self._reads, read)
+            snapshot: Snapshot = yield OnPool(self._reads, self._stored.files.read, snapshot_id)
             yield from replay_snapshot.steps(loader, snapshot_id, snapshot)
         except FileNotFoundError:
             if self._fetched is None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.errors import (
     ControllerOverloadedError,
     TopicExistsError,
@@ -32,6 +31,7 @@ from metadata_topic.quorum.active.decisions import Failed
 from metadata_topic.quorum.active.idle_records import Audience
 from metadata_topic.quorum.log.batches import read_batches
 from metadata_topic.testing import registration_of
+from runtime.work import Steps
 from tests.support.rounds import IS_PROVING
 from tests.support.worlds.naive_quorum import PLAIN, Answer, NaiveQuorum, replay_batch
 

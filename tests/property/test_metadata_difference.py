@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_protocol.steps import Steps
 from metadata_topic.image.difference import difference
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, make
+from runtime.work import Steps
 
 Topics = dict[str, tuple[int, list[int], str]]
 """Name to (which id, leader of each partition, value of one config; empty: none)."""

@@ -65,22 +65,42 @@ def lines_of(text: str) -> tuple[str, ...]:
     return tuple(text.removesuffix("\n").split("\n")) if text else ()
 
 
+EDIT_FIELDS = {"file", "function", "old", "new"}
+BUG_FIELDS = {"why", "tests", "simulate", "seed"}
+
+
 def edit_of(fields: Mapping[str, Any]) -> Edit:
     """An edit as a table has it."""
     old, new = lines_of(fields["old"]), lines_of(fields.get("new", ""))
     return Edit(fields["file"], fields.get("function"), old, new)
 
 
+def wrong_fields(fields: Mapping[str, Any]) -> list[str]:
+    """What a bug's fields lack: each is known, a test is named, and each edit changes lines."""
+    edits = fields.get("edits", [fields])
+    known = BUG_FIELDS | ({"edits"} if "edits" in fields else EDIT_FIELDS)
+    inner = [one.keys() - EDIT_FIELDS for one in fields.get("edits", [])]
+    unknown = (fields.keys() - known).union(*inner)
+    wrong = [f"no field of a planted bug is called {one}" for one in sorted(unknown)]
+    if not fields["tests"]:
+        wrong.append("`tests` names none: which test notices it?")
+    if any(not one["old"] or one["old"] == one.get("new") for one in edits):
+        wrong.append("an edit changes nothing: `old` is empty, or `new` is the same")
+    return wrong
+
+
 def read_table(path: Path) -> list[Planted]:
     """Read the bugs of one table.
 
     Raises:
-        BadTable: it is no TOML, or a field is missing.
+        BadTable: it is no TOML, a field is missing or unknown, or an edit changes nothing.
     """
     bugs = []
     name = ""
     try:
         for name, fields in tomllib.loads(path.read_text()).items():
+            if wrong := wrong_fields(fields):
+                raise BadTable(f"{path}: {name}: {'; '.join(wrong)}")
             edits = tuple(edit_of(one) for one in fields.get("edits", [fields]))
             why, tests = " ".join(fields["why"].split()), tuple(fields["tests"])
             seeds = fields.get("simulate"), fields.get("seed")

@@ -94,6 +94,29 @@ def test_an_edit_is_of_the_one_place_in_its_function() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('old = "a"\nnew = "a"', "an edit changes nothing"),
+        ('old = ""\nnew = "a"', "an edit changes nothing"),
+        ('old = "a"\nneu = "b"', "no field of a planted bug is called neu"),
+        ('old = "a"\nnew = "b"\nsimulated = "raft"', "no field .* called simulated"),
+        ('edits = [{file = "a.py", old = "a", nwe = "b"}]', "no field .* called nwe"),
+        ('edits = [{file = "a.py", old = "a", why = "b"}]', "no field .* called why"),
+        ('new = "b"', "has no field 'old'"),
+    ],
+)
+def test_a_table_that_plants_nothing_is_refused(tmp_path: Path, wrong: str, said: str) -> None:
+    table = tmp_path / "a.toml"
+    file = "" if "edits" in wrong else 'file = "a.py"\n'
+    table.write_text(f'[A1]\nwhy = "It does a."\ntests = ["t"]\n{file}{wrong}\n')
+    with pytest.raises(BadTable, match=said):
+        read_table(table)
+    table.write_text('[A1]\nwhy = "It does a."\ntests = []\nfile = "a.py"\nold = "a"\n')
+    with pytest.raises(BadTable, match="`tests` names none"):
+        read_table(table)
+
+
 def git(*arguments: str, cwd: Path) -> str:
     done = subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=True)
     return done.stdout

@@ -15,7 +15,7 @@ from typing import IO, cast
 
 import pytest
 
-from tests.support.workers import THIRDS, UNTIL, by_turn, group_of, shuffle_groups, third_of
+from tests.support.workers import THIRDS, TURN, UNTIL, group_of, shuffle_groups, third_of
 
 pytestmark = pytest.mark.lasts(seconds=40)
 
@@ -62,7 +62,8 @@ def few_tests(tmp_path: Path) -> Path:
 
 
 PYTEST = (sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--basetemp=tmp")
-INHERITED = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k != UNTIL}
+SET_HERE = ("PYTEST_", UNTIL, TURN)
+INHERITED = {k: v for k, v in os.environ.items() if not k.startswith(SET_HERE)}
 ENVIRONMENT = INHERITED | {"PYTHONPATH": str(ROOT)}
 
 
@@ -130,17 +131,22 @@ def test_each_group_comes_first_in_some_order(tmp_path: Path) -> None:
     assert len(firsts) == 5
 
 
-def test_each_file_is_in_the_first_third_of_one_turn_in_three() -> None:
-    paths = [Path(f"test_{number}.py") for number in range(60)]
-    firsts: list[Path] = []
+def test_each_file_is_in_the_first_third_of_one_turn_in_three(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    paths = [tmp_path / f"test_{number}.py" for number in range(20)]
+    for path in paths:
+        path.write_text("def test_it(): pass\n")
+    firsts: list[str] = []
     for turn in range(1573, 1573 + THIRDS):
-        items = [Item(path) for path in paths]
-        by_turn(cast("list[pytest.Item]", items), turn)
-        assert sorted(item.path for item in items) == sorted(paths)
-        third = [third_of(item.path) for item in items]
-        firsts += [item.path for item in items if third_of(item.path) == third[0]]
-        assert len([pair for pair in itertools.pairwise(third) if pair[0] != pair[1]]) == 2
-    assert sorted(firsts) == sorted(paths)
+        said = run(tmp_path, "-n", "0", **{TURN: str(turn)})
+        order = re.findall(r"^(test_\d+\.py)::", said, re.MULTILINE)
+        assert sorted(order) == sorted(path.name for path in paths)
+        third = [third_of(tmp_path / name) for name in order]
+        firsts += [name for name in order if third_of(tmp_path / name) == turn % THIRDS]
+        assert [key for key, _ in itertools.groupby(third)] == [
+            (turn + number) % THIRDS for number in range(THIRDS)
+        ]
+    assert sorted(firsts) == sorted(path.name for path in paths)
 
 
 def test_what_would_end_too_late_is_not_begun(few_tests: Path) -> None:

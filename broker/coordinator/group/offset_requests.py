@@ -24,10 +24,10 @@ from broker.coordinator.group.records import (
 )
 from broker.coordinator.group.turn import Turn
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Pace, Steps, at_once
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from runtime.work import Pace, Steps, at_once
 
 NO_OFFSET = -1
 _PARTITION_WORK = 5

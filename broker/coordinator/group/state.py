@@ -46,7 +46,7 @@ from broker.coordinator.group.room import Room
 from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps
+from runtime.work import Steps
 
 __all__ = ["GroupCounts", "GroupLimits", "GroupState", "ListedGroup"]
 

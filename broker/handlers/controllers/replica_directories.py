@@ -12,13 +12,13 @@ from broker.handlers.errors_out import code_of
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.creation import Submit
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
+from runtime.work import Steps
 
 _Response: Final = response(ApiKey.ASSIGN_REPLICAS_TO_DIRS).cls
 _Directory: Final = _Response.Directories

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.broker_sessions import UNKNOWN_OFFSET, BrokerSessions
 from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
 from metadata_topic.controller.directories import FoundReplicas, records_at_registration
@@ -33,6 +32,7 @@ from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.decisions import Done, Failed, Outcome
 from metadata_topic.quorum.active.ports import ControllerWorld
 from runtime.scheduler import Timer
+from runtime.work import Steps
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.errors import UnwrittenDecisionError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -42,6 +41,7 @@ from metadata_topic.quorum.log.decision_batches import (
 )
 from runtime.collector import look_after_step
 from runtime.scheduler import Timer
+from runtime.work import Steps
 
 _DECISIONS_A_TURN: Final = 8
 """Small decisions that are taken without a pause: some milliseconds."""

@@ -63,7 +63,7 @@ from metadata_topic.raft.events import (
 from metadata_topic.raft.messages import BatchFacts, Request
 from metadata_topic.raft.roles import Role
 from runtime.scheduler import Timer
-from runtime.work_queue import WorkQueue
+from runtime.work import WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from runtime.scheduler import Timer
-from runtime.work_queue import WorkQueue
+from runtime.work import WorkQueue
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.raft.effects import Persist
-from runtime.work_queue import WorkQueue
+from runtime.work import WorkQueue
 
 
 class QuorumStateWriter:

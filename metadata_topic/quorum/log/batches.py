@@ -35,11 +35,11 @@ from kafka_protocol.records.control import (
     kraft_voters,
 )
 from kafka_protocol.records.records import Record, encode_records, iter_records
-from kafka_protocol.steps import Steps, stepwise
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.work import Steps, stepwise
 
 MAGIC: Final = 2
 _BASE_SEQUENCE: Final = Struct(">i")

@@ -18,7 +18,6 @@ from typing import Final, TypeVar
 from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import MetadataImage
@@ -37,6 +36,7 @@ from metadata_topic.quorum.log.batches import (
     value_batch,
     whole_batches,
 )
+from runtime.work import Pace, Steps, stepwise
 
 R = TypeVar("R")
 

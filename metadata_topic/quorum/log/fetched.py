@@ -23,10 +23,10 @@ from kafka_protocol.records.batch import (
 )
 from kafka_protocol.records.control import ControlType, control_type, decode_control
 from kafka_protocol.records.records import iter_records
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.quorum.log.batches import voters_of
 from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voters import VoterSet
+from runtime.work import Pace, Steps, stepwise
 
 _OFFSET_MAX: Final = 2**62
 """No log gets there; above it the arithmetic of offsets could leave 64 bits."""

@@ -25,11 +25,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, Protocol
 
 from kafka_protocol.errors import TidemarkError
-from kafka_protocol.steps import Pace, Steps
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import RECORD_WORK
 from metadata_topic.image.snapshot_records import snapshot_records
@@ -49,8 +47,8 @@ from metadata_topic.raft.events import LogStartRaised, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
-from runtime.long_work import OnPool, Run, Until, Work
 from runtime.ports import Ports
+from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +114,7 @@ class Snapshotter:
             ports: its clock dates batches, its pool `log-background` writes and deletes files.
         """
         self._files, self._log, self._facts_at = stored.files, stored.log, facts_at
-        self._config, self._clock, self._scheduler = config, ports.clock, ports.scheduler
+        self._config, self._clock = config, ports.clock
         self._core, log = core, stored.log
         self._in_gate = ports.executors.background  # for who has entered the gate already
         self._pool = log.gate.pool(self._in_gate, ports.scheduler)
@@ -131,8 +129,7 @@ class Snapshotter:
         self._asked: deque[tuple[MetadataImage, Done]] = deque()
         self._wants_cleaning = self._is_closed = False
         self.problem = ""
-        self._run: Run[None] | None = None
-        self._when_idle: list[Callable[[], None]] = []
+        self._runner = Runner(self._work_off, ports.scheduler, failed=self._break)
         self.metrics = SnapshotMetrics(
             ports.metrics,
             ports.clock,
@@ -169,7 +166,7 @@ class Snapshotter:
             done(None)
             return
         self._asked.append((image, done))
-        self._start()
+        self._runner.start()
 
     def on_role(self, *, leads: bool) -> None:
         """Role, epoch or leader are others now; `leads`: this node is the leader."""
@@ -194,12 +191,11 @@ class Snapshotter:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being made or deleted."""
-        return self._run is None
+        return not self._runner.is_running
 
     def when_idle(self, fn: Callable[[], None]) -> None:
         """Call `fn` once nothing is being made or deleted; perhaps at once."""
-        self._when_idle.append(fn)
-        self._look_idle()
+        self._runner.when_idle(fn)
 
     def close(self) -> None:
         """Begin nothing more; what is under way ends soon, see `when_idle`."""
@@ -208,23 +204,15 @@ class Snapshotter:
     def abandon(self) -> None:
         """End what is under way where it is: the log is left as after a kill."""
         self._is_closed = True
-        run, self._run = self._run, None
-        if run is not None:
-            run.cancel()
+        self._runner.cancel()
         self._tell_none()
 
     # -- in turn --------------------------------------------------------------------------------
 
     def _clean_soon(self) -> None:
         self._wants_cleaning = True
-        self._start()
-
-    def _start(self) -> None:
-        if self._run is None and not self._is_closed:
-            self._run = Run(
-                self._work_off(), self._scheduler, done=lambda _: self._rest(), failed=self._break
-            )
-            self._run.start()
+        if not self._is_closed:
+            self._runner.start()
 
     def _work_off(self) -> Work[None]:
         while (self._asked or self._wants_cleaning) and not self._is_closed:
@@ -237,33 +225,21 @@ class Snapshotter:
                 yield from self._clean()
             self._asked.popleft()
             done(made)
-
-    def _rest(self) -> None:
-        self._run = None
-        if self._is_closed:
-            self._tell_none()
-        self._look_idle()
+        self._tell_none()
 
     def _break(self, error: Exception) -> None:
         """A bug of ours: the log is not touched by it, but nobody can rely on snapshots."""
         log.error("making a snapshot failed in an unknown way", exc_info=error)
         self.metrics.failures.inc()
         self.problem = f"making a snapshot failed: {error!r}"
-        self._run, self._wants_cleaning = None, False
+        self._wants_cleaning = False
         self._not_before_ms = self._clock.monotonic_ms() + RETRY_MS
         self._tell_none()
-        self._look_idle()
 
     def _tell_none(self) -> None:
         asked, self._asked = self._asked, deque()
         for _, done in asked:
             done(None)
-
-    def _look_idle(self) -> None:
-        if self.is_idle:
-            waiting, self._when_idle = self._when_idle, []
-            for fn in waiting:
-                fn()
 
     # -- making ---------------------------------------------------------------------------------
 
@@ -330,7 +306,7 @@ class Snapshotter:
         yield Until(self._log.gate.when_open)
         if self._is_needless(snapshot_id):
             return None
-        size_bytes: int = yield OnPool(self._pool, partial(self._files.write, snapshot_id, chunks))
+        size_bytes: int = yield OnPool(self._pool, self._files.write, snapshot_id, chunks)
         if snapshot_id.end_offset < self._log.start_offset:  # a fetched one came meanwhile
             self._wants_cleaning = True
             return None
@@ -376,10 +352,10 @@ class Snapshotter:
             self._core.note_log_start(LogStartRaised(start, left))
             # The log first: a snapshot without its log is harmless, a log without its snapshot is
             # lost.
-            yield OnPool(self._in_gate, partial(self._log.forget_epochs_before, start))
+            yield OnPool(self._in_gate, self._log.forget_epochs_before, start)
             self._log.take_out_old_segments()
             yield OnPool(self._in_gate, self._log.delete_old_segments)
-        yield OnPool(self._in_gate, partial(self._delete, [one.id for one in kept[:count]]))
+        yield OnPool(self._in_gate, self._delete, [one.id for one in kept[:count]])
 
     @property
     def _start_limit(self) -> int:

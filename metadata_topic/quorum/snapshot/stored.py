@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from kafka_protocol.steps import Pace, Steps, stepwise
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import RECORD_WORK
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshot.snapshots import Snapshot, SnapshotFiles
 from metadata_topic.raft.snapshot_id import SnapshotId
+from runtime.work import Pace, Steps, stepwise
 
 
 class StoredMetadata(NamedTuple):

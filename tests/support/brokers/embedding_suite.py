@@ -1,10 +1,13 @@
 """Runs pytest on a small suite of somebody else's, with Tidemark's plugin."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from tests.support.brokers.process import ROOT
 
@@ -58,7 +61,12 @@ def start_suite(
 def run_suite(
     directory: Path, text: str, options: Sequence[str] = (), *, ini: str = ""
 ) -> tuple[int, str]:
-    """Run it to its end: exit code, and what it printed."""
-    process = start_suite(directory, text, options, ini=ini)
-    printed, _ = process.communicate(timeout=280)
+    """Run it to its end: exit code, and what it printed; one that hangs says where."""
+    process = start_suite(directory, text, ("-vv", *options), ini=ini)
+    try:
+        printed, _ = process.communicate(timeout=280)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # pytest's faulthandler prints all stacks
+        printed, _ = process.communicate(timeout=20)
+        pytest.fail(f"the suite did not end in 280 s:\n{printed}")
     return process.returncode, printed

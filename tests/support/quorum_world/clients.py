@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.steps import Steps
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.configs import Operation, incremental_alter_configs
 from metadata_topic.controller.errors import (
@@ -21,6 +20,7 @@ from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.active.decisions import Decide, Done, Failed, Outcome
+from runtime.work import Steps
 from tests.support.quorum_world.history import Call, Kind, Said, is_linearizable
 from tests.support.raft.errors import Violation
 

@@ -16,13 +16,13 @@ from broker.network.registry import Handler, RequestContext
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
-from kafka_protocol.steps import at_once
 from kafka_protocol.wire.codec import message, response
 from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import BrokerImage, Endpoint, Provenance
 from metadata_topic.quorum.active.decisions import ignore_place
+from runtime.work import at_once
 from tests.support.sim.dice import SeededDice
 
 R = TypeVar("R")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafka_protocol.steps import at_once
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
+from runtime.work import at_once
 
 DESCRIBE = response(ApiKey.DESCRIBE_CONFIGS)
 METADATA = response(ApiKey.METADATA)

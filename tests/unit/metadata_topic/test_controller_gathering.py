@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.errors import UnwrittenDecisionError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
+from runtime.work import Steps
 from tests.support.worlds.naive_quorum import PLAIN, creating, names, serving
 
 LINGERS = replace(PLAIN, append_linger_ms=25)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.idle_records import OBSERVER_MEMORY_MS, Audience, ms_before_no_op
+from runtime.work import Steps
 from tests.support.worlds.naive_quorum import (
     PLAIN,
     NaiveQuorum,

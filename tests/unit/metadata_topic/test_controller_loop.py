@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.steps import Steps
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.log.batches import read_batches
 from metadata_topic.testing import registration_of
+from runtime.work import Steps
 from tests.support.worlds.naive_quorum import (
     ME,
     PLAIN,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafka_protocol.steps import STEP_WORK, Pace, Steps, at_once, stepwise
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
@@ -33,7 +32,7 @@ from metadata_topic.quorum.log.decision_batches import BatchPlace, decide_and_pr
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.testing import apply, cluster_of, registration_of
-from runtime.turns import run_in_steps
+from runtime.work import STEP_WORK, Pace, Steps, at_once, run_in_steps, stepwise
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 

@@ -7,10 +7,10 @@ import pytest
 
 from kafka_protocol.records.batch import HEADER_SIZE, iter_batches, write_crc
 from kafka_protocol.records.control import ControlEntry, ControlType, control_batch, leader_change
-from kafka_protocol.steps import STEP_WORK, Steps
 from metadata_topic.quorum.log.batches import quorum_entries, value_batch
 from metadata_topic.quorum.log.fetched import BATCHES_MAX, CheckedData, checked_prefix
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+from runtime.work import STEP_WORK, Steps
 from tests.support.samples.protocol_golden import GOLDEN, golden_id
 
 VOTERS = VoterSet(

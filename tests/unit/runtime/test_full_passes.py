@@ -16,8 +16,8 @@ from runtime.collector import (
     look_after_step,
     short_full_passes,
 )
-from runtime.long_work import Run
 from runtime.ports import system_ports
+from runtime.work import Runner
 from tests.support.samples.config import load
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
@@ -104,11 +104,10 @@ def test_long_work_that_frees_as_much_as_it_makes_leaves_little_to_a_pass(
 
 
 def test_each_step_of_long_work_is_looked_after(passes: Passes) -> None:
-    done: list[None] = []
     with short_full_passes():
-        work = made_of_what_goes()
-        Run(work, ManualScheduler(ManualClock()), done=done.append, failed=print).start()
-    assert done == [None]
+        work = Runner(made_of_what_goes, ManualScheduler(ManualClock()), failed=print)
+        work.start()
+    assert not work.is_running
     assert len(passes.looked_at) > MADE / LOOKED_AT_MAX
     assert max(passes.looked_at[3:]) < LOOKED_AT_MAX
 

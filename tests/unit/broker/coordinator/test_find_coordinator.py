@@ -14,12 +14,12 @@ from broker.handlers.unserved import Unserved
 from broker.network.registry import RequestContext
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import STEP_WORK
 from kafka_protocol.topics import NO_GROUP
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
+from runtime.work import STEP_WORK
 from tests.support.samples.config import load_entries
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import simulated

@@ -14,8 +14,6 @@ from broker.handlers.encoded_topics import ENTRY_BYTES, kind_of
 from broker.handlers.metadata import MetadataHandler
 from broker.network.registry import RequestContext
 from broker.topics.cluster import ClusterView, PartitionView
-from kafka_protocol import steps
-from kafka_protocol.steps import STEP_WORK, Steps, at_once
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from metadata_topic.controller.brokers import register_broker
@@ -23,6 +21,8 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Endpoint
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.testing import apply, cluster_of, registration_of
+from runtime import work
+from runtime.work import STEP_WORK, Pace, Steps, at_once
 from tests.support.rounds import rounds
 
 VERSIONS: Final = range(14)
@@ -205,9 +205,7 @@ def test_versions_that_share_a_part_encode_it_alike(listener: str) -> None:
                 continue
             kind = kind_of(listener, version, operations)
             handler = MetadataHandler(world.cluster, None)
-            parts = tuple(
-                at_once(handler._encode(one, version, kind, steps.Pace())) for one in images
-            )
+            parts = tuple(at_once(handler._encode(one, version, kind, Pace())) for one in images)
             encoded.setdefault(kind, set()).add(parts)
     assert {len(one) for one in encoded.values()} == {1}
 
@@ -217,7 +215,7 @@ def test_after_any_changes_answers_are_those_of_a_handler_that_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Changes also come between the steps of an answer; whoever has it then asks again."""
-    monkeypatch.setattr(steps, "STEP_WORK", 8)
+    monkeypatch.setattr(work, "STEP_WORK", 8)
     for seed in range(rounds("TIDEMARK_ENCODED_TOPICS_ROUNDS", quick=60, full=600)):
         print(f"seed={seed}")
         dice = random.Random(seed)

@@ -14,7 +14,7 @@ from broker.replica.fetch_session import (
 )
 from broker.replica.fetch_types import FetchPartition, PartitionRead
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.steps import Steps, at_once
+from runtime.work import Steps, at_once
 from tests.support.sim.dice import SeededDice
 
 

@@ -1,0 +1,380 @@
+"""Long work on the event loop's thread: in steps, with calls on pools and waits between them.
+
+Such work is a generator. It yields None where other work of the loop may come first, an `OnPool`
+for a call beside the loop, whose result or error it is sent, and an `Until` to wait for something
+that others bring about. How long a step is, is counted and not measured: a simulation that runs
+again pauses at the same places.
+
+    @stepwise
+    def added_up(numbers: Sequence[int]) -> Steps[int]:
+        total, pace = 0, Pace()
+        for number in numbers:
+            total += number
+            if pace.is_step_over():
+                yield
+        return total
+
+    def copies() -> Work[None]:
+        while waiting:
+            numbers = yield OnPool(pool, waiting.pop().read)
+            note((yield from added_up.steps(numbers)))
+
+    added_up([1, 2])                                    # at once
+    await run_in_steps(added_up.steps([1, 2]))          # in a coroutine
+    Runner(copies, scheduler, failed=logged("copies"))  # by callbacks, as a simulation needs it
+
+Pure packages import this module: it imports no asyncio, threads or clocks.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from types import coroutine
+from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
+
+from runtime.clock import Clock
+from runtime.collector import look_after_step
+from runtime.executors import Pool
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+# -- the notation -------------------------------------------------------------------------------
+
+
+class OnPool:
+    """Make a call on a pool, and go on with its result."""
+
+    __slots__ = ("call", "pool")
+    __match_args__ = ("pool", "call")
+
+    def __init__(
+        self, pool: Pool, fn: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        self.pool, self.call = pool, partial(fn, *args, **kwargs)
+
+
+Wait = Callable[[Callable[[], None]], None]
+"""Calls the function that it is given on the loop, once, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Go on when `wait` has called what it is given."""
+
+    wait: Wait
+
+
+Work = Generator[OnPool | Until | None, Any, R_co]
+Steps = Generator[None, None, R_co]
+"""Work that only computes."""
+
+STEP_WORK: Final = 3_000
+"""Units of work in a step; a unit is about a microsecond."""
+
+
+class Pace:
+    """Counts work, and says where a step is over."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_step_over(self, work: int = 1) -> bool:
+        """Add `work` units; whether to yield now."""
+        self._done += work
+        if self._done < STEP_WORK:
+            return False
+        self._done = 0
+        return True
+
+
+class Stepwise(Generic[P, R]):
+    """A function that can be called as a whole or in steps."""
+
+    def __init__(self, steps: Callable[P, Steps[R]]) -> None:
+        self.steps = steps
+        update_wrapper(self, steps)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The result, at once."""
+        return at_once(self.steps(*args, **kwargs))
+
+
+def stepwise(steps: Callable[P, Steps[R]]) -> Stepwise[P, R]:
+    """Let a generator function be called as a whole, too."""
+    return Stepwise(steps)
+
+
+# -- steps at once, and in coroutines -----------------------------------------------------------
+
+
+def at_once(steps: Steps[R]) -> R:
+    """Take all steps one after the other."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
+async def run_in_steps(steps: Steps[R]) -> R:
+    """Take all steps, with a turn of everything else on the loop after each."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        look_after_step()
+        await _turn_of_others()
+
+
+def result_or_rest(steps: Steps[R]) -> R | Coroutine[Any, Any, R]:
+    """Take the first step now.
+
+    Returns:
+        The result, or the rest of the steps for `await`.
+    """
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    return run_in_steps(steps)
+
+
+@coroutine
+def _turn_of_others() -> Steps[None]:
+    """As `asyncio.sleep(0)`: a task that gets None is resumed behind what is ready."""
+    yield
+
+
+# -- work by callbacks --------------------------------------------------------------------------
+
+_GO_ON: Final = (None, None)
+
+
+class Runner:
+    """Runs the work that `begin` makes, never two at a time; use it from the loop's thread only.
+
+    Attributes:
+        is_closed: it begins nothing any more.
+    """
+
+    __slots__ = (
+        "_begin",
+        "_call",
+        "_failed",
+        "_in_turn",
+        "_next",
+        "_scheduler",
+        "_when_idle",
+        "_work",
+        "is_closed",
+    )
+
+    def __init__(
+        self,
+        begin: Callable[[], Work[None]],
+        scheduler: Scheduler,
+        *,
+        failed: Callable[[Exception], object],
+    ) -> None:
+        """Run nothing yet.
+
+        Args:
+            begin: makes the work, which ends when there is nothing to do.
+            scheduler: calls on the loop's thread.
+            failed: is given what the work raised; the next `start` begins again.
+        """
+        self._begin, self._scheduler, self._failed = begin, scheduler, failed
+        self._work: Work[None] | None = None
+        self._call: tuple[Pool, Future[object]] | None = None
+        self._next: tuple[Any, BaseException | None] | None = None
+        self._in_turn = self.is_closed = False
+        self._when_idle: list[Callable[[], None]] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is work that has not ended."""
+        return self._work is not None
+
+    def start(self) -> None:
+        """Begin, unless work runs, which then looks for more itself before it ends.
+
+        The first step is taken now; short work ends in it.
+        """
+        if self._work is None and not self.is_closed:
+            self._work = self._begin()
+            self._resume(_GO_ON)
+
+    def when_idle(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once no work runs; perhaps at once."""
+        self._when_idle.append(fn)
+        self._look_idle()
+
+    def cancel(self) -> None:
+        """End the work where it is, and begin none any more; `failed` is not called.
+
+        A call that is on a pool goes on.
+        """
+        self.is_closed = True
+        work, self._work = self._work, None
+        if work is not None and not self._in_turn:
+            work.close()
+
+    async def stop(self) -> None:
+        """Like `cancel`, but the work is ended only when its call on a pool has."""
+        self.is_closed = True
+        if self._call is not None:
+            pool, future = self._call
+            await pool.run(future.exception)
+        self.cancel()
+
+    def _resume(self, given: tuple[Any, BaseException | None]) -> None:
+        """Go on; a scheduler that calls at once must not make the stack deeper with each step."""
+        self._next = given
+        if self._in_turn:
+            return
+        self._in_turn = True
+        try:
+            while self._next is not None and self._work is not None and not self.is_closed:
+                given, self._next = self._next, None
+                self._step(self._work, *given)
+        finally:
+            self._in_turn = False
+
+    def _step(self, work: Work[None], value: Any, error: BaseException | None) -> None:
+        try:
+            wanted = work.send(value) if error is None else work.throw(error)
+        except StopIteration:
+            self._end(None)
+        except Exception as caught:  # noqa: BLE001 - handed over to the one who wants the work
+            self._end(caught)
+        else:
+            match wanted:
+                case None:
+                    look_after_step()
+                    self._scheduler.call_soon(partial(self._resume, _GO_ON))
+                case Until(wait):
+                    wait(partial(self._resume, _GO_ON))
+                case OnPool(pool, call):
+                    future = pool.submit(call)
+                    self._call = pool, future
+                    future.add_done_callback(self._pool_done)
+
+    def _pool_done(self, future: "Future[object]") -> None:
+        """On any thread."""
+        self._scheduler.call_soon(partial(self._settle, future))
+
+    def _settle(self, future: "Future[object]") -> None:
+        self._call = None
+        if not future.cancelled():
+            error = future.exception()
+            self._resume((None if error else future.result(), error))
+
+    def _end(self, error: Exception | None) -> None:
+        if self.is_closed:
+            return
+        self._work = None
+        if error is not None:
+            self._failed(error)
+        self._look_idle()
+
+    def _look_idle(self) -> None:
+        if self._work is None:
+            waiting, self._when_idle = self._when_idle, []
+            for fn in waiting:
+                fn()
+
+
+def logged(name: str) -> Callable[[Exception], None]:
+    """Make a `failed` that logs the error of the work of that name."""
+    return lambda error: log.error("work ended before its end: name=%s", name, exc_info=error)
+
+
+class _Piece(NamedTuple):
+    call: Callable[[], Any]
+    done: Callable[[Any], None]
+    first: Wait | None
+
+
+class WorkQueue(Runner):
+    """Calls on a pool in the order they were added; use it from the loop's thread only."""
+
+    def __init__(
+        self, pool: Pool, scheduler: Scheduler, on_error: Callable[[Exception], None]
+    ) -> None:
+        """Begin with nothing to do.
+
+        Args:
+            pool: makes the calls.
+            scheduler: brings results back to the loop.
+            on_error: gets what a call, or a `done`, raises; nothing is begun after it.
+        """
+        super().__init__(self._work_off, scheduler, failed=self._fail)
+        self._pool, self._on_error = pool, on_error
+        self._pieces: deque[_Piece] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do; so it is for the `done` of the last piece."""
+        return not self._pieces
+
+    def add(
+        self, call: Callable[[], R], done: Callable[[R], None], *, first: Wait | None = None
+    ) -> None:
+        """Make `call` on the pool after what was added before, then `done(result)` on the loop.
+
+        With `first`, `first(begin)` is called on the loop when its turn has come, and the call is
+        made when `begin` is called.
+        """
+        self._pieces.append(_Piece(call, done, first))
+        self.start()
+
+    def _work_off(self) -> Work[None]:
+        while self._pieces:
+            call, done, first = self._pieces[0]
+            if first is not None:
+                yield Until(first)
+            result = yield OnPool(self._pool, call)
+            self._pieces.popleft()
+            done(result)
+
+    def _fail(self, error: Exception) -> None:
+        self.cancel()
+        self._pieces.clear()
+        self._on_error(error)
+
+
+def timed(work: Work[R], clock: Clock, took: Callable[[int], object]) -> Work[R]:
+    """The same work; `took` hears how long each of its turns held the loop, in ms."""
+    value: Any = None
+    error: Exception | None = None
+    try:
+        while True:
+            began_ms = clock.monotonic_ms()
+            try:
+                wanted = work.send(value) if error is None else work.throw(error)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            finally:
+                took(clock.monotonic_ms() - began_ms)
+            value = error = None
+            try:
+                value = yield wanted
+            except Exception as thrown:  # noqa: BLE001  (the work's own matter)
+                error = thrown
+    finally:
+        work.close()
