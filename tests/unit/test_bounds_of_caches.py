@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_log.log.segments.all import RECENT_BATCHES
+from local_log.log.segments import RECENT_BATCHES
 
 from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore

@@ -1,15 +1,21 @@
-"""Idempotent producers and transactions."""
+"""Idempotent producers, transactions, and the snapshots of both."""
 
+import errno
 import gc
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.log import tier_segments
+from local_log.log.partition_log import PartitionLog
+from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.producers.state import BatchMeta
-from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
 def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):
@@ -272,3 +278,102 @@ def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
     gc.collect()  # a tuple of tuples is left out after these
     assert not any(gc.is_tracked(one) for one in [state.batches, *state.batches])
     log.close()
+
+
+MANY = PRODUCERS_AT_ONCE_MAX + 50
+LARGE = with_config(SMALL, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
+
+
+def _sent(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) -> bool:
+    return _send(log, sequence, pid=producer_id, epoch=epoch).is_duplicate
+
+
+def _many(directory: Path) -> PartitionLog:
+    log = open_log(directory, config=LARGE)
+    for producer_id in range(MANY):
+        _sent(log, producer_id, 0)
+    return log
+
+
+def _file(directory: Path, offset: int) -> Path:
+    return directory / f"{offset:020d}.snapshot"
+
+
+def test_what_comes_after_the_roll_is_not_in_its_snapshot(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    expected = log.producers.states.dump()
+    log.roll(NOW_MS)
+    assert not _file(tmp_path, MANY).exists()
+    _sent(log, 7, 1)
+    _sent(log, 8, 0, epoch=1)
+    _sent(log, MANY + 1, 0)
+    log.producers.states.expire(NOW_MS, 0)
+    log.producers.states.expire(NOW_MS, 0)
+    log.flush()
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
+
+
+def test_a_snapshot_that_could_not_be_written_does_not_spoil_the_stop(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path, config=LARGE, disk=disk)
+    for producer_id in range(MANY):
+        _sent(log, producer_id, 0)
+    disk.fail(["write_at"], path_part=".snapshot", error=errno.ENOSPC)
+    log.roll(NOW_MS)
+    log.flush()
+    disk.heal()
+    expected = log.producers.states.dump()
+    log.close()
+    assert not log.is_offline
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
+
+
+def test_few_producers_are_written_by_the_roll(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LARGE)
+    _sent(log, 7, 0)
+    log.roll(NOW_MS)
+    assert _file(tmp_path, 1).exists()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_kill_before_the_snapshot_forgets_no_producer(tmp_path: Path, flushed: bool) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    _sent(log, 7, 1)
+    if flushed:
+        log.flush()
+    log.close(clean=False)
+    again = open_log(tmp_path, config=LARGE, clean=False)
+    assert _sent(again, 7, 0)
+    assert _sent(again, 7, 1)
+    assert all(_sent(again, producer_id, 0) for producer_id in range(MANY))
+    assert not _sent(again, 7, 2)
+
+
+def test_a_clean_stop_leaves_the_snapshot_of_its_end(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    log.close()
+    assert len(producer_snapshot.parse(_file(tmp_path, MANY).read_bytes())) == MANY
+
+
+def test_a_truncation_takes_a_snapshot_that_is_not_written_yet(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    log.truncate_to(100)
+    for producer_id in range(MANY):
+        _sent(log, 5000 + producer_id, 0)
+    log.flush()
+    assert not _file(tmp_path, MANY).exists()
+    log.close(clean=False)
+    again = open_log(tmp_path, config=LARGE, clean=False)
+    assert set(again.producers.states.producers) == {*range(100), *range(5000, 5000 + MANY)}
+
+
+def test_a_copy_of_the_closed_segment_has_its_snapshot(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    expected = log.producers.states.dump()
+    log.roll(NOW_MS)
+    _sent(log, 7, 1)
+    tier_segments.open_segment(log, 0)
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected

@@ -51,6 +51,17 @@ def _unflushed(root: Path, count: int) -> list[PartitionLog]:
     return logs
 
 
+def test_a_flush_that_is_due_is_asked_for_once(tmp_path: Path) -> None:
+    [log] = _unflushed(tmp_path, 1)
+    assert not log.flush_if_due(DUE_MS - 1)
+    assert log.flush_if_due(DUE_MS)
+    assert not log.flush_if_due(DUE_MS + 1000), "the first may still wait for its disk"
+    log.flush()
+    assert not log.flush_if_due(DUE_MS + 2000)
+    append(log)
+    assert log.flush_if_due(DUE_MS)
+
+
 def test_a_few_flushes_are_in_work_at_a_time_and_all_are_made(tmp_path: Path) -> None:
     logs, turns, pool = _unflushed(tmp_path, 3 * FLUSHES_AT_ONCE + 5), Turns(), HeldPool()
     _upkeep(logs, turns, pool).flush_due(DUE_MS)
