@@ -11,8 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from local_log.log.partition_log import PartitionLog
-from local_log.log.results import Expiry, RetentionResult
-from local_log.log.retention_policy import RetentionDecision, RetentionFacts, SegmentFacts, decide
+from local_log.log.results import Expiry
+from local_log.log.retention_policy import (
+    Reason,
+    RetentionDecision,
+    RetentionFacts,
+    SegmentFacts,
+    decide,
+)
 from local_log.segment.segment import LogSegment
 
 log = logging.getLogger(__name__)
@@ -60,11 +66,11 @@ def expire(
     count = len(decision.drop)
     if not count:
         start = partition_log.log_start_offset
-        return Expiry((), start, rolled=True) if decision.roll_active else None
+        return Expiry((), start) if decision.roll_active else None
     if decision.raises_log_start:
         partition_log.expire_below(segments.bases[count])
     dropped = tuple(zip(segments.bases[:count], decision.drop, strict=True))
-    return Expiry(dropped, partition_log.log_start_offset, decision.roll_active)
+    return Expiry(dropped, partition_log.log_start_offset)
 
 
 def _decide(
@@ -87,39 +93,21 @@ def _decide(
     return decide(of_segments, facts, config, size_bytes=partition_log.size_bytes)
 
 
-def retain(partition_log: PartitionLog, now_ms: int) -> RetentionResult:
-    """Drop what has expired, where nobody keeps a checkpoint of log starts.
-
-    Raises:
-        KafkaStorageError: the disk failed.
-    """
-    expiry = expire(partition_log, now_ms)
-    start = partition_log.log_start_offset
-    return drop(partition_log, expiry or Expiry((), start, rolled=False))
-
-
-def drop(partition_log: PartitionLog, expiry: Expiry) -> RetentionResult:
-    """Take expired segments out, rename their files now and unlink them later.
-
-    Raises:
-        KafkaStorageError: the disk failed.
-    """
-    result = take_out(partition_log, expiry)
-    partition_log.delete_later(rename_leaving(partition_log))
-    return result
-
-
-def take_out(partition_log: PartitionLog, expiry: Expiry) -> RetentionResult:
+def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:
     """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
 
     Segments that went meanwhile for another reason (a truncation) are passed over. Those that
     only their copies let go stay where the tier has taken back what it said of them since.
 
+    Returns:
+        (base offset, reason) of each that went.
+
     Raises:
         KafkaStorageError: the disk failed.
     """
-    segments, start = partition_log.segments, partition_log.log_start_offset
-    count, safe_below = 0, max(start, partition_log.copied_through + 1)
+    segments = partition_log.segments
+    count = 0
+    safe_below = max(partition_log.log_start_offset, partition_log.copied_through + 1)
     for (base_offset, _), (found, end) in zip(
         expiry.dropped, pairwise(segments.bases), strict=False
     ):
@@ -129,7 +117,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> RetentionResult:
     # What a cleaner reads goes the next time.
     is_kept = partition_log.is_offline or partition_log.cleaning.is_running
     if is_kept or not count:
-        return RetentionResult((), 0, start, expiry.rolled)
+        return ()
     partition_log.clip_chain(expiry.log_start_offset)
     try:
         partition_log.epoch_file.save_clipped()
@@ -147,7 +135,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> RetentionResult:
         partition_log.local_log_start_offset,
         dropped[0][1].value,
     )
-    return RetentionResult(dropped, size, start, expiry.rolled)
+    return dropped
 
 
 def rename_leaving(partition_log: PartitionLog) -> list[Path]:

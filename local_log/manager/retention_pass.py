@@ -111,8 +111,8 @@ class RetentionPass:
                     continue
                 tp = each.topic_partition
                 with _reported(each):
-                    result = retention.take_out(each, expiry)
-                    dropped.extend((tp, base, reason) for base, reason in result.dropped)
+                    went = retention.take_out(each, expiry)
+                    dropped.extend((tp, base, reason) for base, reason in went)
                     gone.append(each)
             self._then(partial(_rename, gone), _delete_later)
 

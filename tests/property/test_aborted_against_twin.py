@@ -6,10 +6,9 @@ from random import Random
 import pytest
 
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
-from tests.support.worlds.local_log import NOW_MS, batch_of, open_log
+from tests.support.worlds.local_log import NOW_MS, batch_of, open_log, retain
 
 PRODUCERS = range(4)
 
@@ -68,7 +67,7 @@ class Twin:
         middle = (self.log.log_start_offset + self.log.log_end_offset) // 2
         if self.log.last_stable_offset > middle:
             self.log.raise_log_start(middle)
-            retention.retain(self.log, NOW_MS)
+            retain(self.log, NOW_MS)
 
     def cut(self) -> None:
         end = self.log.log_end_offset - self.dice.randrange(1, 30)

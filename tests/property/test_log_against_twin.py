@@ -12,11 +12,11 @@ from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
-from local_log.log import lookups, retention
+from local_log.log import lookups
 from local_log.log.partition_log import PartitionLog
 from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
-from tests.support.worlds.local_log import read_bytes
+from tests.support.worlds.local_log import read_bytes, retain
 
 NOW_MS = 1_700_000_000_000
 
@@ -125,7 +125,7 @@ class LogTwin(RuleBasedStateMachine):
                 file_delete_delay_ms=0,
             )
         )
-        retention.retain(self.log, self.clock)
+        retain(self.log, self.clock)
         assert self.log.size_bytes >= min(limit, before) or self.start > 0
         self.start = self.log.log_start_offset
         local = self.log.segments.all[0].base_offset

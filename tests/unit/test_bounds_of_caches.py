@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_log.log.segments import RECENT_BATCHES
 
 from broker.coordinator.group import offsets as group_offsets
 from broker.coordinator.group.offsets import OffsetStore
@@ -16,6 +15,7 @@ from broker.remote import windows
 from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from local_log.log.segments import RECENT_BATCHES
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads

@@ -9,8 +9,10 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
-from local_log.log.results import LogHooks
+from local_log.log.results import Expiry, LogHooks
+from local_log.log.retention_policy import Reason
 from local_log.recovery.acceptance import read_accepted, write_accepted
 from local_log.recovery.survey import OpenRequest
 from local_log.refusal import RefusalFacts
@@ -42,6 +44,18 @@ def open_log(
         hooks=hooks,
         files=files,
     )
+
+
+def retain(log: PartitionLog, now_ms: int) -> tuple[tuple[int, Reason], ...]:
+    """Drop what has expired; nobody keeps a checkpoint of log starts."""
+    expiry = retention.expire(log, now_ms)
+    return () if expiry is None else drop(log, expiry)
+
+
+def drop(log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:
+    gone = retention.take_out(log, expiry)
+    log.delete_later(retention.rename_leaving(log))
+    return gone
 
 
 def read_bytes(

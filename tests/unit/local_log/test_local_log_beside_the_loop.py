@@ -9,7 +9,7 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
-from local_log.log import lookups, retention, tier_segments
+from local_log.log import lookups, tier_segments
 from local_log.manager.deletion import Removal
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
@@ -25,6 +25,7 @@ from tests.support.worlds.local_log import (
     append,
     filled,
     open_log,
+    retain,
     with_config,
 )
 
@@ -75,7 +76,7 @@ def _reopened(directory, disk, **kwargs):
 
 def _drop_below(log, offset):
     log.raise_log_start(offset)
-    retention.retain(log, NOW_MS)
+    retain(log, NOW_MS)
 
 
 def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, disk):

@@ -27,6 +27,7 @@ from tests.support.worlds.local_log import (
     append,
     filled,
     open_log,
+    retain,
     with_config,
 )
 from tests.support.worlds.pools import HeldPool
@@ -112,12 +113,12 @@ def test_taking_segments_out_touches_no_file(tmp_path: Path) -> None:
     assert expiry is not None
     disk.names.clear()
     result = retention.take_out(log, expiry)
-    assert len(result.dropped) > 5
+    assert len(result) > 5
     assert [name for name in disk.names if "checkpoint" not in name] == []
     assert set(before) <= {path.name for path in tmp_path.iterdir()}
     paths = retention.rename_leaving(log)
     assert sorted(path.suffix for path in paths) == [".deleted"] * len(paths)
-    assert len(paths) >= 3 * len(result.dropped)
+    assert len(paths) >= 3 * len(result)
     assert retention.rename_leaving(log) == []
 
 
@@ -132,7 +133,7 @@ def test_a_kill_before_the_files_change_names_lets_them_go_again(tmp_path: Path)
     again = open_log(tmp_path, config=EXPIRES, clean=False, log_start=start, high_watermark=end)
     assert (again.log_start_offset, again.log_end_offset) == (start, end)
     assert len(again.segments.all) > 1
-    retention.retain(again, LATER_MS)
+    retain(again, LATER_MS)
     assert len(again.segments.all) == 1
     assert not list(tmp_path.glob(f"{0:020d}.log"))
 
@@ -217,7 +218,7 @@ def test_the_chain_that_begins_later_is_written_before_the_loop_takes_it(
     assert expiry.log_start_offset > 40
     log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
     disk.names.clear()
-    assert retention.take_out(log, expiry).dropped
+    assert retention.take_out(log, expiry)
     assert disk.names == []
     assert _on_disk(tmp_path) == log.epochs.entries() == [EpochEntry(2, expiry.log_start_offset)]
 

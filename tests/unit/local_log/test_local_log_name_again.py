@@ -42,7 +42,7 @@ def _retention(log: PartitionLog, pool: HeldPool) -> Callable[[], object]:
     log.set_config(replace(log.config, retention_bytes=0))
     expiry = retention.expire(log, NOW_MS)
     assert expiry is not None
-    assert retention.take_out(log, expiry).dropped
+    assert retention.take_out(log, expiry)
     return partial(retention.rename_leaving, log)
 
 

@@ -19,6 +19,7 @@ from tests.support.worlds.local_log import (
     SMALL,
     append,
     batch_of,
+    drop,
     filled,
     open_log,
     with_config,
@@ -115,8 +116,8 @@ def test_expired_segments_stay_until_their_log_start_could_be_checkpointed(tmp_p
     assert log.log_start_offset == expiry.log_start_offset > 0
     assert len(log.segments.all) == count
     assert not list(tmp_path.glob("*.deleted"))
-    result = retention.drop(log, expiry)
-    assert result.dropped == expiry.dropped
+    result = drop(log, expiry)
+    assert result == expiry.dropped
     assert len(log.segments.all) == count - len(expiry.dropped)
     assert log.segments.bases[0] == log.log_start_offset
 
@@ -126,7 +127,7 @@ def test_segments_that_went_between_the_two_steps_are_passed_over(tmp_path):
     expiry = retention.expire(log, NOW_MS)
     log.truncate_fully_and_start_at(100)
     append(log)
-    assert retention.drop(log, expiry).dropped == ()
+    assert drop(log, expiry) == ()
     assert len(log.segments.all) == 1
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
-from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, with_config
+from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, retain, with_config
 
 ROOT = Path(__file__).parents[3]
 PARTS = {"cleaning", "epoch_file", "health", "producers", "segments"}
@@ -83,7 +82,7 @@ def test_a_log_has_the_bytes_of_its_segments_whatever_comes_and_goes(tmp_path: P
         return log.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.log"))
 
     assert is_right()
-    assert retention.retain(log, NOW_MS).dropped
+    assert retain(log, NOW_MS)
     assert is_right()
     log.truncate_to(log.log_end_offset - 20)
     assert is_right()

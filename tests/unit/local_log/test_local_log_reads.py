@@ -6,7 +6,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange
-from local_log.log import lookups, retention
+from local_log.log import lookups
 from tests.support.worlds.local_log import (
     NOW_MS,
     append,
@@ -14,6 +14,7 @@ from tests.support.worlds.local_log import (
     filled,
     open_log,
     read_bytes,
+    retain,
     with_config,
 )
 
@@ -81,7 +82,7 @@ def test_remote_offsets_are_told_apart(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = filled(tmp_path, config=config, log_start=0)
     log.set_copied_through(log.segments.all[1].base_offset - 1, 0)
-    retention.retain(log, NOW_MS)
+    retain(log, NOW_MS)
     with pytest.raises(OffsetIsRemote) as moved:
         log.read(0, 10)
     assert (moved.value.log_start, moved.value.local_start) == (0, log.local_log_start_offset)

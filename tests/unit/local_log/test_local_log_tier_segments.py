@@ -7,10 +7,17 @@ import pytest
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import KafkaStorageError, OffsetOutOfRange
-from local_log.log import retention
 from local_log.log.tier_segments import closed_segments, closed_tail, open_segment
 from tests.support.sim.faulty_disk import FaultyDisk
-from tests.support.worlds.local_log import NOW_MS, append, batch_of, files_of, filled, open_log
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    append,
+    batch_of,
+    files_of,
+    filled,
+    open_log,
+    retain,
+)
 
 
 def _content(file) -> bytes:
@@ -188,6 +195,6 @@ def test_active_or_dropped_segment_is_refused(tmp_path):
     with pytest.raises(OffsetOutOfRange):
         open_segment(log, 1)
     log.raise_log_start(log.log_end_offset)
-    retention.retain(log, NOW_MS)
+    retain(log, NOW_MS)
     with pytest.raises(OffsetOutOfRange):
         open_segment(log, 0)

@@ -20,12 +20,11 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, request
 from local_log.config import LogConfig
-from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 from runtime.executors import InlinePool
-from tests.support.worlds.local_log import NOW_MS, open_log
+from tests.support.worlds.local_log import NOW_MS, open_log, retain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,7 +131,7 @@ def test_segments_that_are_replaced_meanwhile_are_read_to_their_end(
 
     def expire() -> None:
         log.raise_log_start(log.segments.all[2].base_offset)
-        retention.retain(log, NOW_MS)
+        retain(log, NOW_MS)
         assert len(log.segments.all) < count
         for path in tmp_path.glob("*.deleted"):
             path.unlink()
