@@ -81,21 +81,6 @@ class SegmentFiles:
     txn_index_empty: bool
 
 
-def closed_segments(partition_log: PartitionLog) -> list[ClosedSegment]:
-    """All but the active segment, ascending.
-
-    Raises:
-        KafkaStorageError: the disk failed: it may be asked for their ages.
-    """
-    try:
-        return [
-            _closed(segment, following)
-            for segment, following in pairwise(partition_log.segments.all)
-        ]
-    except OSError as error:
-        partition_log.health.fail(error)
-
-
 def closed_tail(partition_log: PartitionLog, offset: int, count_max: int) -> ClosedTail:
     """The closed segments from the one that holds `offset` on; costs what it returns.
 
@@ -105,7 +90,7 @@ def closed_tail(partition_log: PartitionLog, offset: int, count_max: int) -> Clo
         count_max: the rest is only counted.
 
     Raises:
-        KafkaStorageError: as `closed_segments`.
+        KafkaStorageError: the disk failed: it may be asked for their ages.
     """
     tail = partition_log.segments.all[partition_log.segments.index_of(offset) :]
     try:

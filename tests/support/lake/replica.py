@@ -154,7 +154,7 @@ class Replica:
 
     def closed(self) -> list[ClosedSegment]:
         """Segments that may be copied, ascending."""
-        return tier_segments.closed_segments(self._log)
+        return tier_segments.closed_tail(self._log, 0, len(self._log.segments.all)).segments
 
     def open_segment(self, base_offset: int) -> tuple[LogSegmentData, bool]:
         """The files of a closed segment as a plugin wants them, and whether it aborts nothing."""

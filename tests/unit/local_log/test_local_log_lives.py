@@ -79,9 +79,9 @@ def test_a_segment_that_was_opened_for_copying_is_there_after_a_power_cut(
     config = with_config(remote_storage_enable=True, segment_bytes=300)
     log = open_log(tmp_path, disk=disk, config=config, log_start=0, recovery_point=0)
     log.epochs.assign(3, 0)
-    while len(tier_segments.closed_segments(log)) < 6:
+    while len(log.segments.all) < 7:
         append(log, epoch=3)
-    opened = tier_segments.closed_segments(log)[:4]
+    opened = tier_segments.closed_tail(log, 0, 4).segments
     for segment in opened:
         tier_segments.open_segment(log, segment.base_offset)
     disk.cut()
