@@ -9,7 +9,6 @@ RUN_SPARK_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
 MINUTES ?= 60
-WORLD ?= raft
 SEEDS ?= 1000-1299
 EVENTS ?= 5000
 PROCESSES ?= 2
@@ -40,8 +39,8 @@ help:
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
 	@echo "            or tests/mutation/survivors.toml says why none can"
-	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
-	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
+	@echo "make simulate [SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
+	@echo "make simulate-bugs  the same with each planted bug that has a seed: it must be found;"
 	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
 	@echo "make fuzz [ROUNDS=300] bad bytes at a running broker and at every decoder: an hour"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
@@ -115,11 +114,11 @@ mutate: $(VENV)/.installed-mutation
 
 # SECONDS_MAX ends it after that time, but not before SEEDS_MIN seeds.
 simulate: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.simulation.run $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --events $(EVENTS) \
 		--processes $(PROCESSES) --at-least $(SEEDS_MIN) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 simulate-bugs: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.support.raft.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
+	@$(BIN)/python -m tests.support.quorum_world.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
 
 # A failure prints its seed; what is sent then goes into tests/fuzz/corpus.
 fuzz: $(VENV)/.installed-dev

@@ -22,10 +22,9 @@ from pathlib import Path
 from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import NewRecord, build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.log_pass import LogPass
+from local_log.cleaner.cleaner import NotedLog
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, LogPass
 from local_log.config import LogConfig
-from local_log.log.cleaning_job import Done, Group
 from local_log.log.partition_log import PartitionLog
 from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
@@ -68,16 +67,8 @@ def one_pass(log: PartitionLog, map_bytes: int) -> tuple[Done, list[Group], floa
     """The answers of one pass, and its seconds: of the clock, of the processor."""
     noted = NotedLog.of(log, None)
     settings = CleanerSettings(map_bytes=map_bytes)
-    job = make_job(
-        noted,
-        noted.range(NOW_MS),
-        b"",
-        settings,
-        number=1,
-        token="bench",
-        now_ms=NOW_MS,
-        disk=log.disk,
-    )
+    found = noted.range(NOW_MS)
+    job = noted.job(found, b"", settings, number=1, token="bench", now_ms=NOW_MS)
     began, cpu = time.perf_counter(), time.process_time()
     *groups, done = LogPass(job, log.disk, lambda _: None).run()
     took = time.perf_counter() - began, time.process_time() - cpu

@@ -27,8 +27,7 @@ Versions:
 """
 
 import asyncio
-import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -42,8 +41,8 @@ from broker.handlers.fetch_codec import (
     has_leader_hint,
 )
 from broker.handlers.fetch_read import SLICE_PARTITIONS, read_in_slices
-from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote, wait_for_all
-from broker.handlers.fetch_wide import look_in_slices, missing_bytes, wait_in_slices
+from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
+from broker.handlers.long_answers import answer_or_future, awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
@@ -67,7 +66,7 @@ from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
 from local_log.log import lookups
 from runtime.ports import Ports
-from runtime.work import Steps, at_once, run_in_steps
+from runtime.work import Steps, Work, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
@@ -110,8 +109,8 @@ class FetchHandler(RawHandler):
 
     api_key = ApiKey.FETCH
     versions = Versions(4, 18)
-    wide_from = SLICE_PARTITIONS
-    """More partitions than that are looked at in slices."""
+    slice_partitions = SLICE_PARTITIONS
+    """After so many the loop may serve somebody else."""
 
     def __init__(
         self,
@@ -136,8 +135,7 @@ class FetchHandler(RawHandler):
             elements = _message.elements_max(len(body), context.api_version)
             return InTurn(partial(self._serve_long, context, body), elements)
         asked, _ = _decode(frame, context.api_version, offset)
-        session = at_once(self._session(context, asked))
-        return self._serve(context, asked, session)
+        return self._serve(context, asked, at_once(self._session(context, asked)))
 
     async def _serve_long(self, context: RequestContext, body: memoryview, in_turn: InTurn) -> Any:
         """Serve a request that takes long to decode, which a thread does."""
@@ -145,9 +143,7 @@ class FetchHandler(RawHandler):
         session = await run_in_steps(self._session(context, asked))
         answer = self._serve(context, asked, session, parked=in_turn.let_go)
         del asked, body, session  # it may be parked for long
-        if isinstance(answer, asyncio.Future):
-            in_turn.let_go()
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _session(self, context: RequestContext, asked: Any) -> Steps[FetchContext | ErrorCode]:
         """Find out what is asked for, or why it is refused; yields after each slice of it."""
@@ -179,60 +175,75 @@ class FetchHandler(RawHandler):
         session: FetchContext | ErrorCode,
         *,
         parked: Callable[[], None] = lambda: None,
-    ) -> Any:
+    ) -> "list[object] | asyncio.Future[list[object]]":
         if isinstance(session, ErrorCode):
             return encode_answer(context.api_version, int(session), 0, ())
-        params = self._params(context, asked)
-        looks = self._looks(params, session)
-        due = looks.due()
-        if len(due) > self.wide_from:
-            return self._fetch_in_slices(params, looks, due, parked)
-        result = self._look(params, looks, due, may_wait=False)
-        if result.cold:
-            return self._fetch_cold(params, looks, due, result.cold)
-        return self._go_on(params, looks, result)
+        return answer_or_future(self._served(self._params(context, asked), session, parked))
 
-    def _go_on(self, params: FetchParams, looks: FetchLooks, result: FetchPass) -> Any:
-        """Answer, or wait for what is not there yet."""
-        if result.remote:
-            return self._with_remote(params, looks, result)
-        if missing_bytes(params, looks, result) <= 0:
-            return self._answer(params, looks, result)
-        return self._park(params, looks, result)
+    def _served(
+        self, params: FetchParams, session: FetchContext, parked: Callable[[], None]
+    ) -> Work[list[object]]:
+        """Look, wait for what is not there yet, and answer; `parked` is called if it is parked.
+
+        However it ends, nothing of it stays registered anywhere.
+        """
+        looks = self._looks(params, session)
+        try:
+            result = yield from self._look(params, looks, may_wait=False)
+            if result.cold:
+                yield from awaited(self._make_ready(params, result.cold))
+                looks.begin_again()
+                result = yield from self._look(params, looks)
+            if result.remote:
+                yield from self._read_remote(params, result)
+            elif (missing := missing_bytes(params, looks, result)) > 0:
+                parked()
+                result = yield from self._wait(params, looks, missing)
+            self._count_bytes(result)
+            chosen = yield from looks.answer()
+            endpoints = self._endpoints(params, chosen)
+            return (
+                yield from encode_in_slices(
+                    params.version, 0, session.session_id, chosen, endpoints
+                )
+            )
+        finally:
+            looks.leave()
 
     def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
         return FetchLooks(session, looks_at_all=params.replica_id >= 0)
 
     def _look(
-        self,
-        params: FetchParams,
-        looks: FetchLooks,
-        due: Sequence[FetchPartition],
-        *,
-        may_wait: bool = True,
-    ) -> FetchPass:
-        """Look at partitions in one go; nothing is taken where reads are cold."""
-        result = FetchPass(may_wait=may_wait)
-        for _ in read_in_slices(self._replicas, params, due, result):
-            pass
-        if not result.cold:
-            looks.take(result.reads)
+        self, params: FetchParams, looks: FetchLooks, *, may_wait: bool = True
+    ) -> Work[FetchPass]:
+        """Look at what is due; between slices of it what happens to the others is noted."""
+        result, taken = FetchPass(may_wait=may_wait), 0
+        for _ in read_in_slices(
+            self._replicas, params, looks.due(), result, slice_partitions=self.slice_partitions
+        ):
+            looks.take(result.reads[taken:], watches=True)
+            taken = len(result.reads)
+            yield None
+        looks.take(result.reads[taken:] if taken else result.reads, watches=taken > 0)
         return result
 
-    async def _fetch_cold(
-        self,
-        params: FetchParams,
-        looks: FetchLooks,
-        due: Sequence[FetchPartition],
-        cold: Sequence[ColdRead],
-    ) -> Any:
-        """Have threads read what the loop would wait for, then look again."""
+    def _wait(self, params: FetchParams, looks: FetchLooks, missing: int) -> Work[FetchPass]:
+        """Wait for bytes on every partition of the fetch; the look after which it is answered."""
+        looks.park()
+        delayed = DelayedFetch(
+            watch=looks.context.watch, wait_ms=params.max_wait_ms, scheduler=self._scheduler
+        )
         try:
-            await self._make_ready(params, cold)
-            answer = self._go_on(params, looks, self._look(params, looks, due))
-            return await answer if inspect.isawaitable(answer) else answer
+            while True:
+                yield from delayed.until_due(missing)
+                is_last = delayed.is_over
+                result = yield from self._look(params, looks)
+                missing = missing_bytes(params, looks, result)
+                # An offset that went remote while it was parked is served by the next fetch.
+                if missing <= 0 or is_last or result.remote:
+                    return result
         finally:
-            looks.leave()
+            delayed.finish()
 
     async def _make_ready(self, params: FetchParams, cold: Sequence[ColdRead]) -> None:
         """What goes wrong here goes wrong again at the look, and is told of that partition."""
@@ -279,12 +290,6 @@ class FetchHandler(RawHandler):
             if read.size_bytes and read.partition is not None:
                 read.partition.counters.bytes_out.value += read.size_bytes
 
-    def _answer(self, params: FetchParams, looks: FetchLooks, result: FetchPass) -> list[object]:
-        self._count_bytes(result)
-        chosen = looks.answer()
-        endpoints = self._endpoints(params, chosen)
-        return encode_answer(params.version, 0, looks.context.session_id, chosen, endpoints)
-
     def _endpoints(self, params: FetchParams, chosen: Sequence[PartitionRead]) -> bytes:
         """Where the leaders are of which the answer tells; a replica knows it by itself."""
         if params.replica_id >= 0:
@@ -300,117 +305,10 @@ class FetchHandler(RawHandler):
             one for one in self._addresses(params.listener) if one.id in leaders
         )
 
-    async def _fetch_in_slices(
-        self,
-        params: FetchParams,
-        looks: FetchLooks,
-        due: Sequence[FetchPartition],
-        parked: Callable[[], None],
-    ) -> Any:
-        """Serve very many partitions without holding the loop; `parked` is called if it waits."""
-        replicas = self._replicas
-        try:
-            result = await look_in_slices(replicas, params, looks, due, may_wait=False)
-            if result.cold:
-                await self._make_ready(params, result.cold)
-                looks.begin_again()
-                result = await look_in_slices(replicas, params, looks, due, may_wait=True)
-            del due
-            if result.remote:
-                answer = self._with_remote(params, looks, result)
-                return answer if isinstance(answer, list) else await answer
-            missing = missing_bytes(params, looks, result)
-            if missing > 0:
-                parked()
-                result = await wait_in_slices(
-                    replicas,
-                    params,
-                    looks,
-                    wait_ms=params.max_wait_ms,
-                    scheduler=self._scheduler,
-                    missing=missing,
-                )
-            return await self._answer_in_slices(params, looks, result)
-        finally:
-            looks.leave()
-
-    async def _look_again_in_slices(
-        self, params: FetchParams, looks: FetchLooks, due: Sequence[FetchPartition], wait_ms: int
-    ) -> list[object]:
-        """Where very much has changed while a fetch of few looks was parked."""
-        result = await wait_in_slices(
-            self._replicas, params, looks, wait_ms=wait_ms, scheduler=self._scheduler, due=due
-        )
-        return await self._answer_in_slices(params, looks, result)
-
-    async def _answer_in_slices(
-        self, params: FetchParams, looks: FetchLooks, result: FetchPass
-    ) -> list[object]:
-        self._count_bytes(result)
-        chosen: list[PartitionRead] = []
-        for _ in looks.answer_in_slices(chosen):
-            await asyncio.sleep(0)
-        parts: list[object] = []
-        for _ in encode_in_slices(
-            params.version,
-            0,
-            looks.context.session_id,
-            chosen,
-            parts,
-            self._endpoints(params, chosen),
-        ):
-            await asyncio.sleep(0)
-        return parts
-
-    def _park(
-        self, params: FetchParams, looks: FetchLooks, first: FetchPass
-    ) -> "asyncio.Future[list[object]]":
-        """Wait for bytes on every partition of the fetch."""
-        future: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
-        end_ms = self._clock.monotonic_ms() + params.max_wait_ms
-        running: list[asyncio.Task[list[object]]] = []
-
-        def attempt(last: bool) -> int | None:
-            due = looks.due()
-            if len(due) > self.wide_from:
-                left_ms = 0 if last else max(0, end_ms - self._clock.monotonic_ms())
-                again = self._look_again_in_slices(params, looks, due, left_ms)
-                running.append(asyncio.ensure_future(again))
-                running[0].add_done_callback(lambda done: _hand_on(done, future))
-                return None
-            result = self._look(params, looks, due)
-            missing = missing_bytes(params, looks, result)
-            # An offset that went remote while it was parked is served by the client's next fetch.
-            if missing > 0 and not last and not result.remote:
-                return missing
-            if not future.done():
-                future.set_result(self._answer(params, looks, result))
-            return None
-
-        looks.park()
-        delayed = DelayedFetch(
-            watch=looks.context.watch,
-            missing_bytes=params.min_bytes - first.size_bytes,
-            wait_ms=params.max_wait_ms,
-            attempt=attempt,
-            scheduler=self._scheduler,
-        )
-
-        def over(_: object) -> None:
-            delayed.finish()
-            for task in running:
-                task.cancel()
-            looks.leave()
-
-        future.add_done_callback(over)
-        return future
-
     # -- remote partitions
 
-    def _with_remote(
-        self, params: FetchParams, looks: FetchLooks, result: FetchPass
-    ) -> "list[object] | Coroutine[Any, Any, list[object]]":
-        """Read the remote partitions side by side, then answer for all: at once if all are here."""
+    def _read_remote(self, params: FetchParams, result: FetchPass) -> Work[None]:
+        """Read the remote partitions side by side; those that are late are left out."""
         longest_ms = self._limits.remote_wait_ms()
         deadline_ms = self._clock.monotonic_ms() + longest_ms
         reading: dict[asyncio.Future[RemoteFetched], PartitionRead] = {}
@@ -419,47 +317,26 @@ class FetchHandler(RawHandler):
             future = start_remote(self._remote, params, read, wanted, deadline_ms)
             if future is not None:
                 reading[future] = read
-        if not all(future.done() for future in reading):
-            return self._await_remote(params, looks, result, reading, longest_ms)
-        for future, read in reading.items():
-            take_remote(params, read, future)
-        return self._answer(params, looks, result)
-
-    async def _await_remote(
-        self,
-        params: FetchParams,
-        looks: FetchLooks,
-        result: FetchPass,
-        reading: "dict[asyncio.Future[RemoteFetched], PartitionRead]",
-        longest_ms: int,
-    ) -> list[object]:
-        pending = set(reading)
-        try:
+        late = {future for future in reading if not future.done()}
+        if late:
+            wait_ms = longest_ms + _REMOTE_SLACK_MS
             if result.size_bytes or result.must_answer:
-                wait_ms = max(params.max_wait_ms, _REMOTE_WAIT_MIN_MS)
-                pending = await wait_for_all(pending, min(wait_ms, longest_ms + _REMOTE_SLACK_MS))
-            else:
-                pending = await wait_for_all(pending, longest_ms + _REMOTE_SLACK_MS)
-        except BaseException:
-            looks.leave()
-            raise
-        finally:
-            for future in pending:
-                future.cancel()
+                wait_ms = min(wait_ms, max(params.max_wait_ms, _REMOTE_WAIT_MIN_MS))
+            try:
+                _, late = yield from awaited(asyncio.wait(late, timeout=wait_ms / 1000))
+            finally:
+                for future in late:
+                    future.cancel()
         for future, read in reading.items():
-            if future not in pending:
+            if future not in late:
                 take_remote(params, read, future)
-        return self._answer(params, looks, result)
 
 
-def _hand_on(done: "asyncio.Task[list[object]]", future: "asyncio.Future[list[object]]") -> None:
-    if future.done() or done.cancelled():
-        return
-    error = done.exception()
-    if error is None:
-        future.set_result(done.result())
-    else:
-        future.set_exception(error)
+def missing_bytes(params: FetchParams, looks: FetchLooks, result: FetchPass) -> int:
+    """How many bytes must still come before the answer is due; 0 or less: answer now."""
+    if params.max_wait_ms <= 0 or result.must_answer or not looks.context.count:
+        return 0
+    return params.min_bytes - result.size_bytes
 
 
 def make(parts: HandlerParts) -> FetchHandler:

@@ -4,7 +4,7 @@ Record data stays where it is: the parts between are bytes of ours, the data are
 partition's fixed fields are one `pack`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final
 
@@ -13,6 +13,7 @@ from broker.replica.fetch_types import PartitionRead
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.primitives import encode_uvarint
+from runtime.work import Steps, at_once
 
 SLICE_PARTITIONS: Final = 500
 NO_REPLICA: Final = -1
@@ -41,10 +42,7 @@ def encode_answer(
     endpoints: bytes = b"",
 ) -> list[object]:
     """Encode the body of a Fetch response in one go."""
-    parts: list[object] = []
-    for _ in encode_in_slices(version, error, session_id, reads, parts, endpoints):
-        pass
-    return parts
+    return at_once(encode_in_slices(version, error, session_id, reads, endpoints))
 
 
 def has_leader_hint(version: int, read: PartitionRead) -> bool:
@@ -79,19 +77,21 @@ def encode_in_slices(
     error: int,
     session_id: int,
     reads: Sequence[PartitionRead],
-    parts: list[object],
     endpoints: bytes = b"",
-) -> Iterator[None]:
-    """Append the body of a Fetch response to `parts`; yields after each slice of partitions.
+) -> Steps[list[object]]:
+    """Encode the body of a Fetch response; yields between slices of partitions.
 
     Args:
         version: 4 to 18.
         error: top-level code, for sessions.
         session_id: 0 without a session.
         reads: partitions in answer order; neighbours of one topic share its entry.
-        parts: bytes and file regions, in the order of the wire.
         endpoints: what `encode_endpoints` made, sent where a partition names its leader.
+
+    Returns:
+        Bytes and file regions, in the order of the wire.
     """
+    parts: list[object] = []
     flexible = version >= since.FLEXIBLE
     out = bytearray(
         _pack_session(0, error, session_id) if version >= since.SESSIONS else b"\0\0\0\0"
@@ -102,15 +102,16 @@ def encode_in_slices(
     for group in groups:
         out += _topic_head(version, group)
         for read in group:
+            if written and written % SLICE_PARTITIONS == 0:
+                yield
             out = _partition(version, read, out, parts)
             written += 1
-            if written % SLICE_PARTITIONS == 0:
-                yield
         if flexible:
             out += b"\0"
     if flexible:
         out += _top_tags(endpoints)
     parts.append(bytes(out))
+    return parts
 
 
 def _top_tags(endpoints: bytes) -> bytes:

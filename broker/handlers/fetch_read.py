@@ -9,7 +9,7 @@ Batches of a durable topic are checked before they are sent, on the loop: of the
 little, and a reader that wants more asks again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from broker.handlers import fetch_versions as since
@@ -32,6 +32,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
 from local_log.log.results import LogRead
 from runtime.disk import FileRegion
+from runtime.work import Steps
 
 SLICE_PARTITIONS = 500
 """After so many the loop may serve somebody else."""
@@ -51,11 +52,15 @@ def read_in_slices(
     params: FetchParams,
     partitions: Sequence[FetchPartition],
     result: FetchPass,
-) -> Iterator[None]:
-    """Fill `result`; yields after each slice of partitions so that the caller may pause."""
+    *,
+    slice_partitions: int = SLICE_PARTITIONS,
+) -> Steps[None]:
+    """Fill `result`; yields between slices of partitions so that the caller may pause."""
     left = params.max_bytes
     min_one_batch = True
-    for count, fetch in enumerate(partitions, 1):
+    for count, fetch in enumerate(partitions):
+        if count and count % slice_partitions == 0:
+            yield
         read = PartitionRead(fetch)
         result.reads.append(read)
         max_bytes = min(fetch.max_bytes, left)
@@ -67,9 +72,9 @@ def read_in_slices(
                 result.must_answer = True
                 continue
             # Nobody knows yet how much will come: what is set aside leaves a share to the others.
-            share = max(left // (len(partitions) - count + 1), min(left, REMOTE_SHARE_BYTES))
+            share = max(left // (len(partitions) - count), min(left, REMOTE_SHARE_BYTES))
             max_bytes = min(max_bytes, share)
-            result.remote.append(RemoteWanted(count - 1, max_bytes, min_one_batch))
+            result.remote.append(RemoteWanted(count, max_bytes, min_one_batch))
             left = max(0, left - max_bytes)
             min_one_batch = False
         except WouldWait:
@@ -90,8 +95,6 @@ def read_in_slices(
             min_one_batch = False
         if read.diverging is not None:
             result.must_answer = True
-        if count % SLICE_PARTITIONS == 0:
-            yield
 
 
 def _read(

@@ -70,13 +70,3 @@ def take_remote(
     if read.error:
         partition.counters.failed_fetch.value += 1
         read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
-
-
-async def wait_for_all(
-    pending: "set[asyncio.Future[RemoteFetched]]", wait_ms: int
-) -> "set[asyncio.Future[RemoteFetched]]":
-    """Wait for all; return those that are not done in time."""
-    if not pending:
-        return pending
-    _, left = await asyncio.wait(pending, timeout=wait_ms / 1000)
-    return left

@@ -31,8 +31,7 @@ from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
 from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
-from broker.handlers.produce_outline import Outline
-from broker.handlers.produce_wide import is_wide, slices
+from broker.handlers.produce_outline import SLICE_BYTES, SLICE_PARTITIONS, Outline, is_wide
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
 from broker.remote.access import TIER_PRINCIPAL
@@ -50,6 +49,7 @@ from local_log.errors import InvalidRecord, MustBeOpened, UnsupportedCompression
 from local_log.log.opened_batches import Opening, opened
 from local_log.log.results import AppendInfo
 from runtime.executors import Executors, InlinePool
+from runtime.work import Steps, at_once, run_in_steps
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Only the coordinators of the broker write here."""
@@ -123,20 +123,8 @@ class ProduceHandler(RawHandler):
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
             return _refuse(asked, context, refused)
-        with_ids = context.api_version >= since.TOPIC_IDS
         waiting: _Waiting = []
-        topics: list[TopicAnswer] = []
-        for topic in asked.topic_data:
-            answers: list[PartitionAnswer] = []
-            name: str | None
-            if with_ids:
-                name = self._replicas.topic_names.get(topic.topic_id)
-                topics.append((topic.topic_id, answers))
-            else:
-                name = topic.name
-                topics.append((name, answers))
-            for data in topic.partition_data:
-                answers.append(self._append(context, name, data, asked.acks, answers, waiting))
+        topics = at_once(self._append_all(context, asked, waiting))
         if waiting:
             return self._answer_later(context, asked, topics, waiting)
         if asked.acks == 0:
@@ -161,26 +149,45 @@ class ProduceHandler(RawHandler):
         if refused is not None:
             return await self._decoding.run(_refuse, asked, context, refused)
         in_turn.goes_on = True
-        with_ids = version >= since.TOPIC_IDS
         waiting: _Waiting = []
-        topics: list[TopicAnswer] = []
-        last: Any = None
-        for some in slices(asked.topic_data):
-            for topic, members in some:
-                if topic is not last:
-                    topics.append((topic.topic_id if with_ids else topic.name, []))
-                    last = topic
-                name = self._replicas.topic_names.get(topic.topic_id) if with_ids else topic.name
-                answers = topics[-1][1]
-                for data in members:
-                    answers.append(self._append(context, name, data, asked.acks, answers, waiting))
-            await asyncio.sleep(0)
+        topics = await run_in_steps(self._append_all(context, asked, waiting))
         await self._finish(context, asked, topics, waiting)
         if asked.acks == 0:
             return None
         return await self._decoding.run(encode_answer, version, topics)
 
-    # -- one partition
+    # -- the appends
+
+    def _append_all(
+        self, context: RequestContext, asked: Any, waiting: _Waiting
+    ) -> Steps[list[TopicAnswer]]:
+        """Append in the order of the request; yields between slices of it."""
+        with_ids = context.api_version >= since.TOPIC_IDS
+        topics: list[TopicAnswer] = []
+        count = size_bytes = 0
+        for topic in asked.topic_data:
+            answers: list[PartitionAnswer] = []
+            name: str | None
+            if with_ids:
+                name = self._replicas.topic_names.get(topic.topic_id)
+                topics.append((topic.topic_id, answers))
+            else:
+                name = topic.name
+                topics.append((name, answers))
+            for data in topic.partition_data:
+                length = 0 if data.records is None else len(data.records)
+                if count >= SLICE_PARTITIONS or (count and size_bytes + length > SLICE_BYTES):
+                    yield
+                    count = size_bytes = 0
+                answers.append(self._append(context, name, data, asked.acks, answers, waiting))
+                count += 1
+                size_bytes += length
+            if not answers:  # it costs as much as a partition
+                count += 1
+                if count >= SLICE_PARTITIONS:
+                    yield
+                    count = size_bytes = 0
+        return topics
 
     def _append(
         self,

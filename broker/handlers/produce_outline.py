@@ -1,7 +1,7 @@
-"""The outline of a wide Produce: its topics, and where its partitions stand, without its records.
+"""The outline of a Produce: whether it is wide, its topics, and where its partitions stand.
 
-A request of which nothing can be appended is answered from it: 100,000 partitions of a topic that
-does not exist cost no object each.
+A wide request is too large for one turn of the event loop. If nothing of it can be appended it is
+answered from its outline: 100,000 partitions of a topic that does not exist cost no object each.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,79 @@ _UUID_BYTES: Final = 16
 _TOPIC_BYTES_MIN: Final = 3
 """Of one without partitions, from version 9 on: no array has a smaller element."""
 
+LONG_FRAME_BYTES: Final = 32 * 1024
+"""A shorter frame is never looked through: it has room for some hundred batches."""
+SLICE_PARTITIONS: Final = 250
+SLICE_BYTES: Final = 4 * 1024 * 1024
+"""After so many topics and partitions, or so many bytes, the loop serves somebody else: 4 ms."""
+_ACKS_AND_TIMEOUT: Final = 6
+
 OutlinedTopic = tuple[Any, int, int, int]
 """Name, or from version 13 the 16 bytes of its id; where that begins in the body, where its first
 partition does, and how many it has. A plain tuple: there may be 249,000."""
+
+
+def is_wide(version: int, frame: memoryview, offset: int) -> bool:
+    """Whether the appends of a request are more than one slice; reads lengths only, and few.
+
+    Args:
+        version: 3 to 13.
+        frame: header and body.
+        offset: where the body begins.
+    """
+    if len(frame) <= LONG_FRAME_BYTES:
+        return False
+    try:
+        if version >= since.FLEXIBLE:
+            return _is_flexible_wide(version, frame, offset)
+        return _is_plain_wide(frame, offset)
+    except (IndexError, error, MalformedMessageError):
+        return False  # cut short: whoever decodes it says so
+
+
+def _is_plain_wide(frame: memoryview, position: int) -> bool:
+    position += 2 + max(0, _read_length(frame, position)[0]) + _ACKS_AND_TIMEOUT
+    (topics,) = _read_count(frame, position)
+    if topics > SLICE_PARTITIONS:
+        return True
+    position += 4
+    count = size_bytes = 0
+    for _ in range(topics):
+        position += 2 + max(0, _read_length(frame, position)[0])
+        (partitions,) = _read_count(frame, position)
+        position += 4
+        for _ in range(partitions):
+            length = max(0, _read_count(frame, position + _INDEX_BYTES)[0])
+            position += _INDEX_BYTES + 4 + length
+            count, size_bytes = count + 1, size_bytes + length
+            if count > SLICE_PARTITIONS or (size_bytes > SLICE_BYTES and count > 1):
+                return True
+    return False
+
+
+def _is_flexible_wide(version: int, frame: memoryview, position: int) -> bool:
+    length, position = read_uvarint(frame, position)
+    position += max(0, length - 1) + _ACKS_AND_TIMEOUT
+    topics, position = read_uvarint(frame, position)
+    if topics - 1 > SLICE_PARTITIONS:
+        return True
+    count = size_bytes = 0
+    for _ in range(topics - 1):
+        if version >= since.TOPIC_IDS:
+            position += _UUID_BYTES
+        else:
+            length, position = read_uvarint(frame, position)
+            position += max(0, length - 1)
+        partitions, position = read_uvarint(frame, position)
+        for _ in range(partitions - 1):
+            length, position = read_uvarint(frame, position + _INDEX_BYTES)
+            length = max(0, length - 1)
+            count, size_bytes = count + 1, size_bytes + length
+            if count > SLICE_PARTITIONS or (size_bytes > SLICE_BYTES and count > 1):
+                return True
+            position = skip_tags(frame, position + length)
+        position = skip_tags(frame, position)
+    return False
 
 
 class Outline:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from broker.config.broker_config import BrokerConfig
 from broker.observe.cleaner_metrics import register_cleaner_metrics
 from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.log_facts import CleanerSettings
-from local_log.cleaner.worker import ProcessWorker
+from local_log.cleaner.log_pass import CleanerSettings
+from local_log.cleaner.process import ProcessWorker
 from local_log.manager.log_dirs import LogManager
 from runtime.ports import Ports
 
@@ -18,7 +18,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
     return CleanerSettings(
         is_enabled=config.log_cleaner_enable and config.log_cleaner_threads > 0,
         backoff_ms=config.log_cleaner_backoff_ms,
-        map_bytes=int(config.log_cleaner_dedupe_buffer_size * load),
+        map_bytes=max(int(config.log_cleaner_dedupe_buffer_size * load), 4096),
         buffer_bytes=max(config.log_cleaner_io_buffer_size, 4096),
         bytes_per_second=rate if rate < 1e18 else 0.0,
     )

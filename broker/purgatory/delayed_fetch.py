@@ -2,7 +2,8 @@
 
 It is parked on the watch of its partitions and looks again when enough bytes became visible there,
 when something about a partition changed, and for the last time when its wait is over. Looking again
-is put off to the end of the loop's current work, so that several appends cost one look.
+is put off to the end of the loop's current work, so that several appends cost one look; what comes
+while it looks, in turns of the loop, counts for the next one.
 """
 
 import asyncio
@@ -11,72 +12,66 @@ from typing import Any
 
 from broker.replica.fetch_watch import FetchWatch
 from runtime.scheduler import Scheduler, Timer
+from runtime.work import Until, Work
 
 
 class DelayedFetch:
-    """One parked fetch; remove it by `finish`."""
+    """One parked fetch; remove it by `finish`.
 
-    __slots__ = ("_attempt", "_finished", "_loop", "_missing_bytes", "_queued", "_timer", "_watch")
+    Attributes:
+        is_over: the wait is over: the next look is the last.
+    """
 
-    def __init__(
-        self,
-        *,
-        watch: FetchWatch[Any],
-        missing_bytes: int,
-        wait_ms: int,
-        attempt: Callable[[bool], int | None],
-        scheduler: Scheduler,
-    ) -> None:
-        """Park.
+    __slots__ = ("_go_on", "_is_changed", "_loop", "_missing_bytes", "_timer", "_watch", "is_over")
 
-        Args:
-            watch: of the partitions where bytes may come.
-            missing_bytes: how many must come before it is worth to look again.
-            wait_ms: after so long it looks for the last time.
-            attempt: looks again (the argument: for the last time); None when it has answered, else
-                how many bytes are still missing.
-            scheduler: for the end of the wait.
-        """
+    def __init__(self, *, watch: FetchWatch[Any], wait_ms: int, scheduler: Scheduler) -> None:
+        """Park for `wait_ms` on the partitions of `watch`."""
         self._loop = asyncio.get_running_loop()
-        self._attempt = attempt
-        self._missing_bytes = missing_bytes
-        self._queued = self._finished = False
         self._watch = watch
+        self._is_changed = bool(watch.changed)  # while the first look was taken in slices
+        self._missing_bytes = 0
+        self._go_on: Callable[[], None] | None = None
+        self.is_over = False
         watch.parked = self
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
-        if watch.changed:
-            self.on_change()  # while the first look was taken in slices
+
+    def until_due(self, missing_bytes: int) -> Work[None]:
+        """Wait until it is worth to look again; what came since the last return counts.
+
+        Args:
+            missing_bytes: so many must come, where nothing else happens.
+        """
+        self._missing_bytes += missing_bytes
+        yield Until(self._wait)
+        self._is_changed, self._missing_bytes = False, 0
 
     def on_bytes(self, size_bytes: int) -> None:
         """So many bytes became visible in one of the partitions."""
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self.on_change()
+            self._look_soon()
 
     def on_change(self) -> None:
         """Look again soon."""
-        if not self._queued and not self._finished:
-            self._queued = True
-            self._loop.call_soon(self._look)
+        self._is_changed = True
+        self._look_soon()
 
     def finish(self) -> None:
-        """Wait no longer; fine to call twice."""
-        if not self._finished:
-            self._finished = True
-            self._timer.cancel()
-            self._watch.parked = None
+        """Wait no longer."""
+        self._timer.cancel()
+        self._watch.parked = self._go_on = None
 
-    def _look(self) -> None:
-        self._queued = False
-        if self._finished:
-            return
-        missing = self._attempt(False)
-        if missing is None:
-            self.finish()
-        else:
-            self._missing_bytes = missing
+    def _wait(self, go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+        if self.is_over or self._is_changed or self._missing_bytes <= 0:
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._go_on is not None:
+            self._loop.call_soon(self._go_on)
+            self._go_on = None
 
     def _expire(self) -> None:
-        if not self._finished:
-            self._attempt(True)
-            self.finish()
+        self.is_over = True
+        if self._go_on is not None:
+            self._go_on()

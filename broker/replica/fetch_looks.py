@@ -6,11 +6,12 @@ neither bytes nor errors: so the answer is that of a look at all partitions, wit
 partition that is only in the remote tier shares the byte budget with those that are looked at.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
 from broker.replica.fetch_session import FetchContext, turn_of
 from broker.replica.fetch_types import FetchPartition, PartitionRead
+from runtime.work import Steps
 
 FEW_PARTITIONS = 16
 
@@ -114,15 +115,12 @@ class FetchLooks:
             else:
                 restless.add(read.fetch)
 
-    def answer(self) -> Sequence[PartitionRead]:
-        """Choose what goes into the answer; the client has then been told."""
-        chosen: list[PartitionRead] = []
-        for _ in self.answer_in_slices(chosen):
-            pass
-        return chosen
+    def answer(self) -> Steps[list[PartitionRead]]:
+        """Choose what goes into the answer; the client has then been told.
 
-    def answer_in_slices(self, chosen: list[PartitionRead]) -> Iterator[None]:
-        """The same, added to `chosen`; yields after each slice of them."""
+        Yields between slices of them.
+        """
+        chosen: list[PartitionRead] = []
         reads: Sequence[PartitionRead] = self._reads
         if self._seen:
             reads = list(self._seen.values())
@@ -135,6 +133,7 @@ class FetchLooks:
         self._is_over = True
         self.context.end()
         self._forget()
+        return chosen
 
     def leave(self) -> None:
         """Call it at the end: what was not answered must be looked at by the next fetch."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import fetch_read
 from broker.handlers.fetch import FetchHandler, FetchLimits
 from broker.replica.fetch_looks import FetchLooks
 from broker.replica.fetch_session import FetchContext
@@ -49,13 +48,13 @@ class Noting(FetchHandler):
 class Sliced(Noting):
     """Takes turns of the loop where it looks at more than two partitions."""
 
-    wide_from = 2
+    slice_partitions = 2
 
 
 class SlicedNaive(Naive):
     """The same, and looks at all each time: as for replicas."""
 
-    wide_from = 2
+    slice_partitions = 2
 
 
 KINDS = (Noting, Sliced, SlicedNaive)
@@ -194,9 +193,8 @@ def _change(world: World, dice: Random) -> None:
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_answer_is_that_of_a_look_at_all(
-    tmp_path: Path, seed: int, kind: type[FetchHandler], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, seed: int, kind: type[FetchHandler]
 ) -> None:
-    monkeypatch.setattr(fetch_read, "SLICE_PARTITIONS", 2)
     dice = Random(seed)
     world = World(tmp_path)
     for topic in TOPICS:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.produce_outline import ELEMENTS_MAX, Outline
-from broker.handlers.produce_wide import is_wide
+from broker.handlers.produce_outline import ELEMENTS_MAX, Outline, is_wide
 from broker.network.registry import KEPT_FRAME_BYTES, CloseConnection
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire.api_keys import ApiKey

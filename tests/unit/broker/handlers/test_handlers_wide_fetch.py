@@ -9,7 +9,7 @@ import pytest
 
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.fetch_read import SLICE_PARTITIONS
-from broker.replica.fetch_looks import FetchLooks
+from broker.replica.fetch_session import FetchContext
 from kafka_protocol.types import TopicPartition
 from tests.support.worlds.data_plane import World, finish, start
 from tests.support.worlds.fetch import ask, make, parts
@@ -100,16 +100,15 @@ async def test_its_end_leaves_the_partitions_in_turns(world: World) -> None:
 
 async def test_the_answer_is_chosen_in_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     handler, chosen = make(world), 0
-    answer_in_slices = FetchLooks.answer_in_slices
+    to_answer = FetchContext.to_answer
 
-    def note(looks: FetchLooks, into: list[Any]) -> Any:
+    def note(context: FetchContext, reads: Any) -> Any:
         nonlocal chosen
-        for _ in answer_in_slices(looks, into):
-            chosen = len(into)
-            yield
-        chosen = len(into)
+        found = to_answer(context, reads)
+        chosen += len(found)
+        return found
 
-    monkeypatch.setattr(FetchLooks, "answer_in_slices", note)
+    monkeypatch.setattr(FetchContext, "to_answer", note)
     fetch = begin(world, handler, session_epoch=0, max_wait_ms=0)
     steps = await Turns(world).count(lambda: chosen)
     assert steps == [SLICE_PARTITIONS] * 3 + [10]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import produce_wide
+from broker.handlers import produce, produce_outline
 from broker.handlers.produce import ProduceHandler
-from broker.handlers.produce_wide import SLICE_PARTITIONS, is_wide, slices
+from broker.handlers.produce_outline import SLICE_PARTITIONS, is_wide
 from broker.network.registry import KEPT_FRAME_BYTES, CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
@@ -81,7 +81,8 @@ async def test_no_turn_appends_more_than_a_slice(world: World, version: int) -> 
 async def test_what_one_turn_appends_is_bounded_in_bytes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce_wide, "SLICE_BYTES", 250_000)
+    for module in (produce, produce_outline):
+        monkeypatch.setattr(module, "SLICE_BYTES", 250_000)
     value = b"x" * 100_000
     fields = ask(world, 9, {"b": 3, "a": 11}, value=value)
     handler = ProduceHandler(world.replicas)
@@ -93,16 +94,6 @@ async def test_what_one_turn_appends_is_bounded_in_bytes(
     steps = {after - before for before, after in pairwise(seen)}
     assert steps == {2, 0}
     assert appended(world) == 14
-
-
-def test_no_turn_has_more_topics_than_a_slice_has_partitions() -> None:
-    topic = codec.request(ApiKey.PRODUCE).cls.TopicData
-    full = topic.PartitionData(index=0, records=None)
-    asked = [topic(name=str(n), partition_data=[full] * (n % 3 == 0)) for n in range(1_000)]
-    turns = list(slices(asked))
-    assert max(len(topics) for topics in turns) == SLICE_PARTITIONS
-    assert [one for topics in turns for one, _ in topics] == asked
-    assert all(members == one.partition_data for topics in turns for one, members in topics)
 
 
 async def test_topics_without_partitions_are_answered_in_turns(world: World) -> None:

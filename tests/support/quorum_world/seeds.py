@@ -10,11 +10,25 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
-from tests.support.raft.base_world import Calm
-from tests.support.raft.errors import Violation
-from tests.support.raft.kinds import Kind
+from tests.support.quorum_world.errors import Violation
+from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.world import Calm, QuorumWorld, simulated
 
 SHRINK_SECONDS = 40.0
+SIMPLER: tuple[dict[str, Any], ...] = (
+    {"observers": (), "outsiders": ()},
+    {"loss": 0.0, "duplication": 0.0},
+    {"clock_skew": 0.0},
+    {"delay_us": (500, 0), "disk_us": (500, 0)},
+    {"brokers": 0},
+    {"clients": 1},
+    {"names": 1},
+    {"snapshot_bytes": 1 << 20},
+    {"segment_bytes": 1 << 20, "retention_bytes": 1 << 20},
+    {"wire": False, "pool_us": (20, 0)},
+    {"linger_ms": 0},
+)
+"""Changes of a plan that leave out what disturbs, the best first."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class Outcome:
         violation: what was broken; None if all held.
     """
 
-    plan: Any
+    plan: QuorumPlan
     events: int
     elections: int
     committed: int
@@ -43,11 +57,11 @@ class Outcome:
     trace: tuple[str, ...] = ()
 
 
-def run_plan(kind: Kind, plan: Any, events: int, *, trace_lines: int = 0) -> Outcome:
+def run_plan(plan: QuorumPlan, events: int, *, trace_lines: int = 0) -> Outcome:
     """Run a plan for so many steps, then until all is calm."""
-    world = kind.make_world(plan, trace_lines)
     calm, violation = None, None
-    with kind.running():
+    with simulated():
+        world = QuorumWorld(plan, trace_lines=trace_lines)
         try:
             world.start()
             world.run(events)
@@ -116,10 +130,9 @@ class Summary:
 
 
 def run_seeds(
-    kind: Kind,
     seeds: Iterable[int],
     events: int,
-    plan_of: Callable[[int], Any],
+    plan_of: Callable[[int], QuorumPlan],
     *,
     until_s: float | None = None,
     seeds_min: int = 0,
@@ -132,7 +145,7 @@ def run_seeds(
     summary = Summary()
     began = time.monotonic()
     plans = (plan_of(seed) for seed in seeds)
-    with closing(_outcomes(kind, plans, events, processes)) as outcomes:
+    with closing(_outcomes(plans, events, processes)) as outcomes:
         for outcome in outcomes:
             summary.take(outcome)
             summary.seconds = time.monotonic() - began
@@ -145,31 +158,22 @@ def run_seeds(
 
 
 def _outcomes(
-    kind: Kind, plans: Iterator[Any], events: int, processes: int
+    plans: Iterator[QuorumPlan], events: int, processes: int
 ) -> Generator[Outcome, None, None]:
     """What comes of each plan, in their order; with several processes some plans at once."""
     if processes < 2:
         for plan in plans:
-            yield run_plan(kind, plan, events)
+            yield run_plan(plan, events)
         return
-    inherited = {"initializer": _forked_kind.append, "initargs": (kind,)}  # no kind can be pickled
-    with ProcessPoolExecutor(processes, get_context("fork"), **inherited) as pool:
+    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
         ahead = islice(plans, 2 * processes)
-        running = deque(pool.submit(_run_forked, plan, events) for plan in ahead)
+        running = deque(pool.submit(run_plan, plan, events) for plan in ahead)
         while running:
             yield running.popleft().result()
-            running.extend(pool.submit(_run_forked, plan, events) for plan in islice(plans, 1))
+            running.extend(pool.submit(run_plan, plan, events) for plan in islice(plans, 1))
 
 
-_forked_kind: list[Kind] = []
-"""In a process of the pool: what it runs."""
-
-
-def _run_forked(plan: Any, events: int) -> Outcome:
-    return run_plan(_forked_kind[0], plan, events)
-
-
-def shrink(kind: Kind, failed: Outcome, events: int) -> tuple[Outcome, int]:
+def shrink(failed: Outcome, events: int) -> tuple[Outcome, int]:
     """Find a simpler plan that breaks the same rule: fewer disturbances, then fewer faults.
 
     Returns:
@@ -180,23 +184,25 @@ def shrink(kind: Kind, failed: Outcome, events: int) -> tuple[Outcome, int]:
     best, best_events = failed, min(events, failed.events)
     ends = time.monotonic() + SHRINK_SECONDS
 
-    def attempt(plan: Any, limit: int) -> bool:
+    def attempt(plan: QuorumPlan, limit: int) -> bool:
         nonlocal best, best_events
         if plan == best.plan or time.monotonic() > ends:
             return False
-        outcome = run_plan(kind, plan, limit)
+        outcome = run_plan(plan, limit)
         if outcome.violation is None or outcome.violation.rule != rule:
             return False
         best, best_events = outcome, min(limit, outcome.events)
         return True
 
-    for change in kind.simpler:
+    for change in SIMPLER:
         attempt(replace(best.plan, **change), best_events)
     _drop_faults(lambda: best, lambda plan: attempt(plan, best_events), ends)
     return best, best_events
 
 
-def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Any], bool], ends: float) -> None:
+def _drop_faults(
+    best: Callable[[], Outcome], attempt: Callable[[QuorumPlan], bool], ends: float
+) -> None:
     """Leave out halves of the faults, then quarters, and so on down to single ones."""
     size = max(best().faults // 2, 1)
     while time.monotonic() < ends:
@@ -211,10 +217,10 @@ def _drop_faults(best: Callable[[], Outcome], attempt: Callable[[Any], bool], en
         size //= 2
 
 
-def replay_line(kind: Kind, outcome: Outcome, events: int, original: Any) -> str:
+def replay_line(outcome: Outcome, events: int, original: QuorumPlan) -> str:
     """The command that runs it again."""
     seed = outcome.plan.seed
-    words = [f"python -m tests.simulation.run {kind.name} --seeds {seed} --events {events}"]
+    words = [f"python -m tests.simulation.run --seeds {seed} --events {events}"]
     for one in fields(original):
         value = getattr(outcome.plan, one.name)
         if one.name == "without":

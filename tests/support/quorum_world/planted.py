@@ -1,14 +1,14 @@
 """Looks how soon simulated quorums find each planted bug of the metadata quorum.
 
-    make simulate-bugs                       # all that say `simulate = "core"` or "raft"
+    make simulate-bugs                       # all that have a `seed`
     make simulate-bugs IDS="RC10 RC14"
     make simulate-bugs RECORDED=1            # CI: each with the one seed that its table records
     make simulate-bugs RECORD=1              # after a change: records another where it must
-    python -m tests.support.raft.planted RC10 --seeds 0-499 --events 2500
+    python -m tests.support.quorum_world.planted RC10 --seeds 0-499 --events 2500
 
-Seeds are tried from the first on, as if nobody knew which of them finds the bug. Another core takes
-other turns with the same seed: `RECORD=1` (`--record`) tries the recorded one (`seed = 19`) before
-the others, and writes down which it was. The exit status is 1 if a bug is not found.
+Seeds are tried from the first on, as if nobody knew which of them finds the bug. Another program
+takes other turns with the same seed: `RECORD=1` (`--record`) tries the recorded one (`seed = 19`)
+before the others, and writes down which it was. The exit status is 1 if a bug is not found.
 """
 
 import argparse
@@ -31,15 +31,15 @@ def record(bug: Planted, seed: int) -> None:
     """Write the seed that finds a bug into its table, and into the page that lists some."""
     texts = entries(bug.table)
     text = re.sub(r"^seed = .*$", f"seed = {seed}", texts[bug.id], count=1, flags=re.MULTILINE)
-    texts[bug.id] = re.sub(r"seed_holds\[\d+\]", f"seed_holds[{seed}]", text, count=1)
+    texts[bug.id] = re.sub(r"after_every_event\[\d+\]", f"after_every_event[{seed}]", text, count=1)
     write_entries(bug.table, texts)
-    row = re.compile(rf"(\| {bug.id} \| \w+ \| )\d+ \|")
+    row = re.compile(rf"(\| {bug.id} \| )\d+ \|")
     PAGE.write_text(row.sub(rf"\g<1>{seed} |", PAGE.read_text()))
 
 
-def run_seeds(tree: Path, world: str, seeds: str, events: int) -> tuple[bool, str]:
+def run_seeds(tree: Path, seeds: str, events: int) -> tuple[bool, str]:
     """Run seeds in a tree with a bug; whether one found it, and what was said last."""
-    command = [sys.executable, "-m", "tests.simulation.run", world, "--plain"]
+    command = [sys.executable, "-m", "tests.simulation.run", "--plain"]
     done = subprocess.run(
         [*command, "--seeds", seeds, "--events", str(events)],
         cwd=tree,
@@ -58,8 +58,7 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     began = time.monotonic()
 
     def run(seeds: str) -> tuple[bool, str]:
-        assert planted.simulate is not None
-        return run_seeds(tree, planted.simulate, seeds, options.events)
+        return run_seeds(tree, seeds, options.events)
 
     is_found, said = False, ""
     try:
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--record", action="store_true", help="write the seed into the table")
     parser.add_argument("--recorded", action="store_true", help="only the seeds of the tables")
     options = parser.parse_args(arguments)
-    bugs = [one for one in read_tables(ROOT, options.ids) if one.simulate is not None]
+    bugs = [one for one in read_tables(ROOT, options.ids) if one.seed is not None]
     with tempfile.TemporaryDirectory(prefix="simulated-") as name:
         tree = Path(name).resolve()
         copy_tree(ROOT, tree)

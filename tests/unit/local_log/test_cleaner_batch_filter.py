@@ -1,32 +1,45 @@
-"""What a pass does with batches, one rule at a time; the rest: `test_cleaner_against_twin.py`."""
+"""What stays of a batch, one rule at a time; the rest: `test_cleaner_against_twin.py`.
 
+Batches that inflate to much are cleaned in chunks: the same stays, and memory stays low.
+"""
+
+import random
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from kafka_protocol.records.batch import BatchHeader, read_header, write_crc
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.records.records import build_batch, iter_records
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, LastBatch, Written
-from local_log.cleaner.offset_map import ENTRY_BYTES, OffsetMap
-from local_log.cleaner.transactions import ABORT, Transactions
-from local_log.file_names import LOG
-from tests.support.worlds.cleaned_logs import (
-    batches_of,
-    clean,
-    commit,
-    end_transaction,
-    open_compacted,
-    put,
-    records_of,
-    table_of,
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, read_header, write_crc
+from kafka_protocol.records.codec import Codec
+from kafka_protocol.records.compression import decompress
+from kafka_protocol.records.control import ControlType
+from kafka_protocol.records.deflate import deflated
+from kafka_protocol.records.errors import InflatedTooLargeError, InvalidRecordError
+from kafka_protocol.records.inflate import PIECE_BYTES
+from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
+from local_log.cleaner.batch_filter import BatchFilter, LastBatch, Transactions, Written
+from local_log.cleaner.log_pass import _note
+from local_log.cleaner.offset_map import (
+    CHUNK_BYTES,
+    RECORD_BYTES_MAX,
+    OffsetMap,
+    whole_records,
 )
-from tests.support.worlds.local_log import GOLDEN, NOW_MS
+from local_log.config import LONG_MAX
+from tests.support.brokers.bad_input import with_records
+from tests.support.worlds.local_log import NOW_MS
 
 HOUR_MS = 3_600_000
 HORIZON_MS = NOW_MS + HOUR_MS
+CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
+MIB = 1 << 20
+
+
+def cleaned(batch: bytes | bytearray, newest: OffsetMap, **facts: object) -> Written | None:
+    given = {"now_ms": NOW_MS, "delete_retention_ms": HOUR_MS, "round_end": -1} | facts
+    rules = BatchFilter(newest, Transactions([]), **given)  # type: ignore[arg-type]
+    return rules.written(read_header(batch), memoryview(batch))
 
 
 def filtered(
@@ -35,7 +48,7 @@ def filtered(
     offsets = OffsetMap(1 << 20)
     offsets.offsets, offsets.latest_offset = newest, latest
     given = {"now_ms": NOW_MS, "delete_retention_ms": HOUR_MS, "round_end": -1} | facts
-    rules = BatchFilter(FilterFacts(**given), offsets, Transactions([]))  # type: ignore[arg-type]
+    rules = BatchFilter(offsets, Transactions([]), **given)  # type: ignore[arg-type]
     return rules.written(read_header(batch), memoryview(batch))
 
 
@@ -53,13 +66,6 @@ def batch_of(*pairs: tuple[bytes | None, bytes | None], **fields: object) -> byt
         (NOW_MS + 100 * at, key, value, [("h", b"1")]) for at, (key, value) in enumerate(pairs)
     ]
     return build_batch(given, **fields)  # type: ignore[arg-type]
-
-
-def test_a_batch_that_stays_whole_is_the_very_bytes() -> None:
-    batch = batch_of((b"a", b"1"), (b"b", b"2"), codec=1)
-    view = filtered(batch, {b"a": 0, b"b": 1})
-    assert view is not None
-    assert bytes(view.data) == bytes(batch)
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -112,6 +118,14 @@ def test_a_tombstone_that_the_map_did_not_reach_stays_whatever_its_horizon_says(
     assert filtered(bytes(first.data), {}, latest=10, now_ms=HORIZON_MS) is None
 
 
+def test_tombstones_may_be_kept_for_as_long_as_can_be_said() -> None:
+    batch = batch_of((b"a", None), (b"b", b"2"))
+    kept = filtered(batch, {b"a": 0, b"b": 1}, delete_retention_ms=LONG_MAX)
+    assert [time for _, time, _, _ in records(kept)] == [NOW_MS, NOW_MS + 100]
+    assert kept is not None
+    assert kept.header.base_timestamp == LONG_MAX
+
+
 def test_records_without_a_key_go_but_not_the_batch_at_the_end_of_the_round() -> None:
     batch = batch_of((None, b"1"), (None, b"2"), base_offset=10)
     assert filtered(batch, {}) is None
@@ -139,52 +153,10 @@ def test_the_last_batch_of_a_producer_is_kept_without_records() -> None:
     assert filtered(bytes(empty.data), {}, producers={7: LastBatch(60, 3)}) is None
 
 
-def test_keys_of_an_aborted_transaction_replace_nothing(tmp_path: Path) -> None:
-    log = open_compacted(tmp_path)
-    put(log, ("a", "kept"))
-    put(log, ("a", "gone"), producer_id=3, producer_epoch=0, base_sequence=0, is_transactional=True)
-    end_transaction(log, 3, commits=False)
-    log.roll(NOW_MS)
-    commit(log)
-    clean(log)
-    assert table_of(log) == {b"a": b"kept"}
-    assert [record.value for record in records_of(log)] == [b"kept"]
-
-
-def test_small_segments_become_one_also_where_all_of_their_records_stay(tmp_path: Path) -> None:
-    log = open_compacted(tmp_path)
-    for number in range(3):
-        put(log, (f"k{number}", "v"))
-        log.roll(NOW_MS)
-    commit(log)
-    before = records_of(log)
-    clean(log)
-    assert [segment.base_offset for segment in log.segments.all] == [0, 3]
-    assert records_of(log) == before
-
-
-def test_records_without_timestamps_are_no_younger_after_a_pass(tmp_path: Path) -> None:
-    log = open_compacted(tmp_path)
-    for value in "12":
-        put(log, ("a", value), at_ms=-1)
-    log.roll(NOW_MS)
-    commit(log)
-    log.disk.set_modified_ms(log.segments.all[0].path(LOG), NOW_MS - HOUR_MS)
-    clean(log)
-    assert len(records_of(log)) == 1
-    assert log.segments.all[0].modified_ms() == NOW_MS - HOUR_MS
-
-
-def test_a_walk_ends_where_the_map_is_full(tmp_path: Path) -> None:
-    """What lies behind is not known: there a tombstone may have something to delete yet."""
-    log = open_compacted(tmp_path)
-    for number in range(6):
-        put(log, (f"k{number}", "v"))
-    put(log, ("k0", "a key that the map has"))
-    log.roll(NOW_MS)
-    commit(log)
-    done = clean(log, map_bytes=3 * (ENTRY_BYTES + 2))
-    assert (done.keys_left, done.cleaned_to) == (True, 3)
+def test_what_the_map_knows_nothing_of_stays() -> None:
+    batch = batch_of((b"a", b"1"), (b"a", None), base_offset=10)
+    assert [r[0] for r in records(filtered(batch, {b"a": 10}, latest=10))] == [10, 11]
+    assert [r[0] for r in records(filtered(batch, {}, latest=1000))] == [10, 11]
 
 
 def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
@@ -194,13 +166,7 @@ def test_an_emptied_marker_ends_its_transaction_as_well() -> None:
     data = batch_of((b"a", b"1"), is_transactional=True, **fields)
     assert known.data(read_header(data)) is False
     assert known.marker(read_header(data), None)
-    assert known.marker(read_header(data)._replace(base_offset=5), ABORT)
-
-
-def test_what_the_map_knows_nothing_of_stays() -> None:
-    batch = batch_of((b"a", b"1"), (b"a", None), base_offset=10)
-    assert [r[0] for r in records(filtered(batch, {b"a": 10}, latest=10))] == [10, 11]
-    assert [r[0] for r in records(filtered(batch, {}, latest=1000))] == [10, 11]
+    assert known.marker(read_header(data)._replace(base_offset=5), ControlType.ABORT)
 
 
 @pytest.mark.parametrize("at", [61, 62, 64, 65, 70, 80])
@@ -245,44 +211,100 @@ def test_one_key_fits_however_small_the_memory_is() -> None:
     assert (offsets.latest_offset, len(offsets.offsets)) == (10, 1)
 
 
-@pytest.mark.parametrize(("name", "end"), [("compacted-0", 240), ("compacted-txn-0", 260)])
-def test_what_kafka_has_cleaned_stays_as_it_is(tmp_path: Path, name: str, end: int) -> None:
-    """Its horizons have not passed, and its keys are there once: nothing is left to do."""
-    for path in (GOLDEN / "clean" / name).iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    log = open_compacted(tmp_path, was_compacted=True, recovery_point=None)
-    commit(log)
-    before = [(header, batch) for header, batch in batches_of(log) if header.base_offset < end]
-    horizons = [h.base_timestamp for h, _ in before if h.has_delete_horizon]
-    log.roll(NOW_MS)
-    put(log, ("zzz", "1"), at_ms=NOW_MS)
-    commit(log)
-    clean(log, now_ms=min(horizons, default=NOW_MS) - 1)
-    after = [(header, batch) for header, batch in batches_of(log) if header.base_offset < end]
-    assert [h.base_offset for h, _ in after] == [h.base_offset for h, _ in before]
-    for (old, was), (new, now) in zip(before, after, strict=True):
-        # Markers whose last records Kafka's pass has removed get their horizon in the next one.
-        is_marked = new.has_delete_horizon and not old.has_delete_horizon
-        assert now == was or (old.is_control and is_marked), new
-        assert [*iter_records(now)] == [*iter_records(was)]
+def mapped(batch: bytes | bytearray) -> OffsetMap:
+    """The newest offsets of the batch's keys, of which there may be very many."""
+    newest = OffsetMap(1 << 28)
+    assert _note(newest, Transactions([]), read_header(batch), memoryview(batch), 0)
+    return newest
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
-def test_a_partition_of_kafkas_consumer_offsets_is_cleaned(tmp_path: Path, number: int) -> None:
-    """Keys of whatever kind, known here or not, and markers of transactional commits."""
-    source = GOLDEN.parent / "consumer-offsets" / f"__consumer_offsets-{number}"
-    for path in source.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    log = open_compacted(tmp_path, recovery_point=None)
-    commit(log)
-    # Closed as it is, with a record after it that replaces none of Kafka's.
-    log.roll(NOW_MS)
-    put(log, ("no key of Kafka's", "1"))
-    commit(log)
-    before, count = table_of(log), len(records_of(log))
-    clean(log)
-    assert table_of(log) == before
-    assert len(records_of(log)) < count
-    end = log.segments.all[-1].base_offset
-    keys = [record.key for record in records_of(log) if record.offset < end]
-    assert len(keys) == len(set(keys))
+def of_seed(seed: int, codec: Codec, keys: int) -> bytearray:
+    """A batch of some 4 MiB; records of all sizes, some beyond a piece, some tombstones."""
+    dice, given = random.Random(seed), []
+    noise = dice.randbytes(CHUNK_BYTES)
+    for _ in range(400):
+        size = dice.choice((0, 9, 500, 5_000, PIECE_BYTES if dice.random() < 0.05 else 70))
+        value = None if dice.random() < 0.1 else noise[:size]
+        given.append((NOW_MS + dice.randrange(-50, 50), b"k%d" % dice.randrange(keys), value, []))
+    given.insert(200, (NOW_MS, b"long", noise, [("h", b"v")]))
+    return build_batch(given, codec=codec)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("seed", "keys"), [(1, 20), (2, 2_000), (3, 1)])
+def test_the_same_stays_as_of_the_batch_in_one_piece(codec: Codec, seed: int, keys: int) -> None:
+    plain, packed = of_seed(seed, Codec.NONE, keys), of_seed(seed, codec, keys)
+    newest = mapped(packed)
+    assert (newest.offsets, newest.latest_offset) == (mapped(plain).offsets, 400)
+    expected, found = cleaned(plain, newest), cleaned(packed, newest)
+    assert expected is not None
+    assert found is not None
+    assert list(iter_records(found.data)) == list(iter_records(expected.data))
+    assert 0 < found.header.record_count < 401
+
+    def facts(header: BatchHeader) -> BatchHeader:
+        return header._replace(batch_length=0, crc=0, attributes=header.attributes & ~7)
+
+    assert facts(found.header) == facts(expected.header)
+    assert found.header.codec == codec
+
+
+@pytest.mark.parametrize(("count", "codec"), [(2, Codec.GZIP), (400, Codec.ZSTD)])
+def test_a_batch_of_which_all_stays_is_the_very_bytes(count: int, codec: Codec) -> None:
+    """Also one that is cleaned in chunks."""
+    batch = build_batch([(NOW_MS, b"k%d" % n, bytes(9_000), []) for n in range(count)], codec=codec)
+    written = cleaned(batch, mapped(batch))
+    assert written is not None
+    assert bytes(written.data) == batch
+
+
+def inflating_to(codec: Codec, size_bytes: int, record_bytes: int) -> bytes:
+    """Records of two keys by turns, all of them at offset 0."""
+    pair = [Record(0, NOW_MS, key, bytes(record_bytes), []) for key in (b"k", b"l")]
+    count = size_bytes // (2 * record_bytes) or 1
+    pieces = [encode_records(pair, 0, NOW_MS)] * count
+    packed = b"".join(deflated(codec, pieces, level=None, size_bytes=None))
+    return with_records(codec, packed, 2 * count)
+
+
+def peak_of(act: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_held_does_not_depend_on_what_comes_out(codec: Codec) -> None:
+    batch = inflating_to(codec, 60 * MIB, 40_000)
+    assert peak_of(lambda: mapped(batch)) < 16 * MIB
+    newest = OffsetMap(1 << 20)
+    newest.latest_offset = 1
+    for offsets in ({}, {b"k": 1}, {b"k": 1, b"l": 1}):  # all, the half, and nothing stays
+        newest.offsets = offsets
+        assert peak_of(lambda: cleaned(batch, newest)) < 16 * MIB
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("record_bytes", [50_000, RECORD_BYTES_MAX + 1])
+def test_a_batch_that_inflates_to_more_than_may_be_is_damage(
+    codec: Codec, record_bytes: int
+) -> None:
+    batch = inflating_to(codec, 105 * MIB, record_bytes)
+    with pytest.raises(InflatedTooLargeError):
+        mapped(batch)
+
+
+@pytest.mark.parametrize(("cut", "count"), [(0, 400), (0, 402), (1, 401), (PIECE_BYTES, 401)])
+def test_chunks_that_are_not_the_records_claimed_are_invalid(cut: int, count: int) -> None:
+    data = decompress(Codec.LZ4, of_seed(4, Codec.LZ4, 9)[HEADER_SIZE:])
+
+    def counted(size: int, count: int) -> int:
+        pieces = (data[at : min(at + PIECE_BYTES, size)] for at in range(0, size, PIECE_BYTES))
+        return sum(number for _, number in whole_records(pieces, count))
+
+    assert counted(len(data), 401) == 401
+    with pytest.raises(InvalidRecordError):
+        counted(len(data) - cut, count)

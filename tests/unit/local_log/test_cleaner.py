@@ -1,8 +1,9 @@
-"""The cleaner of a broker, its process replaced by one that works here, dies, or hangs."""
+"""Which logs the cleaner of a broker cleans, in which order, and what it makes of failures."""
 
 import errno
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,104 +11,21 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.cleaner import LogCleaner
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog
-from local_log.cleaner.look import Look
-from local_log.cleaner.process import do_job
-from local_log.cleaner.worker import WorkerLostError
-from local_log.config import LONG_MAX, LogConfig
-from local_log.file_names import CLEANED, SWAP
-from local_log.log.cleaning import PassSpoiltError
-from local_log.log.cleaning_job import Answer, Group, Job
+from local_log.cleaner.cleaner import LogCleaner, NotedLog, look_at
+from local_log.cleaner.log_pass import Group, Job
+from local_log.cleaner.policy import Range
+from local_log.cleaner.process import Answer, WorkerLostError
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import CLEANER_OFFSETS
-from local_log.manager.log_dirs import LogManager
-from tests.support.sim.faulty_disk import FaultyDisk
-from tests.support.sim.ports import SimPorts, simulated
-from tests.support.worlds.cleaned_logs import (
-    COMPACTED,
-    batches_of,
-    commit,
-    put,
-    records_of,
-    table_of,
-)
-from tests.support.worlds.local_log import NOW_MS, TOPIC_ID
-
-TP = TopicPartition("orders", 0)
-SETTINGS = CleanerSettings(backoff_ms=1000, buffer_bytes=1000, map_bytes=1 << 20)
-
-
-class HereWorker:
-    """Does a job as the process does; `before` is called with the job, and may raise."""
-
-    def __init__(self, ports: SimPorts) -> None:
-        self._ports = ports
-        self._answers: deque[Answer] = deque()
-        self.jobs: list[Job] = []
-        self.kills = self.stops = 0
-        self.before: Callable[[Job], None] = lambda _job: None
-        self.each: Callable[[Answer], None] = lambda _answer: None
-
-    def begin(self, job: Job) -> None:
-        self.jobs.append(job)
-        self._answers.clear()
-        self.before(job)
-        do_job(job, self._answers.append, lambda _: None, self._ports.disk)
-
-    def next_answer(self) -> Answer:
-        if not self._answers:
-            raise WorkerLostError("it died")
-        answer = self._answers.popleft()
-        self.each(answer)
-        return answer
-
-    def kill(self) -> None:
-        self.kills += 1
-
-    def stop(self) -> None:
-        self.stops += 1
-
-    def collect(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class World:
-    def __init__(self, path: Path) -> None:
-        self.disk = FaultyDisk()
-        self.ports = simulated(disk=self.disk)
-        self.configs: dict[str, LogConfig] = {}
-        self.logs = LogManager([path], lambda topic: self.configs.get(topic, COMPACTED), self.ports)
-        self.logs.lock()
-        self.logs.load()
-        self.directory = self.logs.dirs[0]
-        self.worker = HereWorker(self.ports)
-        self.settings = SETTINGS
-        self.cleaner = LogCleaner(self.logs, lambda: self.settings, self.ports, self.worker)
-
-    def log(self, topic: str = "orders", **config: object) -> PartitionLog:
-        self.configs[topic] = replace(COMPACTED, **config)  # type: ignore[arg-type]
-        return self.logs.create(topic, 0, TOPIC_ID)
-
-    def checkpoint(self, tp: TopicPartition = TP) -> int | None:
-        return self.logs.cleaned_to(tp)
-
-    def leftovers(self, log: PartitionLog) -> list[str]:
-        return [p.name for p in log.directory.iterdir() if p.name.endswith((CLEANED, SWAP))]
+from runtime.work import Work
+from tests.support.worlds.cleaned_logs import commit, put, records_of, table_of
+from tests.support.worlds.cleaner import SETTINGS, TP, World, fill
+from tests.support.worlds.local_log import NOW_MS
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def fill(log: PartitionLog, batches: int = 30, *, keys: int = 3) -> None:
-    for number in range(batches):
-        put(log, (f"k{number % keys}", f"{number}" + "v" * 100))
-    commit(log)
 
 
 def test_a_dirty_log_is_cleaned_and_its_checkpoint_written(world: World) -> None:
@@ -155,20 +73,6 @@ def test_the_dirtiest_comes_first_and_all_that_are_due_have_their_turn(world: Wo
     assert topics == ["few-0", "many-0", "few-0"]
 
 
-def test_keys_that_do_not_fit_take_further_passes(world: World) -> None:
-    world.settings = replace(SETTINGS, map_bytes=4096)
-    log = world.log()
-    fill(log, 100, keys=70)
-    before = table_of(log)
-    world.cleaner.start()
-    assert len(world.worker.jobs) > 2
-    assert world.checkpoint() == log.segments.all[-1].base_offset
-    assert table_of(log) == before
-    end = log.segments.all[-1].base_offset
-    keys = [record.key for record in records_of(log) if record.offset < end]
-    assert len(keys) == len(set(keys)) > 50
-
-
 def test_the_checkpoint_names_the_log_before_it_has_its_first_hole(world: World) -> None:
     log, seen = world.log(), []
     fill(log)
@@ -191,8 +95,10 @@ def test_a_process_that_dies_harms_nothing_and_is_tried_later_and_later(world: W
     assert world.cleaner.facts.failures == 1
     world.ports.scheduler.advance(60_000)
     assert 4 < len(world.worker.jobs) < 9
+    world.ports.scheduler.advance(3_600_000)
+    assert world.cleaner.uncleanable == [], "it began with no job: that is no fault of the log"
     world.worker.before = lambda _: None
-    world.ports.scheduler.advance(120_000)
+    world.ports.scheduler.advance(1_200_000)
     assert world.cleaner.facts.failures == 0
     assert len(records_of(log)) < 20
 
@@ -229,57 +135,13 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
 
     world.worker.before = hide
     world.cleaner.start()
-    assert world.checkpoint(TopicPartition("other", 0)) == other.segments.all[-1].base_offset
+    assert world.checkpoint(TopicPartition("other", 0)) == other.segments.active.base_offset
     assert world.checkpoint() == 0
     hidden.with_suffix(".hidden").rename(hidden)
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(10_000)
     assert world.checkpoint() == log.segments.all[-1].base_offset
     assert world.cleaner._retries == {}, "the next failure is the first one again"
-
-
-def test_a_pass_whose_new_file_is_gone_is_spoilt(world: World) -> None:
-    log = world.log()
-    fill(log)
-    with pytest.raises(PassSpoiltError, match="is gone"):
-        log.cleaning.make_ready(0, "nobody")
-
-
-def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again(
-    world: World,
-) -> None:
-    log = world.log()
-    fill(log)
-    before = table_of(log)
-    world.disk.fail(["rename"], path_part=".log.deleted", error=errno.EMFILE)
-    world.cleaner.start()
-    assert not log.is_offline
-    assert (log.directory / f"{0:020}.log.swap").exists()
-    assert table_of(log) == before
-    world.disk.heal()
-    fill(log, 20)
-    before = table_of(log)
-    world.ports.scheduler.advance(10_000)
-    assert world.leftovers(log) == []
-    assert world.checkpoint() == log.segments.all[-1].base_offset
-    assert table_of(log) == before
-
-
-def test_damage_sets_the_log_aside_until_it_is_truncated(world: World) -> None:
-    log = world.log()
-    fill(log)
-    path = log.segments.all[1].path(".log")
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
-    world.cleaner.start()
-    world.ports.scheduler.advance(10_000)
-    assert len(world.worker.jobs) == 1
-    assert world.cleaner.left_out.uncleanable == [log]
-    assert f"damaged batch at byte 0 of {path}" in log.cleaning.uncleanable
-    assert not log.is_offline
-    log.truncate_to(log.segments.all[1].base_offset)
-    assert world.cleaner.left_out.uncleanable == []
 
 
 @pytest.mark.parametrize("kind", ["truncated", "deleted", "begun anew"])
@@ -351,17 +213,6 @@ def test_truncation_cuts_the_checkpoint_back(world: World) -> None:
     assert world.checkpoint() == log.log_end_offset <= 10
 
 
-def test_a_log_start_above_the_checkpoint_begins_the_dirty_part(world: World) -> None:
-    log = world.log()
-    fill(log)
-    world.cleaner.start()
-    at = log.log_end_offset - 1
-    fill(log, 10)
-    log.raise_log_start(at)
-    world.ports.scheduler.advance(2000)
-    assert world.worker.jobs[-1].first_dirty == at
-
-
 async def test_stopping_ends_the_process_and_looks_no_more(world: World) -> None:
     fill(world.log())
     world.cleaner.start()
@@ -370,18 +221,6 @@ async def test_stopping_ends_the_process_and_looks_no_more(world: World) -> None
     world.ports.scheduler.advance(60_000)
     assert world.worker.stops == 1
     assert len(world.worker.jobs) == 1
-
-
-def test_one_pass_is_made_in_slices_of_logs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner_module, "SLICE_LOGS", 2)
-    logs = [world.log(f"t{number}") for number in range(5)]
-    for log in logs:
-        fill(log)
-    world.cleaner.start()
-    world.ports.scheduler.advance(10)
-    assert all(
-        world.checkpoint(log.topic_partition) == log.segments.all[-1].base_offset for log in logs
-    )
 
 
 @pytest.mark.parametrize("dirtier", ["sick", "sound"])
@@ -399,47 +238,13 @@ def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
     world.worker.each = die
     world.cleaner.start()
     world.ports.scheduler.advance(1500)
-    assert world.checkpoint(sound.topic_partition) == sound.segments.all[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset
     assert not sick.cleaning.uncleanable
     world.ports.scheduler.advance(600_000)
     assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
-    assert world.cleaner.left_out.uncleanable == [sick]
+    assert world.cleaner.uncleanable == [sick]
     assert "5 processes in a row ended over it: killed" in sick.cleaning.uncleanable
     assert world.cleaner.facts.failures == 0
-
-
-def test_a_process_that_never_begins_sets_no_log_aside(world: World) -> None:
-    log = world.log()
-    fill(log)
-
-    def die(_: Job) -> None:
-        raise WorkerLostError("it cannot be started")
-
-    world.worker.before = die
-    world.cleaner.start()
-    world.ports.scheduler.advance(3_600_000)
-    assert len(world.worker.jobs) > 8
-    assert world.cleaner.left_out.uncleanable == []
-    world.worker.before = lambda _: None
-    world.ports.scheduler.advance(1_200_000)
-    assert world.checkpoint() == log.segments.all[-1].base_offset
-
-
-def test_tombstones_may_be_kept_for_as_long_as_can_be_said(world: World) -> None:
-    log = world.log(delete_retention_ms=LONG_MAX)
-    for number in range(20):
-        put(log, (f"k{number % 3}", None), ("k0", "v" * 100))
-    commit(log)
-    before = records_of(log)
-    world.cleaner.start()
-    assert world.cleaner.left_out.uncleanable == []
-    assert world.checkpoint() == log.segments.all[-1].base_offset
-    times = {record.offset: record.timestamp for record in before}
-    kept = records_of(log)
-    assert len(kept) < len(before)
-    assert all(record.timestamp == times[record.offset] for record in kept)
-    horizons = [h.base_timestamp for h, _ in batches_of(log) if h.has_delete_horizon]
-    assert set(horizons) == {LONG_MAX}
 
 
 def test_a_truncation_between_the_look_and_the_pass_is_seen(
@@ -448,17 +253,18 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     """The last segment of the look is active again, and grows while the process works."""
     log = world.log(segment_bytes=700)
     fill(log, 6)
-    add, seen = Look.add, list[int]()
+    seen = list[int]()
 
-    def cut_after(look: Look, some: Sequence[NotedLog]) -> None:
-        add(look, some)
+    def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+        found = look_at(some, now_ms)
         if not seen:
             seen.append(log.segments.all[0].size_bytes)
             log.truncate_to(2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
+        return found
 
-    monkeypatch.setattr(Look, "add", cut_after)
+    monkeypatch.setattr(cleaner_module, "look_at", cut_after)
     world.cleaner.start()
     assert seen
     assert world.worker.jobs == [], "only the active segment is left"
@@ -491,3 +297,91 @@ def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
     world.ports.scheduler.advance(5000)
     assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
+
+
+def test_one_look_serves_many_passes_unless_it_is_old(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = list[int](), LogCleaner._look
+
+    def count(cleaner: LogCleaner) -> Work[list[PartitionLog]]:
+        due = yield from look(cleaner)
+        looks.append(len(due))
+        return due
+
+    monkeypatch.setattr(LogCleaner, "_look", count)
+    monkeypatch.setattr(cleaner_module, "SLICE_LOGS", 2)
+    logs = [world.log(f"t{number}") for number in range(5)]
+    for log in logs:
+        fill(log, 30)
+    world.cleaner.start()
+    assert looks == [5, 0]
+    for log in logs:
+        assert world.checkpoint(log.topic_partition) == log.segments.all[-1].base_offset
+    monkeypatch.setattr(cleaner_module, "LOOK_MAX_MS", 0)
+    for each in world.logs.all():
+        fill(each, 30)
+    world.ports.scheduler.advance(2000)
+    assert looks[2:8] == [5, 4, 3, 2, 1, 0]
+
+
+def unread(world: World, log: PartitionLog) -> None:
+    """A log whose first timestamp must be read again, and a disk that refuses."""
+    fill(log, 30)
+    log.segments.all[0].first_timestamp = None
+    world.disk.fail(["read_at"], path_part=f"{log.topic_partition}/{0:020}.log", error=errno.EIO)
+
+
+def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sick, sound = world.log("sick", max_compaction_lag_ms=10**9), world.log("sound")
+    unread(world, sick)
+    fill(sound, 20)
+    with caplog.at_level(logging.INFO, "local_log.cleaner"):
+        world.cleaner.start()
+        world.ports.scheduler.advance(20_000)
+    assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset
+    lines = [one for one in caplog.records if "looking at sick-0" in one.getMessage()]
+    assert [one.levelno for one in lines] == [logging.ERROR]
+    assert world.cleaner.unread == [sick]
+    [problem] = world.cleaner.problems()
+    assert problem.startswith("sick-0 is not compacted, it is tried again: [Errno 5]")
+    world.disk.heal()
+    world.ports.scheduler.advance(2_000)
+    assert "looking at sick-0 for the cleaner works again" in caplog.text
+    assert world.cleaner.unread == world.cleaner.problems() == []
+    assert world.checkpoint(sick.topic_partition) == sick.segments.active.base_offset
+
+
+def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = world.log("orders", max_compaction_lag_ms=10**9)
+    unread(world, log)
+
+    def cut(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+        found = look_at(some, now_ms)
+        log.truncate_fully_and_start_at(100)
+        return found
+
+    monkeypatch.setattr(cleaner_module, "look_at", cut)
+    world.cleaner.start()
+    assert world.disk.has_failed
+    assert world.cleaner.unread == []
+    assert "looking at" not in caplog.text
+
+
+def test_what_is_set_aside_is_told_as_long_as_the_log_is_there(world: World) -> None:
+    logs = [world.log(f"t{number}") for number in range(102)]
+    for log in logs:
+        world.cleaner.set_aside(log, "a damaged batch")
+    lines = world.cleaner.problems()
+    assert len(lines) == 101
+    assert lines[0] == "t0-0 is not compacted until the next start: a damaged batch"
+    assert lines[-1] == "and 2 more partitions are not compacted"
+    for log in logs[1:]:
+        world.logs.delete(log.topic_partition)
+    assert world.cleaner.problems() == lines[:1]
+    logs[0].truncate_fully_and_start_at(0)
+    assert world.cleaner.problems() == []
