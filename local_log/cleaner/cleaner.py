@@ -505,7 +505,7 @@ class LogCleaner:
 
     def set_aside(self, each: PartitionLog, reason: str) -> None:
         """Clean a log no more."""
-        each.cleaning.uncleanable = reason
+        each.cleaning.set_aside(reason)
         self._aside.add(each)
         log.error(
             "not cleaned any more until the next start: partition=%s %s; its records are served",

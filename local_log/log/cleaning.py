@@ -109,6 +109,10 @@ class LogCleaning:
         except OSError as error:
             self._health.fail(error)
 
+    def set_aside(self, reason: str) -> None:
+        """Clean the log no more, for this reason; on the loop."""
+        self.uncleanable = reason
+
     # -- the steps ------------------------------------------------------------------------------
 
     def make_ready(self, base_offset: int, token: str) -> None:

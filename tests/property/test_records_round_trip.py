@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kafka_protocol.records.batch import (
     has_valid_crc,
-    iter_batches,
     patch_offset_and_epoch,
     read_header,
     write_crc,
@@ -101,16 +100,6 @@ def test_damaged_streams_inflate_or_are_refused(
         packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(0, 255))
     with suppress(*REFUSED):
         assert len(decompress(codec, packed, max_bytes=1 << 20)) <= 1 << 20
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_can_be_walked(data: bytes) -> None:
-    end = 0
-    for position, header in iter_batches(data):
-        assert position == end
-        end += header.size_bytes
-        has_valid_crc(data, position, header)
-    assert end <= len(data)
 
 
 @given(st.integers(0, (1 << 35) - 1))

@@ -33,7 +33,6 @@ from tests.support.samples.protocol_golden import GOLDEN
 
 FOLDER = GOLDEN / "raft"
 CORE_APIS = ("VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH", "FETCH", "FETCH_SNAPSHOT")
-NO_DIVERGENCE = {"epoch": -1, "endOffset": -1}
 
 
 @dataclass(frozen=True)

@@ -118,17 +118,6 @@ def test_control_records_of_unknown_types_keep_their_number() -> None:
         control_type(Record(0, TS, b"\0", b"", []))
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [vectors.GZIP, vectors.SNAPPY, vectors.LZ4, vectors.ZSTD],
-    ids=["gzip", "snappy", "lz4", "zstd"],
-)
-def test_kafkas_compressed_batches_are_read(batch: bytes) -> None:
-    text = b"hello kafka hello kafka hello kafka"
-    assert list(iter_records(batch)) == [Record(0, TS, b"k", text, [])]
-    assert has_valid_crc(batch, 0, read_header(batch))
-
-
 @pytest.mark.parametrize("codec", list(Codec))
 def test_what_we_compress_we_read(codec: Codec) -> None:
     records: list[Record] = [

@@ -213,6 +213,17 @@ def test_truncation_cuts_the_checkpoint_back(world: World) -> None:
     assert world.checkpoint() == log.log_end_offset <= 10
 
 
+def test_a_log_start_above_the_checkpoint_begins_the_dirty_part(world: World) -> None:
+    log = world.log()
+    fill(log)
+    world.cleaner.start()
+    at = log.log_end_offset - 1
+    fill(log, 10)
+    log.raise_log_start(at)
+    world.ports.scheduler.advance(2000)
+    assert world.worker.jobs[-1].first_dirty == at
+
+
 async def test_stopping_ends_the_process_and_looks_no_more(world: World) -> None:
     fill(world.log())
     world.cleaner.start()

@@ -1,6 +1,6 @@
 """Searches every order of events of three Raft cores, bound after bound, while there is time.
 
-    python -m tests.model.raft_small_scope --seconds 1800
+    python -m tests.support.raft.growing_scope --seconds 1800
 
 Each line is a bound: how many states it has, or how many were seen when the time was over, and what
 the next one may have, as the ratio of the last two exhausted ones says. The exit status is 1 if a

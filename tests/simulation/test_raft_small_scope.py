@@ -2,7 +2,7 @@
 
 Another number means that the core or the scope has changed: look whether that was meant.
 
-    python -m tests.model.raft_small_scope --seconds 1800
+    python -m tests.support.raft.growing_scope --seconds 1800
 """
 
 import pytest
