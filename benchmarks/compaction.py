@@ -26,6 +26,7 @@ from local_log.cleaner.cleaner import NotedLog
 from local_log.cleaner.log_pass import CleanerSettings, Done, Group, LogPass
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 
 BATCH_BYTES = 16_384
@@ -50,18 +51,14 @@ def batches(size: int, record_bytes: int, codec: int) -> Iterator[bytearray]:
 
 def make_log(directory: Path, size: int, record_bytes: int, codec: int) -> PartitionLog:
     log = PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition("bench", 0),
+        OpenRequest(TopicPartition("bench", 0), directory, COMPACTED, NOW_MS, is_clean=True),
         topic_id=bytes(16),
-        config=COMPACTED,
         disk=Disk(),
-        now_ms=NOW_MS,
-        is_clean=True,
     )
     for batch in batches(size, record_bytes, codec):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     log.roll(NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.flush()
     return log
 
@@ -83,7 +80,7 @@ def measure(size: int, record_bytes: int, codec: Codec, *, profile: bool) -> Non
     directory = Path(tempfile.mkdtemp(prefix="compaction-"))
     try:
         log = make_log(directory, size, record_bytes, codec)
-        log_bytes = log.closed_bytes
+        log_bytes = log.segments.closed_bytes
         profiler = cProfile.Profile()
         if profile:
             profiler.enable()

@@ -112,7 +112,7 @@ def _block_allocator(parts: HandlerParts) -> AllocateBlock:
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
-            used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
+            used = max((log.producers.states.highest_id for log in parts.logs.all()), default=-1)
         return await parts.registration.producer_ids(used)
 
     return allocate

@@ -46,6 +46,7 @@ from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from local_log.log import lookups
 from runtime.clock import Clock
 from runtime.executors import Pool
 from runtime.work import Steps, at_once, run_in_steps
@@ -215,7 +216,7 @@ class ListOffsetsHandler(DecodedHandler):
         visible_end = partition.last_stable_offset if committed else partition.high_watermark
         found: Found | None
         if timestamp == MAX_TIMESTAMP:
-            found = await self._pool.run(log.lookups.max_timestamp)
+            found = await self._pool.run(lookups.max_timestamp, log)
         else:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
@@ -258,14 +259,14 @@ class ListOffsetsHandler(DecodedHandler):
                 )
                 if found is not None:
                     return found
-            found = await self._pool.run(log.lookups.offset_for_timestamp, timestamp)
+            found = await self._pool.run(lookups.offset_for_timestamp, log, timestamp)
             if log.local_log_start_offset == local_start:
                 return found
             # What left the local log meanwhile was not looked through, perhaps in neither tier.
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
-        is_remote = offset < partition.log.first_base_offset
+        is_remote = offset < partition.log.segments.bases[0]
         if is_remote and (partition.is_chain_lost or not partition.is_sound):
             return -1  # a consumer would validate its position by it
         epoch = partition.log.epochs.epoch_for(offset)

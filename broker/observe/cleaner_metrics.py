@@ -88,5 +88,5 @@ def register_cleaner_metrics(
         f"{_MANAGER}uncleanable_bytes",
         "Closed bytes of partitions that are not cleaned until the next start.",
         ("logDirectory",),
-        of_directories(lambda some: sum(each.closed_bytes for each in some)),
+        of_directories(lambda some: sum(each.segments.closed_bytes for each in some)),
     )

@@ -66,7 +66,7 @@ def _register_waits(metrics: Registry, replicas: ReplicaManager) -> None:
 def _register_logs(metrics: Registry, replicas: ReplicaManager) -> None:
     facts: dict[str, tuple[str, Callable[[Partition], float]]] = {
         "Size": ("Bytes of the local log.", lambda p: p.log.size_bytes),
-        "NumLogSegments": ("Segments of the local log.", lambda p: p.log.segment_count),
+        "NumLogSegments": ("Segments of the local log.", lambda p: len(p.log.segments.all)),
         "LogStartOffset": ("First offset, local or remote.", lambda p: p.log.log_start_offset),
         "LogEndOffset": ("First offset not yet written.", lambda p: p.log.log_end_offset),
     }

@@ -15,7 +15,8 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
-from local_log.log.partition_log import PartitionLog, SegmentFiles
+from local_log.log import lookups, tier_segments
+from local_log.log.partition_log import PartitionLog
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.quorum.node import MetadataNode
 from rlm.link.endpoint import Received, Reply
@@ -156,7 +157,7 @@ class BrokerAnswers:
     def _describe(self, question: DescribeLog) -> LogDescription:
         partition = self._partition(question)
         local = partition.log
-        tail = local.closed_tail(question.closed_from, CLOSED_SEGMENTS_MAX)
+        tail = tier_segments.closed_tail(local, question.closed_from, CLOSED_SEGMENTS_MAX)
         closed = [
             ClosedLocalSegment(s.base_offset, s.last_offset, s.size_bytes, s.max_timestamp_ms)
             for s in tail.segments
@@ -187,8 +188,8 @@ class BrokerAnswers:
 
     async def _open_segment(self, question: OpenSegment, reply: Reply) -> None:
         partition = self._partition(question)
-        files: SegmentFiles = await self._reads.run(
-            partition.log.lookups.open_segment, question.base_offset
+        files: tier_segments.SegmentFiles = await self._reads.run(
+            tier_segments.open_segment, partition.log, question.base_offset
         )
         descriptors: list[OpenFile] = [
             files.log,
@@ -238,7 +239,7 @@ class BrokerAnswers:
             if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
                 return Ack(taken=False, reason="the local chain has another epoch at that offset")
         else:
-            partition.log.ends.forget_copies()
+            partition.log.forget_copies()
         partition.take_report(report)
         return Ack()
 
@@ -251,14 +252,14 @@ class BrokerAnswers:
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
         partition = self._partition(request)
         chain = [EpochEntry(epoch, start) for epoch, start in request.entries]
-        if not await self._reads.run(partition.log.lookups.fits_batches, chain):
+        if not await self._reads.run(lookups.fits_batches, partition.log, chain):
             reply(Ack(taken=False, reason="a local batch is of another epoch"))
             return
         self._partition(request)  # the epoch may have changed in the meantime
         version, restored = partition.log.epoch_file.version, partition.log.restored_chain(chain)
         await self._commit.run(partition.log.epoch_file.write_ahead, restored, version)
         self._partition(request)  # the epoch may have changed in the meantime
-        partition.log.restore_chain(chain)
+        partition.log.epoch_file.restore(partition.log.restored_chain(chain))
         log.warning(
             "epoch chain restored from the store: partition=%s entries=%d",
             partition.topic_partition,

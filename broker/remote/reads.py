@@ -235,7 +235,7 @@ class RemoteReads:
 
     def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
         log = self._leader(read.topic_id, read.partition, read.topic).log
-        found = log.reader.aborted_transactions(read.offset, end)
+        found = log.aborted_transactions(read.offset, end)
         return [(each[0], each[1]) for each in found]
 
     def _local_start(self, read: RemoteRead) -> int:

@@ -457,7 +457,7 @@ class Hosting:
         new = []
         for one, partition_log in ready:
             epoch = one.partition.leader_epoch
-            latest = partition_log.latest_epoch
+            latest = partition_log.epochs.latest_epoch
             is_new = latest is None or epoch > latest
             if is_new and one.partition.leader == self._node_id:
                 new.append((partition_log, epoch))
@@ -469,7 +469,10 @@ class Hosting:
 
     def _write_each(self, logs: Sequence[tuple[PartitionLog, int]]) -> None:
         """Side by side: what many chains have to fsync the disk takes in common."""
-        calls = [partial(each.write_epoch, epoch) for each, epoch in logs]
+        calls = [
+            partial(each.epoch_file.write_epoch_ahead, epoch, each.log_end_offset)
+            for each, epoch in logs
+        ]
         for done in side_by_side(self._commit, calls):
             if isinstance(error := done.exception(), Exception) and not isinstance(
                 error, KafkaError

@@ -118,10 +118,10 @@ class NotedLog:
         return cls(
             log,
             log.config,
-            list(log.segments),
+            list(log.segments.all),
             log.log_start_offset,
             log.log_end_offset,
-            log.segments[-1].size_bytes,
+            log.segments.active.size_bytes,
             log.last_stable_offset,
             cleaned_to,
         )
@@ -377,7 +377,7 @@ class LogCleaner:
         A log whose segments changed since it was noted proves nothing: its files went meanwhile.
         """
         each = noted.log
-        if not self._logs.is_open(each) or list(each.segments) != noted.segments:
+        if not self._logs.is_open(each) or each.segments.all != noted.segments:
             return {}
         outage = Outage(log, f"looking at {each.topic_partition} for the cleaner")
         outage = self._unread.get(each, (outage, error))[0]
@@ -427,7 +427,8 @@ class LogCleaner:
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
             yield OnPool(self._pool, self._note, each, found.first_dirty)
-        last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
+        producers, start = each.producers.states, noted.segments[0].base_offset
+        last = LastBatches(producers, start, found.first_uncleanable)
         while last.take(SLICE_PRODUCERS):
             yield None
             self._check(each)
@@ -477,7 +478,7 @@ class LogCleaner:
 
     def _put_in_place(self, each: PartitionLog) -> Work[None]:
         yield OnPool(self._pool, each.cleaning.put_in_place)
-        each.retention.delete_later(each.cleaning.settle())
+        each.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:
         if not self._logs.note_cleaned(each, offset):
@@ -504,7 +505,7 @@ class LogCleaner:
 
     def set_aside(self, each: PartitionLog, reason: str) -> None:
         """Clean a log no more."""
-        each.cleaning.uncleanable = reason
+        each.cleaning.set_aside(reason)
         self._aside.add(each)
         log.error(
             "not cleaned any more until the next start: partition=%s %s; its records are served",

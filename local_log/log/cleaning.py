@@ -30,11 +30,11 @@ from local_log.file_names import (
     swap_path,
 )
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
 from local_log.log.producers import LogProducers
 from local_log.log.segments import LogSegments
 from local_log.producers.snapshots import ProducerSnapshots
 from local_log.segment.segment import LogSegment
+from runtime.disk import Disk
 from runtime.executors import make_mutex
 
 log = logging.getLogger(__name__)
@@ -74,9 +74,15 @@ class LogCleaning:
     )
 
     def __init__(
-        self, place: LogPlace, health: LogHealth, segments: LogSegments, producers: LogProducers
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        health: LogHealth,
+        segments: LogSegments,
+        producers: LogProducers,
     ) -> None:
-        self._directory, self._disk = place.directory, place.disk
+        self._directory, self._disk = directory, disk
         self._health, self._segments, self._producers = health, segments, producers
         self._mutex = make_mutex()
         self._is_closed = self._is_ready = False
@@ -102,6 +108,10 @@ class LogCleaning:
             yield
         except OSError as error:
             self._health.fail(error)
+
+    def set_aside(self, reason: str) -> None:
+        """Clean the log no more, for this reason; on the loop."""
+        self.uncleanable = reason
 
     # -- the steps ------------------------------------------------------------------------------
 
@@ -155,7 +165,7 @@ class LogCleaning:
                 raise PassSpoiltError("its segments are not those that were read")
             new.is_moving = True
             self._segments.replace(old, new)
-            self._producers.forget_snapshots(bases[1:])
+            self._producers.snapshots.forget(bases[1:])
             self._new, self._is_ready = new, False
             snapshots = self._producers.snapshots
             for segment in old:

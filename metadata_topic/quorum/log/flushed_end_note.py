@@ -43,7 +43,7 @@ class FlushedEndNote:
 
     @property
     def _newest_segment(self) -> int:
-        return self._log.segments[-1].base_offset
+        return self._log.segments.active.base_offset
 
     def led(self, epoch: int) -> None:
         """This node, leading `epoch`, appends a batch that it has made."""

@@ -239,7 +239,7 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
-    newest = opened.partition_log.segments[-1].base_offset
+    newest = opened.partition_log.segments.active.base_offset
     disk.fsync_path(path_of(found.directory, newest, LOG))  # it may have been cut back, too
     disk.fsync_path(found.directory)
     opened.note_flushed()

@@ -58,7 +58,7 @@ def end_transaction(
 
 
 def commit(log: PartitionLog) -> None:
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
 
 
 def clean(
@@ -80,7 +80,7 @@ def clean(
         if answer.is_changed:
             make_ready_and_take(log, answer, token)
             log.cleaning.put_in_place()
-            log.retention.delete_later(log.cleaning.settle())
+            log.delete_later(log.cleaning.settle())
     raise AssertionError("a pass ends with Done")
 
 
@@ -96,7 +96,9 @@ def job_of(
     noted = NotedLog.of(log, cleaned_to)
     found = noted.range(now_ms)
     assert found.cleanable_bytes, found
-    last = LastBatches(log.producers, log.segments[0].base_offset, found.first_uncleanable)
+    last = LastBatches(
+        log.producers.states, log.segments.all[0].base_offset, found.first_uncleanable
+    )
     while last.take(2):
         pass
     settings = settings or CleanerSettings()
@@ -115,7 +117,7 @@ def make_ready_and_take(log: PartitionLog, group: Group, token: str = "t") -> No
 
 
 def batches_of(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
-    for segment in log.segments:
+    for segment in log.segments.all:
         for position, header in segment.batches(0):
             batch = segment.read_bytes(position, header.size_bytes)
             assert has_valid_crc(batch, 0, header)
@@ -146,7 +148,7 @@ def table_of(log: PartitionLog) -> dict[bytes, bytes]:
 def committed(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values as a consumer filters them: by the aborted transactions of the log."""
     end = log.last_stable_offset
-    aborted = sorted(log.reader.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
+    aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
     open_ones: set[int] = set()
     for header, batch in batches_of(log):
         while aborted and aborted[0][1] <= header.last_offset:

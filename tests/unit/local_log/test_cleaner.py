@@ -35,7 +35,7 @@ def test_a_dirty_log_is_cleaned_and_its_checkpoint_written(world: World) -> None
     world.cleaner.start()
     assert table_of(log) == before
     assert len(records_of(log)) < 20
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     text = (world.directory.path / CLEANER_OFFSETS).read_text()
     assert text == f"0\n1\norders 0 {world.checkpoint()}\n"
     assert world.leftovers(log) == []
@@ -84,14 +84,14 @@ def test_the_checkpoint_names_the_log_before_it_has_its_first_hole(world: World)
 def test_a_process_that_dies_harms_nothing_and_is_tried_later_and_later(world: World) -> None:
     log = world.log()
     fill(log)
-    before, segments = records_of(log), log.segment_count
+    before, segments = records_of(log), len(log.segments.all)
 
     def die(_: Job) -> None:
         raise WorkerLostError("killed")
 
     world.worker.before = die
     world.cleaner.start()
-    assert (records_of(log), log.segment_count) == (before, segments)
+    assert (records_of(log), len(log.segments.all)) == (before, segments)
     assert world.cleaner.facts.failures == 1
     world.ports.scheduler.advance(60_000)
     assert 4 < len(world.worker.jobs) < 9
@@ -119,7 +119,7 @@ def test_one_that_dies_in_the_middle_leaves_whole_groups(world: World) -> None:
     assert world.checkpoint() == 0
     assert world.leftovers(log) == []
     world.ports.scheduler.advance(10_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -127,7 +127,7 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
     log, other = world.log(), world.log("other")
     fill(log, 40)
     fill(other, 20)
-    hidden = log.segments[1].path(".log")
+    hidden = log.segments.all[1].path(".log")
 
     def hide(job: Job) -> None:
         if "orders" in job.directory and hidden.exists():
@@ -135,12 +135,12 @@ def test_a_log_that_cannot_be_read_does_not_keep_the_others_waiting(world: World
 
     world.worker.before = hide
     world.cleaner.start()
-    assert world.checkpoint(TopicPartition("other", 0)) == other.segments[-1].base_offset
+    assert world.checkpoint(TopicPartition("other", 0)) == other.segments.active.base_offset
     assert world.checkpoint() == 0
     hidden.with_suffix(".hidden").rename(hidden)
     world.worker.before = lambda _: None
     world.ports.scheduler.advance(10_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert world.cleaner._retries == {}, "the next failure is the first one again"
 
 
@@ -180,7 +180,7 @@ def test_a_pass_over_a_log_that_changed_meanwhile_is_thrown_away(
         assert table_of(log) == kept
         fill(log)
         world.ports.scheduler.advance(5000)
-        assert world.checkpoint() == log.segments[-1].base_offset
+        assert world.checkpoint() == log.segments.all[-1].base_offset
     else:
         assert records_of(log) == []
 
@@ -249,7 +249,7 @@ def test_a_log_over_which_the_process_ends_does_not_keep_the_others_waiting(
     world.worker.each = die
     world.cleaner.start()
     world.ports.scheduler.advance(1500)
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset
     assert not sick.cleaning.uncleanable
     world.ports.scheduler.advance(600_000)
     assert [Path(job.directory).name for job in world.worker.jobs].count("sick-0") == 5
@@ -269,7 +269,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     def cut_after(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
         found = look_at(some, now_ms)
         if not seen:
-            seen.append(log.segments[0].size_bytes)
+            seen.append(log.segments.all[0].size_bytes)
             log.truncate_to(2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
@@ -284,7 +284,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
     commit(log)
     before = table_of(log)
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -297,16 +297,16 @@ def test_what_was_made_of_other_segments_is_not_taken(world: World) -> None:
         if isinstance(answer, Group):
             first.size_bytes += 1
 
-    first = log.segments[0]
+    first = log.segments.all[0]
     world.worker.each = grow
     world.cleaner.start()
     assert len(world.worker.jobs) == 1
     first.size_bytes -= 1
-    assert log.segments[0] is first
+    assert log.segments.all[0] is first
     assert world.leftovers(log) == []
     world.worker.each = lambda _: None
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -328,7 +328,7 @@ def test_one_look_serves_many_passes_unless_it_is_old(
     world.cleaner.start()
     assert looks == [5, 0]
     for log in logs:
-        assert world.checkpoint(log.topic_partition) == log.segments[-1].base_offset
+        assert world.checkpoint(log.topic_partition) == log.segments.all[-1].base_offset
     monkeypatch.setattr(cleaner_module, "LOOK_MAX_MS", 0)
     for each in world.logs.all():
         fill(each, 30)
@@ -339,7 +339,7 @@ def test_one_look_serves_many_passes_unless_it_is_old(
 def unread(world: World, log: PartitionLog) -> None:
     """A log whose first timestamp must be read again, and a disk that refuses."""
     fill(log, 30)
-    log.segments[0].first_timestamp = None
+    log.segments.all[0].first_timestamp = None
     world.disk.fail(["read_at"], path_part=f"{log.topic_partition}/{0:020}.log", error=errno.EIO)
 
 
@@ -352,7 +352,7 @@ def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
     with caplog.at_level(logging.INFO, "local_log.cleaner"):
         world.cleaner.start()
         world.ports.scheduler.advance(20_000)
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset
     lines = [one for one in caplog.records if "looking at sick-0" in one.getMessage()]
     assert [one.levelno for one in lines] == [logging.ERROR]
     assert world.cleaner.unread == [sick]
@@ -362,7 +362,7 @@ def test_a_log_that_cannot_be_looked_at_is_told_once_and_counted(
     world.ports.scheduler.advance(2_000)
     assert "looking at sick-0 for the cleaner works again" in caplog.text
     assert world.cleaner.unread == world.cleaner.problems() == []
-    assert world.checkpoint(sick.topic_partition) == sick.segments[-1].base_offset
+    assert world.checkpoint(sick.topic_partition) == sick.segments.active.base_offset
 
 
 def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(

@@ -54,7 +54,7 @@ def test_small_segments_become_one_also_where_all_of_their_records_stay(tmp_path
     commit(log)
     before = records_of(log)
     clean(log)
-    assert [segment.base_offset for segment in log.segments] == [0, 3]
+    assert [segment.base_offset for segment in log.segments.all] == [0, 3]
     assert records_of(log) == before
 
 
@@ -64,10 +64,10 @@ def test_records_without_timestamps_are_no_younger_after_a_pass(tmp_path: Path) 
         put(log, ("a", value), at_ms=-1)
     log.roll(NOW_MS)
     commit(log)
-    log.disk.set_modified_ms(log.segments[0].path(LOG), NOW_MS - HOUR_MS)
+    log.disk.set_modified_ms(log.segments.all[0].path(LOG), NOW_MS - HOUR_MS)
     clean(log)
     assert len(records_of(log)) == 1
-    assert log.segments[0].modified_ms() == NOW_MS - HOUR_MS
+    assert log.segments.all[0].modified_ms() == NOW_MS - HOUR_MS
 
 
 def test_a_walk_ends_where_the_map_is_full(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_partition_of_kafkas_consumer_offsets_is_cleaned(tmp_path: Path, numbe
     clean(log)
     assert table_of(log) == before
     assert len(records_of(log)) < count
-    end = log.segments[-1].base_offset
+    end = log.segments.all[-1].base_offset
     keys = [record.key for record in records_of(log) if record.offset < end]
     assert len(keys) == len(set(keys))
 
@@ -177,7 +177,7 @@ def test_a_transaction_in_which_the_map_fills_up(world: World, *, commits: bool)
     world.cleaner.start()
     assert not log.cleaning.uncleanable
     assert len(world.worker.jobs) > commits
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
     values = [record.value for record in records_of(log) if record.key == b"K"]
     assert values == [b"in the transaction" if commits else b"committed"]
@@ -186,10 +186,10 @@ def test_a_transaction_in_which_the_map_fills_up(world: World, *, commits: bool)
 def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -> None:
     log = world.log(segment_bytes=700)
     fill(log, 20)
-    end = log.segments[3].base_offset
+    end = log.segments.all[3].base_offset
 
     def shorten(job: Job) -> None:
-        path = log.segments[3].path(LOG)
+        path = log.segments.all[3].path(LOG)
         path.write_bytes(path.read_bytes()[:-1])
         world.worker.before = lambda _: None
 
@@ -205,7 +205,7 @@ def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -
     assert not log.cleaning.uncleanable
     fill(log, 20)
     world.ports.scheduler.advance(5000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
 
 
 def flipped_bit(segment: LogSegment) -> None:
@@ -244,15 +244,15 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(
 ) -> None:
     log = world.log(segment_bytes=700)
     fill(log, 40)
-    bases, segment = list(log.segments), log.segments[1]
+    bases, segment = list(log.segments.all), log.segments.all[1]
     damage(segment)
     world.cleaner.start()
     world.ports.scheduler.advance(10_000)
     assert len(world.worker.jobs) == 1
     assert world.cleaner.uncleanable == [log]
-    wanted = reason.format(path=segment.path(LOG), end=log.segments[2].base_offset)
+    wanted = reason.format(path=segment.path(LOG), end=log.segments.all[2].base_offset)
     assert wanted in log.cleaning.uncleanable
-    assert (list(log.segments), world.leftovers(log), log.is_offline) == (bases, [], False)
+    assert (list(log.segments.all), world.leftovers(log), log.is_offline) == (bases, [], False)
     log.truncate_to(segment.base_offset)
     assert world.cleaner.uncleanable == []
 
@@ -275,4 +275,4 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
     assert world.cleaner.uncleanable == [sick]
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
-    assert world.checkpoint(sound.topic_partition) == sound.segments[-1].base_offset
+    assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset

@@ -85,7 +85,7 @@ def test_a_pass_knows_all_producers_of_its_log_gathered_in_turns(
     assert sizes == [48, 48, 48]
     wanted = {number: (number, 3) for number in range(5)} | {9: (-1, 0)}
     assert unpacked(world.worker.jobs[0].producers) == wanted
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
 
 
 def test_a_truncation_between_two_turns_ends_the_pass(

@@ -16,6 +16,7 @@ from local_log.cleaner.log_pass import Group
 from local_log.cleaner.process import Answer
 from local_log.errors import KafkaStorageError
 from local_log.file_names import CLEANED, SWAP
+from local_log.log import retention
 from local_log.log.cleaning import PassSpoiltError
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import CLEANER_OFFSETS, LogDir
@@ -93,11 +94,11 @@ def taken(path: Path, disk: Disk) -> PartitionLog:
 def test_a_file_that_gets_its_name_meanwhile_takes_nothing_offline(tmp_path: Path) -> None:
     disk = RenamingDisk()
     log = taken(tmp_path / "orders-0", disk)
-    first = log.segments[0]
+    first = log.segments.all[0]
     first.set_max_timestamp(-1, 0)
     assert first.is_moving
     disk.meanwhile = log.cleaning.put_in_place
-    log.retention.learn_ages(NOW_MS)
+    retention.learn_ages(log, NOW_MS)
     assert not log.is_offline
     disk.meanwhile = None
     assert first.modified_ms() > 0
@@ -105,7 +106,7 @@ def test_a_file_that_gets_its_name_meanwhile_takes_nothing_offline(tmp_path: Pat
 
 def test_a_moving_segment_is_flushed_and_its_age_known_at_each_step(tmp_path: Path) -> None:
     log = taken(tmp_path / "orders-0", Disk())
-    first = log.segments[0]
+    first = log.segments.all[0]
     before = first.modified_ms()
     while log.cleaning._rename_one():
         pass
@@ -166,14 +167,14 @@ def test_the_log_is_whole_and_the_same_wherever_a_pass_ends(
     path = tmp_path / "orders-0"
     log = written(path, disk)
     disk.fsync_path(tmp_path)
-    before, count, end = table_of(log), log.segment_count, log.log_end_offset
+    before, count, end = table_of(log), len(log.segments.all), log.log_end_offset
     disk.begin(operation, kills=kills)
     try:
         clean(log, now_ms=LATER_MS)
     except PowerCutError:
         pass
     else:
-        assert log.segment_count < count
+        assert len(log.segments.all) < count
         disk.cut()
     disk.kill()
     again = opened(path, log)
@@ -183,7 +184,7 @@ def test_the_log_is_whole_and_the_same_wherever_a_pass_ends(
     assert not [one for one in path.iterdir() if one.name.endswith((CLEANED, SWAP))]
     # What was left half done is done now.
     clean(again, now_ms=LATER_MS)
-    assert again.segment_count < count
+    assert len(again.segments.all) < count
     assert table_of(again) == before
     again.close()
     assert table_of(opened(path, again)) == before
@@ -211,7 +212,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     log.cleaning.begin()
     group = first_group(log, job_of(log, now_ms=LATER_MS))
     log.cleaning.make_ready(group.old[0], "t")
-    cut_at = log.segments[1].base_offset
+    cut_at = log.segments.all[1].base_offset
     disk.begin(operation)
     with suppress(PowerCutError):
         log.truncate_to(cut_at)
@@ -232,7 +233,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
 def test_an_index_of_a_swap_without_its_log_is_not_taken_over(tmp_path: Path) -> None:
     """A cut may keep the new name of an index and lose that of the log: it is of another log."""
     log = written(tmp_path / "orders-0", PowerCutDisk(tmp_path, SeededDice(1)))
-    before, base = table_of(log), log.segments[1].base_offset
+    before, base = table_of(log), log.segments.all[1].base_offset
     log.close(clean=False)
     for suffix in (".index", ".timeindex", ".txnindex"):
         path = tmp_path / "orders-0" / f"{base:020}{suffix}{SWAP}"
@@ -246,13 +247,14 @@ def test_an_index_of_a_swap_without_its_log_is_not_taken_over(tmp_path: Path) ->
 def assert_each_is_found(log: PartitionLog) -> None:
     """The indexes lead to each batch."""
     for header, _ in batches_of(log):
-        found = log.segments[segment_index(log, header.base_offset)].find_batch(header.last_offset)
+        segment = log.segments.all[segment_index(log, header.base_offset)]
+        found = segment.find_batch(header.last_offset)
         assert found is not None
         assert found[1].base_offset == header.base_offset
 
 
 def segment_index(log: PartitionLog, offset: int) -> int:
-    return max(n for n, segment in enumerate(log.segments) if segment.base_offset <= offset)
+    return max(n for n, segment in enumerate(log.segments.all) if segment.base_offset <= offset)
 
 
 def test_a_pass_whose_new_file_is_gone_is_spoilt(world: World) -> None:
@@ -278,7 +280,7 @@ def test_a_segment_that_was_taken_gets_its_name_when_there_are_descriptors_again
     before = table_of(log)
     world.ports.scheduler.advance(10_000)
     assert world.leftovers(log) == []
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
     assert table_of(log) == before
 
 
@@ -393,4 +395,4 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_with_pauses(
     assert not log.is_offline
     tries.extend(range(100))
     world.ports.scheduler.advance(120_000)
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset

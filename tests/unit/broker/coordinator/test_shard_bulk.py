@@ -172,7 +172,7 @@ async def test_a_request_that_is_too_large_is_logged(
 def batches(groups: ServedGroups) -> list[BatchHeader]:
     return [
         header
-        for segment in groups.world.log(OFFSETS_TOPIC).segments
+        for segment in groups.world.log(OFFSETS_TOPIC).segments.all
         for _, header in segment.batches(0)
     ]
 

@@ -33,7 +33,7 @@ def world_of(directory: Path, *, has_tier: bool = True, **config: bool) -> World
     from_10(world, **config)
     log = world.log("t")
     world.append("t", b"10", b"11", b"12")
-    log.high_watermark = 13
+    log.update_high_watermark(13)
     return world
 
 
