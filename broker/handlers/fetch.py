@@ -42,7 +42,7 @@ from broker.handlers.fetch_codec import (
 )
 from broker.handlers.fetch_read import SLICE_PARTITIONS, read_in_slices
 from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
-from broker.handlers.long_answers import answer_or_future, awaited
+from broker.handlers.long_answers import Answering, answer_or_future, awaited
 from broker.handlers.parts import HandlerParts
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES, decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
@@ -66,7 +66,7 @@ from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
 from local_log.log import lookups
 from runtime.ports import Ports
-from runtime.work import Steps, Work, at_once, run_in_steps
+from runtime.work import Steps, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
 """The tier answers by its deadline; this much later we go on without it."""
@@ -182,7 +182,7 @@ class FetchHandler(RawHandler):
 
     def _served(
         self, params: FetchParams, session: FetchContext, parked: Callable[[], None]
-    ) -> Work[list[object]]:
+    ) -> Answering[list[object]]:
         """Look, wait for what is not there yet, and answer; `parked` is called if it is parked.
 
         However it ends, nothing of it stays registered anywhere.
@@ -215,7 +215,7 @@ class FetchHandler(RawHandler):
 
     def _look(
         self, params: FetchParams, looks: FetchLooks, *, may_wait: bool = True
-    ) -> Work[FetchPass]:
+    ) -> Answering[FetchPass]:
         """Look at what is due; between slices of it what happens to the others is noted."""
         result, taken = FetchPass(may_wait=may_wait), 0
         for _ in read_in_slices(
@@ -227,7 +227,7 @@ class FetchHandler(RawHandler):
         looks.take(result.reads[taken:] if taken else result.reads, watches=taken > 0)
         return result
 
-    def _wait(self, params: FetchParams, looks: FetchLooks, missing: int) -> Work[FetchPass]:
+    def _wait(self, params: FetchParams, looks: FetchLooks, missing: int) -> Answering[FetchPass]:
         """Wait for bytes on every partition of the fetch; the look after which it is answered."""
         looks.park()
         delayed = DelayedFetch(
@@ -307,7 +307,7 @@ class FetchHandler(RawHandler):
 
     # -- remote partitions
 
-    def _read_remote(self, params: FetchParams, result: FetchPass) -> Work[None]:
+    def _read_remote(self, params: FetchParams, result: FetchPass) -> Answering[None]:
         """Read the remote partitions side by side; those that are late are left out."""
         longest_ms = self._limits.remote_wait_ms()
         deadline_ms = self._clock.monotonic_ms() + longest_ms

@@ -1,21 +1,22 @@
 """Answers that are made at once where they are short, and in turns of the event loop else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from runtime.scheduler import LoopScheduler
-from runtime.work import OnPool, Runner, Until, Work
+from runtime.collector import look_after_step
+from runtime.work import Until
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+Answering = Generator[Until | None, None, R_co]
+"""Work without calls on pools: those are `awaited`."""
 
 
-def answer_or_future(work: Work[R]) -> R | asyncio.Future[R]:
+def answer_or_future(work: Answering[R]) -> R | asyncio.Future[R]:
     """Do the work as far as it goes now: what is short makes no task and no future.
-
-    Args:
-        work: calls on pools are `awaited`; after its result it has nothing to do.
 
     Returns:
         The result, or a future of it; where that is cancelled the work is closed.
@@ -25,33 +26,46 @@ def answer_or_future(work: Work[R]) -> R | asyncio.Future[R]:
     except StopIteration as end:
         result: R = end.value
         return result
-    assert not isinstance(wanted, OnPool)
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[R] = loop.create_future()
-    outcome: asyncio.Future[R] | None = future
-
-    def settled(settle: Callable[[asyncio.Future[R], Any], None], value: Any) -> None:
-        nonlocal outcome
-        to_settle, outcome = outcome, None  # else it, an error and its traceback are a cycle
-        if to_settle is not None and not to_settle.done():
-            settle(to_settle, value)
-
-    def rest() -> Work[None]:
-        try:
-            yield wanted
-            settled(asyncio.Future.set_result, (yield from work))
-        finally:
-            work.close()
-
-    runner = Runner(
-        rest, LoopScheduler(loop), failed=partial(settled, asyncio.Future.set_exception)
-    )
-    future.add_done_callback(lambda _: runner.cancel())
-    runner.start()
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+    _Rest(work, future).go_on_after(wanted)
     return future
 
 
-def awaited(awaitable: Awaitable[R]) -> Work[R]:
+class _Rest(Generic[R]):
+    """Work that has yielded, on its way to its future."""
+
+    __slots__ = ("_future", "_work")
+
+    def __init__(self, work: Answering[R], future: asyncio.Future[R]) -> None:
+        self._work = work
+        self._future: asyncio.Future[R] | None = future
+        future.add_done_callback(self._over)
+
+    def go_on_after(self, wanted: Until | None) -> None:
+        if wanted is None:
+            look_after_step()
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            wanted.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._future is None or self._future.done():
+            return  # it was cancelled
+        try:
+            wanted = self._work.send(None)
+        except StopIteration as end:
+            self._future.set_result(end.value)
+        except Exception as error:  # noqa: BLE001 - handed over to the one who wants the answer
+            self._future.set_exception(error)
+        else:
+            self.go_on_after(wanted)
+
+    def _over(self, _: object) -> None:
+        self._future = None  # else it, an error and its traceback, which names this, are a cycle
+        self._work.close()
+
+
+def awaited(awaitable: Awaitable[R]) -> Answering[R]:
     """Wait for something in such work; it is cancelled with it."""
     future = asyncio.ensure_future(awaitable)
     try:

@@ -7,12 +7,12 @@ while it looks, in turns of the loop, counts for the next one.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from broker.replica.fetch_watch import FetchWatch
 from runtime.scheduler import Scheduler, Timer
-from runtime.work import Until, Work
+from runtime.work import Until
 
 
 class DelayedFetch:
@@ -35,7 +35,7 @@ class DelayedFetch:
         watch.parked = self
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
 
-    def until_due(self, missing_bytes: int) -> Work[None]:
+    def until_due(self, missing_bytes: int) -> Generator[Until, None, None]:
         """Wait until it is worth to look again; what came since the last return counts.
 
         Args:

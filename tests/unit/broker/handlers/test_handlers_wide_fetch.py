@@ -1,6 +1,7 @@
 """A fetch of very many partitions looks, waits, wakes and ends in turns of the loop."""
 
 import asyncio
+import gc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.fetch_read import SLICE_PARTITIONS
+from broker.replica.fetch_looks import FetchLooks
 from broker.replica.fetch_session import FetchContext
 from kafka_protocol.types import TopicPartition
 from tests.support.worlds.data_plane import World, finish, start
@@ -66,8 +68,9 @@ class Turns:
 async def test_it_is_parked_in_turns(world: World, session_epoch: int) -> None:
     handler, seen = make(world), Turns(world)
     fetch = begin(world, handler, session_epoch=session_epoch)
+    assert seen.watched() == SLICE_PARTITIONS
     steps = await seen.count(seen.watched)
-    assert steps == [SLICE_PARTITIONS] * 3 + [10]
+    assert steps == [SLICE_PARTITIONS] * 2 + [10]
     assert not fetch.done()
     fetch.cancel()
 
@@ -190,3 +193,23 @@ async def test_one_whose_client_is_gone_watches_nothing(world: World, after: int
     await turns()
     assert seen.watched() == 0
     assert not world.replicas.partitions[TopicPartition("t", 0)].waiters
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+async def test_one_that_fails_leaves_nothing_to_the_collector(
+    world: World, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(FetchLooks, "answer", None)
+    fetch = begin(world, make(world), count=count)
+    await turns()
+    gc.collect()
+    gc.disable()
+    try:
+        world.append("t", b"new")
+        await turns()
+        assert isinstance(fetch.exception(), TypeError)
+        del fetch
+        assert not any(isinstance(one, FetchLooks) for one in gc.get_objects())
+        assert not any(each.watches for each in world.replicas.partitions.values())
+    finally:
+        gc.enable()
