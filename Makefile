@@ -9,7 +9,6 @@ RUN_SPARK_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
 MINUTES ?= 60
-WORLD ?= raft
 SEEDS ?= 1000-1299
 EVENTS ?= 5000
 PROCESSES ?= 2
@@ -27,7 +26,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark model planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -40,15 +39,15 @@ help:
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
 	@echo "            or tests/mutation/survivors.toml says why none can"
-	@echo "make simulate [WORLD=raft SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
-	@echo "make simulate-bugs  the same with each planted bug of that world: it must be found;"
+	@echo "make simulate [SEEDS=1000-1299 EVENTS=5000] simulated clusters, one a seed"
+	@echo "make simulate-bugs  the same with each planted bug that has a seed: it must be found;"
 	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
-	@echo "make fuzz [ROUNDS=300] bad bytes at a running broker and at every decoder: an hour"
+	@echo "make fuzz [ROUNDS=300] bad bytes at every decoder: an hour"
 	@echo "make pythons the unit and property tests with every Python from 3.11 to 3.14 on PATH"
 	@echo "make soak [MINUTES=60] a broker under 200 clients of all kinds: nothing may grow"
 	@echo "make prove-spark  the pipeline on Spark at full length: 2 GB, 20 kills, all stores: half an hour"
-	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs, the whole model,"
-	@echo "            many seeds of the simulations and of the damage walk (ROUNDS=300): a day"
+	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs,"
+	@echo "            many seeds of the simulations (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
 	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
@@ -92,9 +91,9 @@ clients: $(VENV)/.installed-dev
 bytecode: $(VENV)/.installed-dev
 	@$(BIN)/pytest --collect-only -qq -p no:randomly -m "not long" > /dev/null
 
-# What `make test` leaves out, and all rounds of what it goes round once; not the model.
+# What `make test` leaves out, and all rounds of what it goes round once.
 long: $(VENV)/.installed-dev
-	$(UNTIL) TIDEMARK_PROVE=1 $(PYTEST) -m "long or rounds" -rs --ignore tests/model $(PYTEST_ARGS)
+	$(UNTIL) TIDEMARK_PROVE=1 $(PYTEST) -m "long or rounds" -rs $(PYTEST_ARGS)
 
 # One after the other: each has a JVM, a broker and a store.
 prove-spark: $(VENV)/.installed-dev localstack
@@ -104,9 +103,6 @@ prove-spark: $(VENV)/.installed-dev localstack
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
-model: $(VENV)/.installed-dev
-	$(UNTIL) TIDEMARK_MODEL_RUNS=all $(PYTEST) -m long tests/model $(PYTEST_ARGS)
-
 planted: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.planted.run $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX)) $(IDS)
 
@@ -115,29 +111,26 @@ mutate: $(VENV)/.installed-mutation
 
 # SECONDS_MAX ends it after that time, but not before SEEDS_MIN seeds.
 simulate: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.simulation.run $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) --events $(EVENTS) \
 		--processes $(PROCESSES) --at-least $(SEEDS_MIN) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
 
 simulate-bugs: $(VENV)/.installed-dev
-	@$(BIN)/python -m tests.support.raft.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
+	@$(BIN)/python -m tests.support.quorum_world.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)
 
-# A failure prints its seed; what is sent then goes into tests/fuzz/corpus.
+# What is found goes into tests/fuzz/decoders.
 fuzz: $(VENV)/.installed-dev
-	TIDEMARK_PROVE=1 TIDEMARK_FUZZ_ROUNDS=$(ROUNDS) TIDEMARK_FUZZ_EXAMPLES=$$(($(ROUNDS) * 50)) \
-		$(BIN)/pytest -n 2 tests/integration/test_fuzz_broker.py tests/property/test_decoders_on_any_bytes.py \
-		$(PYTEST_ARGS)
+	TIDEMARK_PROVE=1 TIDEMARK_FUZZ_EXAMPLES=$$(($(ROUNDS) * 50)) \
+		$(BIN)/pytest -n 2 tests/property/test_decoders_on_any_bytes.py $(PYTEST_ARGS)
 
 # With TURN=1 one of them; SECONDS_MAX=300 ends it after that time.
 pythons: $(VENV)/.installed-dev
 	$(UNTIL) WORKERS=$(WORKERS) $(BIN)/python .ci/pythons.py $(if $(filter command line,$(origin TURN)),--turn $(TURN)) $(PYTEST_ARGS)
 
 prove: lint localstack pythons planted mutate
-	TIDEMARK_PROVE=1 $(PYTEST) --ignore tests/model $(PYTEST_ARGS)
+	TIDEMARK_PROVE=1 $(PYTEST) $(PYTEST_ARGS)
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
 	$(MAKE) --no-print-directory fuzz
-	TIDEMARK_MODEL_RUNS=all $(BIN)/pytest tests/model $(PYTEST_ARGS)
-	TIDEMARK_WALK_SEED=0 TIDEMARK_WALK_ROUNDS=$(ROUNDS) $(BIN)/pytest tests/integration/test_damage_walk.py $(PYTEST_ARGS)
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.config.docs > docs/configuration.md

@@ -19,14 +19,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec
 from kafka_protocol.records.records import NewRecord, build_batch
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.log_pass import LogPass
+from local_log.cleaner.cleaner import NotedLog
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, LogPass
 from local_log.config import LogConfig
-from local_log.log.cleaning_job import Done, Group
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 
 BATCH_BYTES = 16_384
@@ -51,18 +51,14 @@ def batches(size: int, record_bytes: int, codec: int) -> Iterator[bytearray]:
 
 def make_log(directory: Path, size: int, record_bytes: int, codec: int) -> PartitionLog:
     log = PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition("bench", 0),
+        OpenRequest(TopicPartition("bench", 0), directory, COMPACTED, NOW_MS, is_clean=True),
         topic_id=bytes(16),
-        config=COMPACTED,
         disk=Disk(),
-        now_ms=NOW_MS,
-        is_clean=True,
     )
     for batch in batches(size, record_bytes, codec):
         log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     log.roll(NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.flush()
     return log
 
@@ -71,16 +67,8 @@ def one_pass(log: PartitionLog, map_bytes: int) -> tuple[Done, list[Group], floa
     """The answers of one pass, and its seconds: of the clock, of the processor."""
     noted = NotedLog.of(log, None)
     settings = CleanerSettings(map_bytes=map_bytes)
-    job = make_job(
-        noted,
-        noted.range(NOW_MS),
-        b"",
-        settings,
-        number=1,
-        token="bench",
-        now_ms=NOW_MS,
-        disk=log.disk,
-    )
+    found = noted.range(NOW_MS)
+    job = noted.job(found, b"", settings, number=1, token="bench", now_ms=NOW_MS)
     began, cpu = time.perf_counter(), time.process_time()
     *groups, done = LogPass(job, log.disk, lambda _: None).run()
     took = time.perf_counter() - began, time.process_time() - cpu
@@ -92,7 +80,7 @@ def measure(size: int, record_bytes: int, codec: Codec, *, profile: bool) -> Non
     directory = Path(tempfile.mkdtemp(prefix="compaction-"))
     try:
         log = make_log(directory, size, record_bytes, codec)
-        log_bytes = log.closed_bytes
+        log_bytes = log.segments.closed_bytes
         profiler = cProfile.Profile()
         if profile:
             profiler.enable()

@@ -37,8 +37,7 @@ from metadata_topic.image.model import Endpoint, Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.metrics import Registry

@@ -21,8 +21,7 @@ from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife, LifeSettings
-from broker.node.descriptors import BrokerDescriptors
+from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -31,13 +30,10 @@ from broker.node.endpoints import (
     listener_addresses,
     network_limits,
 )
-from broker.node.housekeeping import Housekeeping
-from broker.node.housekeeping_tasks import housekeeping_tasks
-from broker.node.log_cleaning import make_cleaner
+from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.moved_voter import moved_voter
-from broker.node.roles import check_broker_among_several, check_roles
+from broker.node.raft_config import check_broker_among_several, check_roles, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -49,7 +45,7 @@ from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
@@ -224,8 +220,8 @@ class Broker(ServerProcess):
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
             dice=ports.dice,
-            settled=lambda ids: self._replicas.settled(ids),  # noqa: PLW0108 (made below)
-            backlog=lambda: self._replicas.backlog,
+            settled=lambda ids: self._replicas.hosting.settled(ids),  # noqa: PLW0108 (made below)
+            backlog=lambda: self._replicas.hosting.backlog,
         )
         self._creation.replicas_max = None if self._node.is_alone else REPLICAS_MAX
         self._active = self._active_controller()
@@ -247,8 +243,8 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._replicas.stop)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
-        self._replicas.is_missing_some = self._is_missing_some
-        self._registration.on_assignment_failed = self._replicas.assignment_failed
+        self._replicas.hosting.is_missing_some = self._is_missing_some
+        self._registration.on_assignment_failed = self._replicas.hosting.assignment_failed
         self._own_topics = AutoTopicCreation(
             lambda question, timeout_ms: self._active.ask(
                 ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms
@@ -367,7 +363,7 @@ class Broker(ServerProcess):
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()
-        await self._replicas.caught_up()
+        await self._replicas.hosting.caught_up()
         watch = MembershipWatch(
             self.config.node_id,
             self._opened.incarnation_id,
@@ -415,7 +411,7 @@ class Broker(ServerProcess):
             brokers=self._node.brokers,
             own_broker_id=self.config.node_id,
             clock=self._ports.clock,
-            settled=self._replicas.settled,
+            settled=self._replicas.hosting.settled,
         )
         listener = ControllersListener(self.config, self._node, changes, self._ports)
         await listener.open_if_it_can()

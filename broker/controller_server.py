@@ -9,7 +9,7 @@ import logging
 
 from broker.config.broker_config import BrokerConfig
 from broker.node.metadata_log import open_metadata_node
-from broker.node.roles import check_roles
+from broker.node.raft_config import check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Health
 from broker.process.controller_side import ControllerSide

@@ -3,6 +3,7 @@
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """
 
+from importlib.util import find_spec
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
@@ -43,3 +44,20 @@ class MissingPackageError(PipelineError, ImportError):
 
 class TopicReplacedError(DataLossError):
     """A topic was deleted and made again while it was read: its offsets mean other records now."""
+
+
+def need(extra: str, *packages: str) -> None:
+    """Look whether packages can be imported here; nothing is imported.
+
+    Args:
+        extra: of `tidemark-broker`, brings them.
+        packages: top-level names.
+
+    Raises:
+        MissingPackageError: says what to install.
+    """
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise MissingPackageError(
+            f"{', '.join(missing)} is not installed here: pip install 'tidemark-broker[{extra}]'"
+        )

@@ -9,15 +9,28 @@ import atexit
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from pipeline.errors import OptionError, StoreUnreachableError
 from pipeline.values import StoreAddress
-from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
+from rsm_plugins.api import (
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageManager,
+    RetriableRemoteStorageError,
+)
 from rsm_plugins.loader import JAVA_COUNTERPARTS, load_storage_manager
+
+_DEADLINE_S = 60.0
+
+T = TypeVar("T")
 
 LOCAL_FS = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
 S3 = "rsm_plugins.s3:S3RemoteStorageManager"
@@ -188,3 +201,28 @@ def _forget_stores() -> None:
 
 atexit.register(close_stores)
 os.register_at_fork(after_in_child=_forget_stores)
+
+
+def from_store(read: Callable[[], T]) -> T:
+    """Call until the store answers.
+
+    Raises:
+        RemoteResourceNotFoundError, RemoteObjectDamagedError: as the call; only it knows what of.
+        StoreUnreachableError: the store failed for too long, or will not do it.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(RetriableRemoteStorageError),
+        stop=stop_after_delay(_DEADLINE_S),
+        wait=wait_random_exponential(multiplier=0.1, max=5),
+        reraise=True,
+    )
+    try:
+        return retrying(read)
+    except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
+        raise
+    except RemoteStorageError as error:
+        raise StoreUnreachableError(
+            f"the store cannot be used from host {socket.gethostname()}: {error}; see whether"
+            " it can be reached from there, and whether settings (rsm.config.*) and credentials are"
+            " right"
+        ) from error

@@ -2,33 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from kafka_protocol.types import TopicIdPartition
 from rlm.deletions import Deletions
+from rlm.plugin_calls import PluginCalls
+from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.store_faults import StoreFaults
 
+if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
+    from rlmm.topic_based.remover import Remover
+
 
 def _nothing(client_settings: Mapping[str, str]) -> None:
     """Nothing is left to do."""
-
-
-class RemovesTopics(Protocol):
-    """The remover of deleted topics; see `rlmm.topic_based.remover.Remover`."""
-
-    def look(self) -> Sequence[TopicIdPartition]:
-        """Say what is to be removed; by one thread at a time."""
-        ...
-
-    def remove(self, partition: TopicIdPartition, on_given_up: Callable[[], None]) -> bool:
-        """Take one as far as it can go now; say whether its turn was over before.
-
-        `on_given_up` is called where a call of the storage plugin hangs: another may have the turn.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +37,7 @@ class Plugins:
     metadata: RemoteLogMetadataManager
     deletions: Deletions
     connect: Callable[[Mapping[str, str]], None] = _nothing
-    remover: RemovesTopics | None = None
+    remover: "Remover | None" = None
     red: Callable[[], Sequence[RedText]] = tuple
     store_faults: StoreFaults | None = None
 
@@ -56,3 +45,20 @@ class Plugins:
         """Close both: the metadata manager first, it may still be writing."""
         self.metadata.close()
         self.storage.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """What a part needs to work with the remote store.
+
+    Attributes:
+        metadata: which remote segments exist.
+        storage: their objects.
+        calls: running calls of the storage plugin; each call is registered here.
+        telemetry: what is counted.
+    """
+
+    metadata: RemoteLogMetadataManager
+    storage: RemoteStorageManager
+    calls: PluginCalls
+    telemetry: Telemetry

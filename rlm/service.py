@@ -11,9 +11,6 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
-from rlm.gauges import add_gauges, add_quota_gauges
-from rlm.link.connect_message import Connect
-from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -21,6 +18,7 @@ from rlm.link.messages import (
     AuxiliaryState,
     Configure,
     Configured,
+    Connect,
     DescribeMetrics,
     Failure,
     Health,
@@ -31,16 +29,18 @@ from rlm.link.messages import (
     Read,
     Reconfigure,
     Released,
+    RunPasses,
+    SetStoreFaults,
     Stop,
+    StoreFaultHit,
     Unassign,
 )
-from rlm.metrics_pages import MetricsPages
 from rlm.plugin_calls import PluginCalls
-from rlm.plugins import Plugins
+from rlm.plugins import Plugins, Store
+from rlm.quota import RateQuota
 from rlm.read.read_path import ReadPath
 from rlm.red_kinds import TierRed
-from rlm.store import Store
-from rlm.telemetry import Telemetry
+from rlm.telemetry import MetricsPages, Telemetry
 from rlm.upkeep.broker_port import BrokerPort
 from rlm.upkeep.census import Counted
 from rlm.upkeep.claim import Claim
@@ -51,7 +51,7 @@ from rlm.upkeep.removals import Removals
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names
-from runtime.clock import shift
+from runtime.clock import Clock, shift
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class Tier:
         self.manager.on_readable = self.reads.may_be_readable
         self._removals = Removals(plugins.remover, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)
-        add_quota_gauges(self.telemetry, "Copy", self.manager.throttled.quota, ports.clock)
+        add_quota_gauges(self.telemetry, "Copy", self.manager.passes.throttled.quota, ports.clock)
         add_quota_gauges(self.telemetry, "Fetch", self.reads.quota, ports.clock)
         if plugins.store_faults is not None:
             plugins.store_faults.on_hit = lambda *hit: link.tell(StoreFaultHit(*hit))
@@ -224,7 +224,7 @@ class Tier:
             case Read() as question:
                 self.reads.read(question, reply)
             case Released(tokens):
-                self.reads.released(tokens)
+                self.reads.lending.released(tokens)
             case OffsetForTimestamp() as question:
                 self.reads.search(question, reply)
             case Assign() as assign:
@@ -254,7 +254,7 @@ class Tier:
                     self._plugins.store_faults.set(faults)
                 reply(Ack(self._plugins.store_faults is not None))
             case RunPasses():
-                self.manager.run_now(lambda: reply(Ack()))
+                self.manager.passes.run_now(lambda: reply(Ack()))
             case Stop():
                 self._stop(reply)
             case other:
@@ -279,7 +279,7 @@ class Tier:
         for pool, threads in pool_sizes(config).items():
             self._workers.resize(pool, threads)
         self.reads.reconfigure(config)
-        self.manager.reconfigure(config)
+        self.manager.passes.reconfigure(config)
 
     # -- watching and telling
 
@@ -288,7 +288,7 @@ class Tier:
 
     def _tell(self, counted: Counted) -> None:
         red = counted.reds()
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.waits.reds())
+        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.passes.waits.reds())
         red.extend(self.reads.red())
         red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
         metadata = self._plugins.metadata
@@ -350,3 +350,52 @@ class Tier:
             self._link.ended()
 
         self._workers.run(READER_POOL, self._plugins.close, done)
+
+
+def add_gauges(
+    telemetry: Telemetry, plugins: Plugins, workers: Workers, calls: PluginCalls
+) -> None:
+    """Show the metadata topic's records, the idle threads and the calls that hang."""
+    counts = plugins.metadata.counts
+    telemetry.registry.gauge(
+        "tidemark_remote_metadata_records",
+        "Records of the metadata topic since the tier's start, by what became of them",
+        ("outcome",),
+        lambda: {(outcome,): float(count) for outcome, count in counts().items()},
+    )
+    telemetry.gauge(
+        "kafka_log_remote_RemoteLogManager_RemoteLogManagerTasksAvgIdlePercent",
+        "Idle part of the copier and expiration threads in the last minute, 0 to 1",
+        lambda: (workers.idle_share(COPIER_POOL) + workers.idle_share(EXPIRATION_POOL)) / 2,
+    )
+    telemetry.gauge(
+        "tidemark_remote_failing_deletions",
+        "Remote segments whose deletion failed when it was last tried, 1000 at most",
+        lambda: float(plugins.deletions.failing()),
+    )
+    telemetry.gauge(
+        "tidemark_remote_abandoned_calls",
+        "Plugin calls past their limit that still run",
+        lambda: float(calls.abandoned),
+    )
+
+
+def add_quota_gauges(telemetry: Telemetry, kind: str, quota: RateQuota, clock: Clock) -> None:
+    """Show what a quota lets through and how long it holds back; `kind`: `Copy` or `Fetch`."""
+    gauge, now_ms = telemetry.gauge, clock.monotonic_ms
+    name = f"kafka_server_RemoteLogManager_remote_{kind.lower()}_throttle_time"
+    gauge(
+        f"{name}_avg",
+        f"Average pause, ms, that the {kind.lower()} quota asked for in the last minute",
+        lambda: quota.throttling(now_ms()).average_ms,
+    )
+    gauge(
+        f"{name}_max",
+        f"Longest pause, ms, that the {kind.lower()} quota asked for in the last minute",
+        lambda: quota.throttling(now_ms()).longest_ms,
+    )
+    gauge(
+        f"kafka_server_RLM{kind}_byte_rate",
+        "Bytes per second within the quota's windows",
+        lambda: quota.throttling(now_ms()).bytes_per_second,
+    )

@@ -8,9 +8,10 @@ kafka.server:type=BrokerTopicMetrics and kafka.log.remote of Apache Kafka 4.3.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import DescribeMetrics, MetricsPiece
 from runtime.log_context import Outage
 from runtime.metrics import Counter, Registry
 
@@ -223,14 +224,6 @@ class Telemetry:
         """Bytes loaded ahead were asked for, used or wasted; called on the owner's thread."""
         self._ahead.inc(size_bytes, outcome)
 
-    def store_worked(self) -> None:
-        """A ranged read of the store worked."""
-        self.fetch_outage.succeeded()
-
-    def store_read_failed(self, error: Exception) -> None:
-        """A ranged read of the store failed."""
-        self.fetch_outage.failed(error)
-
     def corrupt(self, topic: str) -> None:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)
@@ -253,3 +246,19 @@ class Telemetry:
     def gauge(self, name: str, help_text: str, fn: Callable[[], float]) -> None:
         """A value that is asked for when samples are made."""
         self.registry.gauge(name, help_text, fn=fn)
+
+
+class MetricsPages:
+    """Makes one page at a time: whoever asks for the next one has no use for the one before."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._number = 0
+        self._pieces: Iterator[bytes] = iter(())
+
+    def piece(self, asked: DescribeMetrics) -> MetricsPiece:
+        """The next piece of the asked page."""
+        if asked.page != self._number:
+            self._number, self._pieces = asked.page, self._registry.pieces()
+        content = next(self._pieces, None)
+        return MetricsPiece(content or b"", is_last=content is None)

@@ -25,22 +25,23 @@ from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import BrokerPort, LinkBroker
+from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
 from rlmm.api import RemovesDeletedTopics
 from rlmm.loader import load_metadata_manager
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.store_faults import StoreFaults, with_faults
+from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
 from runtime.loop_gaps import LoopWatch
-from runtime.parent import die_with_parent
 from runtime.ports import system_ports
 
 log = logging.getLogger(__name__)
 
 EXIT_ABORTED = 3
-_USUAL = ("rlm.upkeep.removed_topics", "rlmm.topic_based.manager", "rlmm.topic_based.remover")
+_USUAL = ("rlmm.topic_based.manager", "rlmm.topic_based.remover")
 """Modules of the usual metadata manager, which are loaded by name."""
 
 
@@ -75,7 +76,6 @@ def configure_plugins(
     if not isinstance(metadata, RemovesDeletedTopics):
         return Plugins(storage, metadata, deletions, connect, store_faults=store_faults)
     # Imported here: only a manager with a topic needs it.
-    from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
     from rlmm.topic_based.removal_ports import RemoverConfig, StoreGate
     from rlmm.topic_based.remover import Remover
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, TypeVar, assert_never
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import (
@@ -28,9 +28,13 @@ from rlmm.api import (
     PartitionHistory,
     SegmentHistory,
 )
-from rlmm.changed import changed
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+
+T = TypeVar("T")
+
+_set = object.__setattr__
+_new = object.__new__
 
 SEGMENT_TRANSITIONS: dict[SegmentState | None, frozenset[SegmentState]] = {
     None: frozenset({SegmentState.COPY_SEGMENT_STARTED}),
@@ -74,6 +78,18 @@ OffsetsByEpoch = tuple[tuple[int, int], ...]
 """(leader epoch, offset), epochs ascending and offsets falling."""
 
 _CLOSED_TO = {SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED}
+
+
+def changed(value: T, **changes: Any) -> T:
+    """A copy of a frozen dataclass with slots and without `__post_init__`, some fields changed.
+
+    Two thirds of the time of `dataclasses.replace`. Any: a field's type is its own.
+    """
+    cls = type(value)
+    made = _new(cls)
+    for name in cls.__slots__:  # type: ignore[attr-defined] # of a dataclass with slots: its fields
+        _set(made, name, changes[name] if name in changes else getattr(value, name))
+    return made
 
 
 class Verdict(Enum):

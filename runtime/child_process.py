@@ -1,12 +1,16 @@
 """Child processes of ours, started from this installation."""
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Protocol
+
+_PR_SET_PDEATHSIG = 1
 
 _PACKAGES_ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -113,3 +117,15 @@ def own_pid() -> int:
 def give_way(niceness: int) -> None:
     """Let other processes have the processor first."""
     os.nice(niceness)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Have the kernel kill this process when its parent dies; end now if that happened already.
+
+    The parent is the thread that started this process: it must live as long as its process.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent_pid:
+        os._exit(0)

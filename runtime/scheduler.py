@@ -91,3 +91,18 @@ class LoopScheduler:
     def every(self, interval_ms: float, fn: Callable[[], object], name: str) -> Timer:
         """Call `fn` each `interval_ms`, first after one interval."""
         return _LoopRepeater(self._loop, interval_ms, fn, name)
+
+
+async def pause(scheduler: Scheduler, delay_ms: int) -> None:
+    """Wait by the scheduler's clock."""
+    over = asyncio.get_running_loop().create_future()
+
+    def end() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = scheduler.call_later(delay_ms, end)
+    try:
+        await over
+    finally:
+        timer.cancel()

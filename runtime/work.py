@@ -30,12 +30,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from types import coroutine
 from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
-from runtime.clock import Clock
 from runtime.collector import look_after_step
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler
@@ -172,6 +172,7 @@ class Runner:
     """
 
     __slots__ = (
+        "_around",
         "_begin",
         "_call",
         "_failed",
@@ -189,6 +190,7 @@ class Runner:
         scheduler: Scheduler,
         *,
         failed: Callable[[Exception], object],
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Run nothing yet.
 
@@ -196,8 +198,10 @@ class Runner:
             begin: makes the work, which ends when there is nothing to do.
             scheduler: calls on the loop's thread.
             failed: is given what the work raised; the next `start` begins again.
+            around: what each step is taken in, to measure it, say.
         """
-        self._begin, self._scheduler, self._failed = begin, scheduler, failed
+        self._begin, self._scheduler = begin, scheduler
+        self._failed, self._around = failed, around
         self._work: Work[None] | None = None
         self._call: tuple[Pool, Future[object]] | None = None
         self._next: tuple[Any, BaseException | None] | None = None
@@ -250,7 +254,8 @@ class Runner:
         try:
             while self._next is not None and self._work is not None and not self.is_closed:
                 given, self._next = self._next, None
-                self._step(self._work, *given)
+                with self._around():
+                    self._step(self._work, *given)
         finally:
             self._in_turn = False
 
@@ -355,26 +360,3 @@ class WorkQueue(Runner):
         self.cancel()
         self._pieces.clear()
         self._on_error(error)
-
-
-def timed(work: Work[R], clock: Clock, took: Callable[[int], object]) -> Work[R]:
-    """The same work; `took` hears how long each of its turns held the loop, in ms."""
-    value: Any = None
-    error: Exception | None = None
-    try:
-        while True:
-            began_ms = clock.monotonic_ms()
-            try:
-                wanted = work.send(value) if error is None else work.throw(error)
-            except StopIteration as end:
-                result: R = end.value
-                return result
-            finally:
-                took(clock.monotonic_ms() - began_ms)
-            value = error = None
-            try:
-                value = yield wanted
-            except Exception as thrown:  # noqa: BLE001  (the work's own matter)
-                error = thrown
-    finally:
-        work.close()

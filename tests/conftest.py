@@ -55,7 +55,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     from tests.support import rounds, workers  # after the line above
+    from tests.support.samples import golden_files
 
+    if not hasattr(config, "workerinput"):
+        golden_files.unpack()
     rounds.use_hypothesis_profile()
     workers.register(config)
 

@@ -76,7 +76,7 @@ def scan(
         OptionError: an option is wrong.
         PipelineError, ClusterError: the log cannot be opened or planned.
     """
-    from pipeline.packages import need  # an import of tidemark stays as quick as it is
+    from pipeline.errors import need  # an import of tidemark stays as quick as it is
 
     need("arrow", "pyarrow", "numpy")
     from pipeline.scan import scan as read

@@ -4,13 +4,14 @@ Commands are imported when they are called, so that `tidemark --help` and a star
 user did wrong ends in one message on stderr and exit code 1; nothing has been written then.
 """
 
-from collections.abc import Mapping
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import click
-
-from tidemark.lazy_group import LazyGroup
 
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -29,6 +30,77 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+class LazyGroup(click.Group):
+    """Knows its commands by name; a command is the `command` of a module of its own."""
+
+    def __init__(self, *args: Any, module: str, names: Mapping[str, str], **kwargs: Any) -> None:
+        """Take the list of commands.
+
+        Args:
+            args: as click's.
+            module: where a command lives, `{}` for its name with underscores.
+            names: one line of help for each command.
+            kwargs: as click's.
+        """
+        super().__init__(*args, **kwargs)
+        self._module, self._names = module, names
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See click."""
+        return sorted(self._names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See click."""
+        if cmd_name not in self._names:
+            return None
+        module = self._module.format(cmd_name.replace("-", "_"))
+        command = importlib.import_module(module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click: without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(self._names.items()))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """End the process with one message on stderr when an expected error comes out of the block."""
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if not _is_expected(error):
+            raise
+        click.echo(f"tidemark: {error}", err=True)
+        sys.exit(1)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Say whether the message alone helps the user; any other error is our bug: show its stack."""
+    # imported here: a start that goes well does not need all of them
+    from broker.config.key import ConfigError
+    from broker.node.directories import DirectoryError
+    from kafka_client.blocking import ClusterError
+    from metadata_topic.quorum.errors import UnusableMetadataError
+    from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
+    from pipeline.errors import PipelineError
+    from rlm.upkeep.incarnation import OlderFormError
+    from tidemark.node_files.formatting import FormatError
+    from tidemark.node_files.log_directories import LogDirectoryError
+    from tidemark.node_files.offline_topics import OfflineLogError
+    from tidemark.quorum.description import QuorumError
+    from tidemark.remote.storage import PluginError
+    from tidemark.seed.records import SeedError
+
+    expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
+    ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
+    more = (SeedError, UnusableMetadataError, QuorumError, OlderFormError)
+    return isinstance(error, (*expected, *ours, *more, OSError))
+
+
 @click.command(
     cls=LazyGroup,
     module="tidemark.commands.{}",
@@ -41,8 +113,6 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    from tidemark.failures import explained  # not needed for --help
-
     with explained():
         cli(prog_name="tidemark")
 

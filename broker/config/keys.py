@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from broker.config.key import ConfigType, Dynamic, Key
 from broker.config.keys_groups import GROUP_KEYS
-from broker.config.keys_log import LOG_KEYS
+from broker.config.keys_log import LOG_KEYS, REPLICATION_KEYS
 from broker.config.keys_quorum import QUORUM_KEYS
 from broker.config.keys_remote import METADATA_MANAGER_KEYS as _METADATA_MANAGER
 from broker.config.keys_remote import REMOTE_KEYS
-from broker.config.keys_replication import REPLICATION_KEYS
 from broker.config.keys_server import SERVER_KEYS
 from broker.config.keys_tidemark import TIDEMARK_KEYS
 from broker.config.keys_topic import TOPIC_KEYS as _TOPIC

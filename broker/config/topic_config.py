@@ -15,9 +15,9 @@ from broker.config.key import ConfigError, Value
 from broker.config.keys import SERVER_FALLBACKS, TOPIC_KEYS
 from broker.config.resolve import effective_name, nearest
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from local_log.config import LogConfig
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from runtime.log_context import escape
 
 NEVER_TIERED_TOPICS: Final = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC}

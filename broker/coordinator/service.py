@@ -10,16 +10,15 @@ import asyncio
 import logging
 from collections.abc import Container, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
+from struct import Struct, iter_unpack
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.coordinator.group.decision import Decision, GroupRecord, TimerKey
+from broker.coordinator.group.decision import Decision, GroupRecord, Room, TimerKey
 from broker.coordinator.group.records import GROUP_KEY_TYPE, key_group, key_type
-from broker.coordinator.group.room import Room
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loader import Loader
 from broker.coordinator.metrics import GroupMetrics
-from broker.coordinator.placement import partition_of
 from broker.coordinator.shard import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -29,7 +28,7 @@ from broker.coordinator.shard import (
     ShardStage,
     batches_of,
 )
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.topics.auto_creation import AutoTopicCreation
@@ -44,8 +43,31 @@ from runtime.timing_wheel import TimingWheel
 
 log = logging.getLogger(__name__)
 
+_CODE_UNIT = Struct("<H")
+_BITS_31 = 0x7FFFFFFF
+_SIGN = 0x80000000
+
 _MINUTE_MS: Final = 60_000
 _TOO_LARGE: Final = (MessageTooLarge, RecordListTooLarge)
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`, from -2**31 to 2**31 - 1: over code units of UTF-16."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode():
+            value = value * 31 + unit & 0xFFFFFFFF
+    else:
+        for (unit,) in iter_unpack(_CODE_UNIT.format, text.encode("utf-16-le", "surrogatepass")):
+            value = value * 31 + unit & 0xFFFFFFFF
+    return value - (1 << 32) if value & _SIGN else value
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition that has `group_id`, as every Kafka broker and tool computes it."""
+    value = java_hash(group_id)
+    # The smallest number has no positive twin in Java: Kafka takes 0 for it.
+    return (abs(value) & _BITS_31) % partition_count
 
 
 class GroupCoordinator:

@@ -13,8 +13,7 @@ Versions:
 
 from typing import Any, Final
 
-from broker.handlers.parts import HandlerParts
-from broker.handlers.unserved import Unserved
+from broker.handlers.parts import HandlerParts, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey

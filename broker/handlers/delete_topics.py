@@ -25,9 +25,13 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.primitives import uuid_to_text
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.removed_topics import RemoteDataWish, wish_for_remote_data
 from metadata_topic.controller.result import ControllerResult, Decided
-from metadata_topic.controller.topic_deletion import DeletedTopic, delete_topics
+from metadata_topic.controller.topic_deletion import (
+    DeletedTopic,
+    RemoteDataWish,
+    delete_topics,
+    wish_for_remote_data,
+)
 from metadata_topic.image.image import MetadataImage
 from runtime.work import Pace, Steps, run_in_steps
 
@@ -219,5 +223,5 @@ def make(parts: "HandlerParts") -> DeleteTopicsHandler:
         parts.cluster,
         parts.node.submit,
         enabled=parts.config.delete_topic_enable,
-        settled=parts.replicas.settled,
+        settled=parts.replicas.hosting.settled,
     )

@@ -64,6 +64,7 @@ from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
+from local_log.log import lookups
 from runtime.ports import Ports
 from runtime.work import Steps, at_once, run_in_steps
 
@@ -249,7 +250,8 @@ class FetchHandler(RawHandler):
         await asyncio.gather(
             *(
                 self._reads.run(
-                    one.partition.log.lookups.make_ready,
+                    lookups.make_ready,
+                    one.partition.log,
                     one.offset,
                     one.max_bytes,
                     one.end,

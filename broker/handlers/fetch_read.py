@@ -26,8 +26,7 @@ from broker.replica.fetch_types import (
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.records.batch import HEADER_SIZE, read_header
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import HEADER_SIZE, Codec, read_header
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange, UnsupportedCompression, WouldWait
 from local_log.log.results import LogRead
@@ -119,18 +118,18 @@ def _read(
     if params.replica_id >= 0:
         _check_replica(partition, params.replica_id, fetch)
     log = partition.log
-    stable, ends = log.last_stable_offset, log.ends
+    stable = log.last_stable_offset
     _check_range(partition, read, max_bytes)
-    read.high_watermark, read.last_stable_offset = ends.high_watermark, stable
-    read.log_start_offset = ends.log_start_offset
+    read.high_watermark, read.last_stable_offset = log.high_watermark, stable
+    read.log_start_offset = log.log_start_offset
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
         return
     end = stable if params.read_committed else read.high_watermark
     if params.replica_id >= 0:
-        end = ends.log_end_offset
-    if fetch.offset >= ends.log_end_offset:
+        end = log.log_end_offset
+    if fetch.offset >= log.log_end_offset:
         partition.check_log_end()
     read.at_end = fetch.offset >= end
     if read.at_end or (max_bytes == 0 and not min_one_batch):
@@ -148,7 +147,7 @@ def _read(
         refuse_zstd(partition, found.regions)
     read.regions, read.size_bytes = found.regions, found.size_bytes
     if params.read_committed and found.size_bytes:
-        read.aborted = log.reader.aborted_transactions(
+        read.aborted = log.aborted_transactions(
             fetch.offset, found.upper_bound_offset, may_wait=result.may_wait
         )
 
@@ -190,18 +189,18 @@ def _read_checked(
 
 def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> None:
     """Refuse offsets that this log does not have; a replica learns instead where it diverged."""
-    ends, fetch = partition.log.ends, read.fetch
+    log, fetch = partition.log, read.fetch
     if fetch.last_fetched_epoch >= 0:
         read.diverging = _diverging(partition, fetch)
         if read.diverging is not None:
             return
-    if not ends.log_start_offset <= fetch.offset <= ends.log_end_offset:
-        if fetch.offset < ends.log_start_offset:
+    if not log.log_start_offset <= fetch.offset <= log.log_end_offset:
+        if fetch.offset < log.log_start_offset:
             partition.check_log_start_known()
         else:
             partition.check_sound()
         raise OffsetOutOfRange(
-            asked=fetch.offset, start=ends.log_start_offset, end=ends.log_end_offset
+            asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
         )
     if max_bytes < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")

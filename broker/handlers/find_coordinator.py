@@ -26,13 +26,12 @@ from inspect import isawaitable
 from typing import Any, Final, NamedTuple
 
 from broker.coordinator.service import GroupCoordinator
-from broker.handlers.parts import HandlerParts
-from broker.handlers.unserved import TRANSACTIONS, Unserved
+from broker.handlers.parts import TRANSACTIONS, HandlerParts, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.topics import NO_GROUP
+from kafka_protocol.types import NO_GROUP
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import EncodedArray, response
 from kafka_protocol.wire.schema import Versions

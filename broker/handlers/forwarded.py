@@ -11,13 +11,12 @@ from typing import Any, Final, Protocol
 
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
-from broker.node.pauses import pause
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.clock import Clock
-from runtime.scheduler import Scheduler
+from runtime.scheduler import Scheduler, pause
 
 _GRACE_MS: Final = 1_000
 """Beyond what the request allows, for the way."""

@@ -16,7 +16,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import Submit
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions

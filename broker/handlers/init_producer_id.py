@@ -21,8 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
-from broker.handlers.parts import HandlerParts
-from broker.handlers.unserved import TRANSACTIONS, Unserved
+from broker.handlers.parts import TRANSACTIONS, HandlerParts, Unserved
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
@@ -113,7 +112,7 @@ def _block_allocator(parts: HandlerParts) -> AllocateBlock:
     async def allocate() -> tuple[int, int]:
         nonlocal used
         if used is None:
-            used = max((log.producers.highest_id for log in parts.logs.all()), default=-1)
+            used = max((log.producers.states.highest_id for log in parts.logs.all()), default=-1)
         return await parts.registration.producer_ids(used)
 
     return allocate

@@ -31,20 +31,22 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.holding import Holding
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
+from broker.remote.tier import RemoteTier
 from broker.replica.errors import OffsetNotAvailable
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.types import TopicPartition, is_read_committed
+from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from local_log.log import lookups
 from runtime.clock import Clock
 from runtime.executors import Pool
 from runtime.work import Steps, at_once, run_in_steps
@@ -91,24 +93,6 @@ class _Later:
     calls: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
-class RemoteOffsets(Protocol):
-    """What ListOffsets needs of the remote tier."""
-
-    def offset_for_timestamp(
-        self, topic_partition: TopicPartition, timestamp_ms: int, deadline_ms: int
-    ) -> "asyncio.Future[Found | None]":
-        """First remote record at or after a time; fails with a KafkaError."""
-        ...
-
-    def highest_tiered_offset(self, topic_partition: TopicPartition) -> int:
-        """Last offset (inclusive) in the remote tier, -1 if none."""
-        ...
-
-    def earliest_pending_upload(self, topic_partition: TopicPartition) -> int:
-        """First offset that is not in the remote tier, -1 if unknown."""
-        ...
-
-
 class ListOffsetsHandler(DecodedHandler):
     """Serves ListOffsets 1-11."""
 
@@ -122,7 +106,7 @@ class ListOffsetsHandler(DecodedHandler):
         clock: Clock,
         pool: Pool,
         holding: Holding,
-        remote: RemoteOffsets | None = None,
+        remote: RemoteTier | None = None,
         remote_timeout_ms: Callable[[], int] = lambda: 30_000,
     ) -> None:
         """Look into the partitions of `replicas`.
@@ -232,7 +216,7 @@ class ListOffsetsHandler(DecodedHandler):
         visible_end = partition.last_stable_offset if committed else partition.high_watermark
         found: Found | None
         if timestamp == MAX_TIMESTAMP:
-            found = await self._pool.run(log.lookups.max_timestamp)
+            found = await self._pool.run(lookups.max_timestamp, log)
         else:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
@@ -275,14 +259,14 @@ class ListOffsetsHandler(DecodedHandler):
                 )
                 if found is not None:
                     return found
-            found = await self._pool.run(log.lookups.offset_for_timestamp, timestamp)
+            found = await self._pool.run(lookups.offset_for_timestamp, log, timestamp)
             if log.local_log_start_offset == local_start:
                 return found
             # What left the local log meanwhile was not looked through, perhaps in neither tier.
 
     @staticmethod
     def _epoch_of(partition: Partition, offset: int) -> int:
-        is_remote = offset < partition.log.first_base_offset
+        is_remote = offset < partition.log.segments.bases[0]
         if is_remote and (partition.is_chain_lost or not partition.is_sound):
             return -1  # a consumer would validate its position by it
         epoch = partition.log.epochs.epoch_for(offset)

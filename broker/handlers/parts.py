@@ -1,14 +1,15 @@
 """What the broker hands to its handlers."""
 
+import logging
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
-from broker.handlers.unserved import Unserved
-from broker.network.registry import HandlerTable
+from broker.network.registry import HandlerTable, RequestContext
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
@@ -18,7 +19,44 @@ from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
+from runtime.log_context import escape
 from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+TRANSACTIONS: Final = "Transactions", "use a producer without transactional.id"
+"""What is not served, and the way out."""
+NAMED_MAX: Final = 1_000
+"""So many are named; whoever invents client ids must not fill memory or the log."""
+
+
+class Unserved:
+    """Names each client once for each thing that it asks for."""
+
+    def __init__(self) -> None:
+        self._named: set[tuple[str, str]] = set()
+
+    def refused(self, context: RequestContext, what: str, way_out: str) -> str:
+        """Log that a request was refused, unless that was said of this client.
+
+        Args:
+            context: of the request.
+            what: as the subject of "are not served", capitalised.
+            way_out: what the client's owner can do.
+
+        Returns:
+            The same in words for the client.
+        """
+        key = escape(context.client_id, 100), what
+        if key not in self._named and len(self._named) < NAMED_MAX:
+            self._named.add(key)
+            log.warning(
+                "%s are not served, a client asked for them: client_id=%s peer=%s; %s",
+                what, key[0], context.peer[0], way_out,
+            )  # fmt: skip
+            if len(self._named) == NAMED_MAX:
+                log.warning("further clients that ask for what is not served are not named")
+        return f"{what} are not served by this broker; {way_out}."
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,12 @@ from broker.handlers.produce_codec import PartitionAnswer, encode_answer
 from broker.handlers.produce_outline import SLICE_BYTES, SLICE_PARTITIONS, Outline, is_wide
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, InTurn, RawHandler, RequestContext, own_body
-from broker.remote.access import TIER_PRINCIPAL
+from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, UnknownTopicId
-from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, read_header
-from kafka_protocol.records.compression import Codec
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, Codec, read_header
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions

@@ -18,13 +18,12 @@ from broker.network.authentication import NO_AUTHENTICATION, Session
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
 from broker.network.dispatch import Dispatcher, Peer, decoders
-from broker.network.file_errors import ReadFailures
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.listening import listen
 from broker.network.registry import HandlerTable
 from broker.network.request_memory import RequestMemory, of_frames, of_objects
 from broker.network.room import Room
-from broker.network.shared import Shared
+from broker.network.shared import ReadFailures, Shared
 from broker.network.turns import Turns
 from broker.network.unsent import Unsent
 from broker.network.wide_requests import WideRequests

@@ -7,7 +7,7 @@ the request as it is: without an authorizer there is nobody to speak for, so no 
 import asyncio
 from collections.abc import Mapping
 from inspect import isawaitable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_client.connection import Connections
@@ -16,8 +16,8 @@ from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
-from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.active.submit import DecisionTimedOut
+from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
 
 _CONNECT_MS: Final = 2_000
@@ -25,34 +25,11 @@ _LIFECYCLE: Final = frozenset({ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBE
 """Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced."""
 
 
-class KnownQuorum(Protocol):
-    """What this node's replica of the metadata log knows of the quorum."""
-
-    @property
-    def node_id(self) -> int:
-        """This node."""
-        ...
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this node leads."""
-        ...
-
-    @property
-    def knows_active_controller(self) -> bool:
-        """Whether the leader surely takes decisions."""
-        ...
-
-    def describe(self) -> QuorumView:
-        """The quorum as this node sees it."""
-        ...
-
-
 class ActiveController:
     """See the module."""
 
     def __init__(
-        self, node: KnownQuorum, here: Mapping[ApiKey, DecodedHandler], ports: Ports
+        self, node: MetadataNode, here: Mapping[ApiKey, DecodedHandler], ports: Ports
     ) -> None:
         """Nothing is asked yet.
 

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from broker.config.broker_config import BrokerConfig
+from broker.observe.cleaner_metrics import register_cleaner_metrics
 from kafka_protocol.errors import KafkaError
+from local_log.cleaner.cleaner import LogCleaner
+from local_log.cleaner.log_pass import CleanerSettings
+from local_log.cleaner.process import ProcessWorker
+from local_log.manager.log_dirs import LogManager
+from runtime.clock import Clock
 from runtime.executors import Pool
 from runtime.log_context import Outage
+from runtime.ports import Ports
 from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
@@ -89,3 +97,69 @@ class Housekeeping:
             log.exception("task %s failed", task.name)
         else:
             outage.succeeded()
+
+
+def housekeeping_tasks(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
+    """The tasks of one broker.
+
+    Retention changes which segments there are, so it runs where that state is owned, on the loop;
+    it only renames files. Checkpoints wait for fsync, so they run on `log-background`.
+    """
+    return [
+        Task(
+            "retention",
+            config.log_retention_check_interval_ms,
+            lambda: logs.run_retention(clock.wall_ms()),
+        ),
+        Task("flush", config.log_flush_scheduler_interval_ms, logs.flush_due),
+        Task(
+            "recovery point checkpoint",
+            config.log_flush_offset_checkpoint_interval_ms,
+            logs.checkpoint_recovery_points,
+            in_pool=True,
+        ),
+        Task(
+            "log start checkpoint",
+            config.log_flush_start_offset_checkpoint_interval_ms,
+            logs.checkpoint_log_starts,
+            in_pool=True,
+        ),
+        Task(
+            "high watermark checkpoint",
+            config.replica_high_watermark_checkpoint_interval_ms,
+            logs.checkpoint_high_watermarks,
+            in_pool=True,
+        ),
+        Task(
+            "producer expiry",
+            config.producer_id_expiration_check_interval_ms,
+            lambda: logs.expire_producers(clock.wall_ms(), config.producer_id_expiration_ms),
+        ),
+    ]
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """What the cleaner obeys."""
+    load = config.log_cleaner_io_buffer_load_factor
+    rate = config.log_cleaner_io_max_bytes_per_second
+    return CleanerSettings(
+        is_enabled=config.log_cleaner_enable and config.log_cleaner_threads > 0,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        map_bytes=max(int(config.log_cleaner_dedupe_buffer_size * load), 4096),
+        buffer_bytes=max(config.log_cleaner_io_buffer_size, 4096),
+        bytes_per_second=rate if rate < 1e18 else 0.0,
+    )
+
+
+def make_cleaner(current: Callable[[], BrokerConfig], logs: LogManager, ports: Ports) -> LogCleaner:
+    """Make the cleaner of a broker; it does nothing before its `start`.
+
+    Args:
+        current: the settings as they are now.
+        logs: of the broker.
+        ports: of the process.
+    """
+    worker = ProcessWorker()
+    cleaner = LogCleaner(logs, lambda: cleaner_settings(current()), ports, worker)
+    register_cleaner_metrics(ports.metrics, cleaner, logs, ports.clock)
+    return cleaner

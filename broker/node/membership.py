@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from broker.node.pauses import pause
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.errors import DuplicateBrokerRegistrationError
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
-from runtime.scheduler import Scheduler
+from runtime.scheduler import Scheduler, pause
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.quorum.node_settings import NodeSettings, NodeTransport
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings, NodeTransport
 from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity
 from runtime.ports import Ports

@@ -1,9 +1,11 @@
-"""The quorum's settings out of the broker's: what the Raft core and the start of it want."""
+"""The quorum's settings out of the broker's, and what of them this version refuses at the start."""
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
+from metadata_topic.raft.voters import VoterSet
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
@@ -53,3 +55,69 @@ def _number(config: BrokerConfig, name: str) -> int:
     value = config.get(f"controller.quorum.{name}")
     assert isinstance(value, int)
     return value
+
+
+def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
+    """Say that this node's address in `voters` is none that it has; None if all is well.
+
+    With voters in the log (kraft.version 1) a changed port in the configuration changes nothing
+    there. The others, and tools, go on asking the old address; a leader that they cannot reach
+    does not stay.
+
+    Ports alone are compared: a host has many names.
+    """
+    voter = voters.get(config.node_id)
+    if voter is None or not voter.endpoints or config.has_static_voters:
+        return None
+    ports = {one.port for one in config.controller_listeners}
+    ports |= {int(text.rpartition(":")[2]) for text in _advertised(config)}
+    if ports & {one.port for one in voter.endpoints}:
+        return None
+    known = ",".join(f"{one.host}:{one.port}" for one in voter.endpoints)
+    return (
+        f"the other voters and the tools look for this controller at {known}, which is what the "
+        f"voters of the metadata log say; it has {sorted(ports)}, and as a leader it will not be "
+        "found. Put back the port in listeners, or say it in advertised.listeners: this version "
+        "does not change the address of a voter"
+    )
+
+
+def _advertised(config: BrokerConfig) -> list[str]:
+    """`NAME://host:port` of each controllers' listener in `advertised.listeners`."""
+    given = config.layers.merged().get("advertised.listeners", "").split(",")
+    names = config.controller_listener_names
+    return [text.strip() for text in given if text.strip().partition("://")[0] in names]
+
+
+def check_roles(config: BrokerConfig) -> None:
+    """Refuse a node that is no controller.
+
+    Raises:
+        ConfigError: what `process.roles` wants is not there yet.
+    """
+    if not config.is_controller:
+        raise ConfigError(
+            "process.roles",
+            ",".join(config.process_roles),
+            "must name controller: in this version a broker shares the process of its controller "
+            "(process.roles=broker,controller); brokers on their own come with the next one",
+        )
+
+
+def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
+    """Refuse what a broker cannot do while the active controller may be another node.
+
+    Before the node takes part in an election.
+
+    Raises:
+        ConfigError: names the setting and the way out.
+    """
+    if config.remote_log_storage_system_enable:
+        raise ConfigError(
+            "remote.log.storage.system.enable",
+            "true",
+            f"node.id={config.node_id} is a broker, and the controllers are several "
+            f"({list(voters.ids)}): a remote tier needs the only controller in its own process so "
+            "far. Set it to false, or run one node with process.roles=broker,controller as the "
+            "only voter",
+        )

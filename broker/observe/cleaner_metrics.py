@@ -51,7 +51,7 @@ def register_cleaner_metrics(
         ),
         "tidemark_log_cleaner_unread_partitions": (
             "Compacted partitions that could not be read to see whether they are dirty.",
-            lambda: len(cleaner.left_out.unread),
+            lambda: len(cleaner.unread),
         ),
         "tidemark_log_cleaner_passes_total": (
             "Passes of the cleaner over a log.",
@@ -72,7 +72,7 @@ def register_cleaner_metrics(
     def of_directories(fact: Callable[[Sequence[PartitionLog]], int]) -> Callable[[], Totals]:
         def totals() -> Totals:
             found: dict[Path, list[PartitionLog]] = {one.path: [] for one in logs.dirs}
-            for each in cleaner.left_out.uncleanable:
+            for each in cleaner.uncleanable:
                 found.setdefault(each.directory.parent, []).append(each)
             return {(str(path),): fact(some) for path, some in found.items()}
 
@@ -88,5 +88,5 @@ def register_cleaner_metrics(
         f"{_MANAGER}uncleanable_bytes",
         "Closed bytes of partitions that are not cleaned until the next start.",
         ("logDirectory",),
-        of_directories(lambda some: sum(each.closed_bytes for each in some)),
+        of_directories(lambda some: sum(each.segments.closed_bytes for each in some)),
     )

@@ -2,30 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import Tally
+from metadata_topic.quorum.node import MetadataNode
 from runtime.metrics import Registry
 
 
-class ObservedNode(Protocol):
-    """What the metadata node tells about itself."""
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What ended it, None while it is well."""
-        ...
-
-    @property
-    def ignores_static_voters(self) -> bool:
-        """Whether `controller.quorum.voters` is set while the voters stand in the log."""
-        ...
-
-
 def register_metadata_metrics(
-    metrics: Registry, image: Callable[[], MetadataImage], node: ObservedNode
+    metrics: Registry, image: Callable[[], MetadataImage], node: MetadataNode
 ) -> None:
     """The controller's view of the cluster."""
     controller = "kafka_controller_KafkaController_"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.observe.http import JSON, HttpAnswer, Route
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from kafka_protocol.types import TopicPartition
 from local_log.manager.log_dir import LogDir
 

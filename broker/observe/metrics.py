@@ -5,8 +5,10 @@ those of Kafka's JMX beans as the JMX exporter writes them.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
+from broker.observe.http import PROMETHEUS, HttpAnswer
 from broker.replica.fetch_watch import SLICE_PARTITIONS
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -32,7 +34,7 @@ def _register_disks(metrics: Registry, replicas: ReplicaManager, executors: Exec
     metrics.gauge(
         "tidemark_replicas_unsettled",
         "Changes of partitions here that wait for a disk.",
-        fn=lambda: replicas.backlog,
+        fn=lambda: replicas.hosting.backlog,
     )
 
 
@@ -64,7 +66,7 @@ def _register_waits(metrics: Registry, replicas: ReplicaManager) -> None:
 def _register_logs(metrics: Registry, replicas: ReplicaManager) -> None:
     facts: dict[str, tuple[str, Callable[[Partition], float]]] = {
         "Size": ("Bytes of the local log.", lambda p: p.log.size_bytes),
-        "NumLogSegments": ("Segments of the local log.", lambda p: p.log.segment_count),
+        "NumLogSegments": ("Segments of the local log.", lambda p: len(p.log.segments.all)),
         "LogStartOffset": ("First offset, local or remote.", lambda p: p.log.log_start_offset),
         "LogEndOffset": ("First offset not yet written.", lambda p: p.log.log_end_offset),
     }
@@ -95,3 +97,42 @@ def _per_partition(replicas: ReplicaManager, fact: Callable[[Partition], float])
             yield (partition.topic, str(partition.partition)), fact(partition)
 
     return collect
+
+
+class OtherProcess(Protocol):
+    """A process of ours that counts, too."""
+
+    async def page(self) -> Sequence[bytes]:
+        """Its newest page in pieces; it does not take long. No name on it is on ours."""
+        ...
+
+
+class MetricsPage:
+    """Answers scrapes; those that come while a page is being made share it.
+
+    Attributes:
+        others: processes whose pages follow ours.
+    """
+
+    def __init__(self, metrics: Registry) -> None:
+        self._metrics = metrics
+        self._making: asyncio.Task[HttpAnswer] | None = None
+        self.others: list[OtherProcess] = []
+
+    async def answer(self) -> HttpAnswer:
+        """The page; the loop does other things while it is made."""
+        if self._making is None:
+            self._making = asyncio.create_task(self._make())
+        # Shielded: others may wait for it when this scrape is cut.
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> HttpAnswer:
+        try:
+            theirs = [piece for other in self.others for piece in await other.page()]
+            pieces = []
+            for piece in self._metrics.pieces():
+                pieces.append(piece)
+                await asyncio.sleep(0)
+            return HttpAnswer(200, PROMETHEUS, b"", [*pieces, *theirs])
+        finally:
+            self._making = None

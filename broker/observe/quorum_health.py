@@ -1,24 +1,11 @@
 """What a controller's pages say of its quorum: is there a leader, and how far are we?"""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.node import MetadataNode
 
 _FETCH_TIMEOUTS: Final = 2
-
-
-class ObservedQuorum(Protocol):
-    """This node's replica of the metadata log, as far as its health goes."""
-
-    def describe(self) -> QuorumView:
-        """The quorum as this replica sees it now."""
-        ...
-
-    @property
-    def applied_end(self) -> int:
-        """Committed records up to here (exclusive) have been read."""
-        ...
 
 
 class QuorumHealth:
@@ -29,7 +16,7 @@ class QuorumHealth:
     timeouts, so that an absence is noticed also while nobody asks for the pages.
     """
 
-    def __init__(self, quorum: ObservedQuorum, *, fetch_timeout_ms: int, now_ms: int) -> None:
+    def __init__(self, quorum: MetadataNode, *, fetch_timeout_ms: int, now_ms: int) -> None:
         """Begin without a leader.
 
         Args:

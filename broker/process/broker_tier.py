@@ -10,7 +10,7 @@ from broker.node.directories import Directories, DirectoryError
 from broker.node.housekeeping import Task
 from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from broker.remote.config import tier_config
 from broker.remote.supervisor import Spawn
 from broker.remote.tier import RemoteTier

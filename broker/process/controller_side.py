@@ -17,8 +17,7 @@ from broker.handlers.controllers.changes import (
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
-from broker.node.moved_voter import moved_voter
-from broker.node.raft_config import fetch_timeout_ms
+from broker.node.raft_config import fetch_timeout_ms, moved_voter
 from broker.observe.health import Health
 from broker.observe.quorum_health import QuorumHealth
 from broker.process.controllers_listener import ControllersListener

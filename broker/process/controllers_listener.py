@@ -3,10 +3,13 @@
 import logging
 
 from broker.config.broker_config import BrokerConfig
-from broker.handlers.api_versions import features_of
+from broker.handlers import create_acls, delete_acls, describe_acls
+from broker.handlers.api_versions import ApiVersionsHandler, features_of
+from broker.handlers.controllers import describe_cluster, quorum_requests
 from broker.handlers.controllers.changes import ChangeParts, add_change_handlers
 from broker.handlers.controllers.parts import ControllerParts
-from broker.handlers.controllers.table import build_controller_handlers
+from broker.handlers.describe_quorum import DescribeQuorumHandler
+from broker.network.registry import HandlerTable
 from broker.network.server import Server
 from broker.node.endpoints import controller_addresses, network_limits
 from metadata_topic.quorum.node import MetadataNode
@@ -17,6 +20,18 @@ log = logging.getLogger(__name__)
 
 GRACE_MS = 500
 """By the time it closes, the replica has answered all that it will answer."""
+
+
+def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
+    """Make the table of a controllers' listener, for `broker.network.server.Server`."""
+    for handler in quorum_requests.make(parts):
+        parts.table.add(handler)
+    parts.table.add(ApiVersionsHandler(parts.table, parts.features))
+    parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
+    parts.table.add(describe_cluster.make(parts))
+    for acls in (describe_acls, create_acls, delete_acls):
+        parts.table.add(acls.make(parts))
+    return parts.table
 
 
 class ControllersListener:

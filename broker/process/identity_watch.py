@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.node.identity_check import Doubts, Identity, Look, other_cluster
-from broker.node.pauses import pause
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.raft.messages import Node
 from runtime.ports import Ports
+from runtime.scheduler import pause
 
 log = logging.getLogger(__name__)
 

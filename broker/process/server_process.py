@@ -17,7 +17,7 @@ from broker.node.endpoints import resolve_ports
 from broker.node.start_jobs import StopMark, beside_the_loop
 from broker.observe.health import Health, routes
 from broker.observe.http import HttpServer, pages
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool

@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Final
 
 from broker.network.authentication import PlainAuthenticator
-from broker.network.file_errors import OnFailure
 from broker.network.limits import NO_BOUND, ListenerAddress, NetworkLimits
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
-from broker.remote.access import TIER_PRINCIPAL
+from broker.network.shared import OnFailure
+from broker.remote.config import TIER_PRINCIPAL
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import Endpoint
 from runtime.ports import Ports

@@ -10,14 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
-from broker.replica.controller_requests import RaiseEpoch
+from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
-from local_log.log.partition_log import PartitionLog, SegmentFiles
+from local_log.log import lookups, tier_segments
+from local_log.log.partition_log import PartitionLog
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     CLOSED_SEGMENTS_MAX,
@@ -62,32 +63,13 @@ class RemoteFacts(Protocol):
         ...
 
 
-class ClusterMetadata(Protocol):
-    """The metadata as this node has them; see `MetadataNode`."""
-
-    @property
-    def cluster_id(self) -> str:
-        """Whose they are."""
-        ...
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed ones."""
-        ...
-
-    @property
-    def high_watermark(self) -> int:
-        """Of the metadata log (exclusive), as the quorum confirms it."""
-        ...
-
-
 class BrokerAnswers:
     """Answers the tier's questions about this broker's logs."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
-        metadata: ClusterMetadata,
+        metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
         *,
@@ -175,7 +157,7 @@ class BrokerAnswers:
     def _describe(self, question: DescribeLog) -> LogDescription:
         partition = self._partition(question)
         local = partition.log
-        tail = local.closed_tail(question.closed_from, CLOSED_SEGMENTS_MAX)
+        tail = tier_segments.closed_tail(local, question.closed_from, CLOSED_SEGMENTS_MAX)
         closed = [
             ClosedLocalSegment(s.base_offset, s.last_offset, s.size_bytes, s.max_timestamp_ms)
             for s in tail.segments
@@ -206,8 +188,8 @@ class BrokerAnswers:
 
     async def _open_segment(self, question: OpenSegment, reply: Reply) -> None:
         partition = self._partition(question)
-        files: SegmentFiles = await self._reads.run(
-            partition.log.lookups.open_segment, question.base_offset
+        files: tier_segments.SegmentFiles = await self._reads.run(
+            tier_segments.open_segment, partition.log, question.base_offset
         )
         descriptors: list[OpenFile] = [
             files.log,
@@ -257,7 +239,7 @@ class BrokerAnswers:
             if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
                 return Ack(taken=False, reason="the local chain has another epoch at that offset")
         else:
-            partition.log.ends.forget_copies()
+            partition.log.forget_copies()
         partition.take_report(report)
         return Ack()
 
@@ -270,14 +252,14 @@ class BrokerAnswers:
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:
         partition = self._partition(request)
         chain = [EpochEntry(epoch, start) for epoch, start in request.entries]
-        if not await self._reads.run(partition.log.lookups.fits_batches, chain):
+        if not await self._reads.run(lookups.fits_batches, partition.log, chain):
             reply(Ack(taken=False, reason="a local batch is of another epoch"))
             return
         self._partition(request)  # the epoch may have changed in the meantime
         version, restored = partition.log.epoch_file.version, partition.log.restored_chain(chain)
         await self._commit.run(partition.log.epoch_file.write_ahead, restored, version)
         self._partition(request)  # the epoch may have changed in the meantime
-        partition.log.restore_chain(chain)
+        partition.log.epoch_file.restore(partition.log.restored_chain(chain))
         log.warning(
             "epoch chain restored from the store: partition=%s entries=%d",
             partition.topic_partition,

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from broker.remote.supervisor import Supervisor
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from local_log.config import LogConfig

@@ -5,9 +5,13 @@ removed, plus the few that Kafka hands to every plugin.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from rlm.config import TierConfig
+
+TIER_PRINCIPAL: Final = "Tidemark:tier"
+"""The one that may write `__remote_log_metadata`. Users of a listener for clients have Kafka's type
+`User`, so that none of them can be called so."""
 
 _RLMM_DEFAULT = "rlmm.topic_based.manager:TopicBasedRemoteLogMetadataManager"
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from broker.remote.chain import epoch_span
 from broker.remote.supervisor import Supervisor
 from broker.remote.windows import Expected, Position, Window, Windows, position_of
 from broker.replica.manager import ReplicaManager
@@ -23,11 +22,11 @@ from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetOutOfRange
+from local_log.log.partition_log import PartitionLog
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
 from runtime.clock import Clock
-from runtime.disk import FileRegion, OpenFile
-from runtime.mapping import Mapping
+from runtime.disk import FileRegion, Mapping, OpenFile
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -42,6 +41,20 @@ GRACE_MS = 50
 """How long after its deadline a read still waits for the tier's own word about it."""
 
 T = TypeVar("T")
+
+
+def epoch_span(log: PartitionLog, offset: int) -> tuple[int, int]:
+    """The epoch of `offset` and the first offset after that epoch (exclusive).
+
+    An offset below the whole chain belongs to no epoch: (-1, the chain's start).
+    """
+    entries = log.epochs.entries()
+    end = log.log_end_offset
+    for entry in reversed(entries):
+        if entry.start_offset <= offset:
+            return entry.epoch, end
+        end = entry.start_offset
+    return -1, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +235,7 @@ class RemoteReads:
 
     def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
         log = self._leader(read.topic_id, read.partition, read.topic).log
-        found = log.reader.aborted_transactions(read.offset, end)
+        found = log.aborted_transactions(read.offset, end)
         return [(each[0], each[1]) for each in found]
 
     def _local_start(self, read: RemoteRead) -> int:

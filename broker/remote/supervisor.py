@@ -19,12 +19,12 @@ from typing import Protocol
 from broker.remote.process import start_tier_process, take_tier_lock
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, LinkFailureError, Received, Reply
 from rlm.link.messages import (
     AnyMessage,
     Configure,
     Configured,
+    Connect,
     Heartbeat,
     Reconfigure,
     Stop,

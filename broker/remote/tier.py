@@ -12,24 +12,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.remote.answers import BrokerAnswers, ClusterMetadata, UpdateRemovedTopics
+from broker.remote.answers import BrokerAnswers, UpdateRemovedTopics
 from broker.remote.assignments import Assignments
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
-from broker.replica.controller_requests import RaiseEpoch
-from broker.replica.events import ReplicaEvents
-from broker.replica.judgement_tally import JudgementTally
+from broker.replica.hosting import RaiseEpoch, ReplicaEvents
+from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
-from rlm.link.control_messages import RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.link.endpoint import LinkEndedError, Received, Reply
-from rlm.link.messages import Health, ImageChanged
+from rlm.link.messages import Health, ImageChanged, RunPasses, SetStoreFaults, StoreFaultHit
 from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
@@ -108,7 +106,7 @@ class RemoteTier:
     def attach(
         self,
         replicas: ReplicaManager,
-        metadata: ClusterMetadata,
+        metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
     ) -> None:

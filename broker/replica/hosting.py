@@ -13,24 +13,20 @@ off by it).
 import asyncio
 import logging
 from asyncio import Future
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-from broker.replica.change_queue import ChangeQueue
-from broker.replica.controller_requests import ControllerRequests
-from broker.replica.events import Listener, ReplicaEvents
-from broker.replica.judgement_tally import JudgementTally
+from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
 from broker.replica.reconfiguration import Reconfiguration
 from broker.replica.topic_metrics import TopicMetrics
 from broker.replica.wanted import describe
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
 from local_log.file_names import EPOCH_CHECKPOINT
@@ -48,6 +44,9 @@ from runtime.work import OnPool, Runner, Work, logged
 
 log = logging.getLogger(__name__)
 
+Assign = Callable[[Mapping[ReplicaId, bytes]], None]
+"""Notes in the metadata which replica was made in which log directory; returns at once."""
+
 DURABLE_TOPICS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
@@ -55,6 +54,101 @@ SLICE: Final = 50
 """Partitions that are looked at in one turn of the loop."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaEvents:
+    """What happened in one turn of the event loop.
+
+    Attributes:
+        led: led here from now on, or still, under other terms: epoch, replicas, in-sync replicas.
+        followed: led elsewhere, or nowhere.
+        gone: not hosted here any more; retired.
+        configured: their topic's settings have changed.
+        topics_gone: ids of topics that the metadata hold no more, whoever hosted them.
+    """
+
+    led: tuple[Partition, ...] = ()
+    followed: tuple[Partition, ...] = ()
+    gone: tuple[Partition, ...] = ()
+    configured: tuple[Partition, ...] = ()
+    topics_gone: tuple[bytes, ...] = ()
+
+
+Listener = Callable[[ReplicaEvents], None]
+
+
+class RaiseEpoch(Protocol):
+    """Has the controller raise a leader epoch; see `LeaderEpochRequests.ask`."""
+
+    def __call__(self, replica: ReplicaId, *, leader_epoch: int, used: int) -> str:
+        """Return at once: why it is in vain, "" while it may still come about."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerRequests:
+    """What replicas ask of the controller.
+
+    Attributes:
+        assign: without it new replicas are served as soon as they are made.
+        raise_epoch: without it a log of a later leader epoch than the metadata's waits for a
+            person.
+    """
+
+    assign: Assign | None = None
+    raise_epoch: RaiseEpoch | None = None
+
+
+NO_REQUESTS = ControllerRequests()
+
+
+class OfPartition(Protocol):
+    """What is said of one partition."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Name and number."""
+        ...
+
+
+C = TypeVar("C", bound=OfPartition)
+
+
+class ChangeQueue(Generic[C]):
+    """Changes that wait; those of one topic keep their order.
+
+    A topic of one partition would wait for the thousands that somebody asked for just before
+    it. So half of each batch goes to the topics that were said last; the other half lets nobody
+    wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, deque[C]] = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, change: C) -> None:
+        """Add one behind the others of its topic."""
+        self._by_topic.setdefault(change.topic_partition.topic, deque()).append(change)
+        self._size += 1
+
+    def take(self, most: int) -> list[C]:
+        """Take at most so many out."""
+        taken: list[C] = []
+        while self._by_topic and len(taken) < most:
+            is_first_half = len(taken) < (most + 1) // 2
+            name = next(iter(self._by_topic) if is_first_half else reversed(self._by_topic))
+            waiting = self._by_topic[name]
+            until = (most + 1) // 2 if is_first_half else most
+            while waiting and len(taken) < until:
+                taken.append(waiting.popleft())
+            if not waiting:
+                del self._by_topic[name]
+        self._size -= len(taken)
+        return taken
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -363,7 +457,7 @@ class Hosting:
         new = []
         for one, partition_log in ready:
             epoch = one.partition.leader_epoch
-            latest = partition_log.latest_epoch
+            latest = partition_log.epochs.latest_epoch
             is_new = latest is None or epoch > latest
             if is_new and one.partition.leader == self._node_id:
                 new.append((partition_log, epoch))
@@ -375,7 +469,10 @@ class Hosting:
 
     def _write_each(self, logs: Sequence[tuple[PartitionLog, int]]) -> None:
         """Side by side: what many chains have to fsync the disk takes in common."""
-        calls = [partial(each.write_epoch, epoch) for each, epoch in logs]
+        calls = [
+            partial(each.epoch_file.write_epoch_ahead, epoch, each.log_end_offset)
+            for each, epoch in logs
+        ]
         for done in side_by_side(self._commit, calls):
             if isinstance(error := done.exception(), Exception) and not isinstance(
                 error, KafkaError

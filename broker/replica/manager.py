@@ -8,16 +8,21 @@ A new replica is served only when the metadata hold the log directory its files 
 afterwards files that are missing were lost, and the partition is offline, never begun anew.
 """
 
-from asyncio import Future
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
-from broker.replica.controller_requests import NO_REQUESTS, ControllerRequests
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from broker.replica.events import Listener, ReplicaEvents
-from broker.replica.hosting import Gone, Hosting, Wanted
-from broker.replica.judgement_tally import JudgementTally
+from broker.replica.hosting import (
+    NO_REQUESTS,
+    ControllerRequests,
+    Gone,
+    Hosting,
+    Listener,
+    ReplicaEvents,
+    Wanted,
+)
+from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
-from kafka_protocol.errors import KafkaError, UnknownTopicId
+from kafka_protocol.errors import UnknownTopicId
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
@@ -38,6 +43,7 @@ class ReplicaManager:
         topic_names: the other way round.
         offline: why a partition of this broker is not served, for people; a restart tries again.
         pending: partitions whose files are made and whose directory is not in the metadata yet.
+        hosting: makes replicas and takes them away.
         listeners: called with what happens to replicas, in the turn in which it does.
     """
 
@@ -60,7 +66,7 @@ class ReplicaManager:
         self.topic_ids: dict[str, bytes] = {}
         self.topic_names: dict[bytes, str] = {}
         self._applied: dict[str, TopicImage] = {}
-        self._hosting = hosting = Hosting(
+        self.hosting = hosting = Hosting(
             logs=logs,
             node_id=node_id,
             config_for=config_for,
@@ -71,15 +77,6 @@ class ReplicaManager:
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
-
-    @property
-    def is_missing_some(self) -> bool:
-        """Whether a log directory was missing or did not work at the start."""
-        return self._hosting.is_missing_some
-
-    @is_missing_some.setter
-    def is_missing_some(self, some: bool) -> None:
-        self._hosting.is_missing_some = some
 
     # -- look-ups
 
@@ -110,7 +107,7 @@ class ReplicaManager:
             tp = TopicPartition(topic, partition)
             if tp in self.offline:
                 raise KafkaStorageError(f"{topic}-{partition} is offline: {self.offline[tp]}")
-            if self._hosting.is_being_made(tp):
+            if self.hosting.is_being_made(tp):
                 raise NotLeaderOrFollower(f"{topic}-{partition} is being made")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
         if found.log.is_offline:  # offsets too: nobody may build on what no disk holds
@@ -142,11 +139,11 @@ class ReplicaManager:
                 at start (then everything is compared, by identity: images share what is the same).
         """
         wanted, gone, topics_gone = self._compared(image, delta)
-        retired = self._hosting.drop(gone)
-        self._hosting.want(image, wanted)
-        self._hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=tuple(topics_gone)))
+        retired = self.hosting.drop(gone)
+        self.hosting.want(image, wanted)
+        self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=tuple(topics_gone)))
         self._configure(delta)
-        self._hosting.start()
+        self.hosting.start()
 
     def _compared(
         self, image: MetadataImage, delta: MetadataDelta | None
@@ -202,38 +199,17 @@ class ReplicaManager:
             return
         names = {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
         of_all = len(names) < len(delta.changed_configs)
-        self._hosting.configure(None if of_all else names)
-
-    def settled(self, topic_ids: Collection[bytes]) -> Future[None] | None:
-        """Wait until nothing of these topics is being made or taken away here any more.
-
-        Returns:
-            None when that is so already.
-        """
-        return self._hosting.settled(topic_ids)
-
-    @property
-    def backlog(self) -> int:
-        """How many changes of partitions wait for a disk, or are being carried out."""
-        return self._hosting.backlog
-
-    async def caught_up(self) -> None:
-        """Wait until all that was applied is done, but for what the controller has to note."""
-        await self._hosting.caught_up()
+        self.hosting.configure(None if of_all else names)
 
     async def stop(self) -> None:
         """Make nothing more; directories of what is gone are still taken away."""
-        await self._hosting.stop()
+        await self.hosting.stop()
 
     # -- what the controller says
-
-    def assignment_failed(self, replicas: Collection[ReplicaId], error: KafkaError) -> None:
-        """The metadata could not take note of new replicas: they are not served."""
-        self._hosting.assignment_failed(replicas, error)
 
     def epoch_refused(self, replica: ReplicaId) -> None:
         """The controller gives no higher leader epoch: whoever waits for one hears why."""
         topic = self._applied.get(self.topic_names.get(replica.topic_id, ""))
         if topic is not None:
             number = replica.partition
-            self._hosting.epoch_refused(Wanted(topic, number, topic.partitions[number]))
+            self.hosting.epoch_refused(Wanted(topic, number, topic.partitions[number]))

@@ -17,7 +17,6 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Any
 
-from broker.replica.commit_futures import CommitFutures
 from broker.replica.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -27,18 +26,23 @@ from broker.replica.errors import (
     UnknownLeaderEpoch,
 )
 from broker.replica.fetch_watch import FetchWatch, Waiter
-from broker.replica.judgement_tally import JudgementTally, Standing
+from broker.replica.judgement import (
+    Judgement,
+    JudgementTally,
+    Standing,
+    Verdict,
+    after,
+    reopened,
+)
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening
-from local_log.log.partition_log import AppendInfo, PartitionLog
-from local_log.log.results import LogRead
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS
-from rlm.link.judgement import Judgement, Verdict, after, reopened
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import AppendInfo, LogRead
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
 from rlm.link.messages import Loss, Report
 from runtime.executors import Pool
 
@@ -46,6 +50,40 @@ log = logging.getLogger(__name__)
 
 BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
 """Topics of the broker's own: not everybody may write them, and they are never tiered."""
+
+
+class CommitFutures:
+    """Futures by the end offset that the high watermark has to reach.
+
+    Attributes:
+        waiting: end offset (exclusive) and future, in the order in which they came.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, Future[None]]] = []
+
+    def add(self, end_offset: int) -> Future[None]:
+        """A future that is done when everything below `end_offset` (exclusive) is committed."""
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((end_offset, future))
+        return future
+
+    def reached(self, high_watermark: int) -> None:
+        """The high watermark has moved there."""
+        waiting = self.waiting
+        self.waiting = [each for each in waiting if each[0] > high_watermark]
+        for end_offset, future in waiting:
+            if end_offset <= high_watermark and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """What they wait for will not come."""
+        waiting, self.waiting = self.waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
 
 
 class Partition:
@@ -112,7 +150,7 @@ class Partition:
         self.watches: set[FetchWatch[Any]] = set()
         self._pool, self._judgements = pool, judgements
         self._standing = Standing.NOT_CONCERNED
-        log.ends.changed = self._wake
+        log.changed = self._wake
         self.is_flushing = False
         self._committed_bytes_pending = 0
         self._commits = CommitFutures()
@@ -172,7 +210,7 @@ class Partition:
                 "leader epoch is too low: partition=%s leader_epoch=%d latest=%s",
                 self.topic_partition,
                 leader_epoch,
-                self.log.latest_epoch,
+                self.log.epochs.latest_epoch,
             )
             return
         self.log.epochs.assign(leader_epoch, self.log.log_end_offset)
@@ -180,7 +218,7 @@ class Partition:
     @property
     def _is_epoch_too_low(self) -> bool:
         """Whether a tiered log ends in a later epoch: cluster metadata of an earlier time."""
-        latest = self.log.latest_epoch
+        latest = self.log.epochs.latest_epoch
         return (
             self.log.config.remote_storage_enable
             and latest is not None
@@ -359,7 +397,7 @@ class Partition:
             batch: exactly one batch, writable; offset and epoch are patched in place.
             now_ms: wall clock.
             required_acks: -1 asks for `min.insync.replicas`.
-            opening: see `LogWriter.append_as_leader`.
+            opening: see `PartitionLog.append_as_leader`.
             from_client: likewise.
 
         Returns:
@@ -382,7 +420,7 @@ class Partition:
             self.check_log_end()
         if self.leader_epoch != log.epochs.latest_epoch and self._is_epoch_too_low:
             raise KafkaStorageError(f"the leader epoch of {self.topic_partition} is too low")
-        epoch, write = self.leader_epoch, log.writer.append_as_leader
+        epoch, write = self.leader_epoch, log.append_as_leader
         info = write(
             batch, leader_epoch=epoch, now_ms=now_ms, from_client=from_client, opening=opening
         )
@@ -417,7 +455,7 @@ class Partition:
 
         Raises:
             CorruptMessage: a durable topic's batch at `offset` is damaged.
-            WouldWait, KafkaError: as `LogReader.read`.
+            WouldWait, KafkaError: as `PartitionLog.read`.
         """
         read = self.log.read
         try:
@@ -430,13 +468,13 @@ class Partition:
             )
         except CorruptMessage:
             if self.durable:
-                self.log.reader.note_damage()
+                self.log.note_damage()
             raise
         if not self.durable:
             return found
         if not may_wait:
-            self.log.reader.check_resident(found)
-        return self.log.reader.sound(found)
+            self.log.check_resident(found)
+        return self.log.sound(found)
 
     # -- high watermark
 
@@ -447,7 +485,7 @@ class Partition:
             self._committed_bytes_pending += appended_bytes
             self._start_flush()
             return
-        self._set_high_watermark(log.ends.log_end_offset, appended_bytes)
+        self._set_high_watermark(log.log_end_offset, appended_bytes)
 
     def waits_for_disk(self, required_acks: int) -> bool:
         """Whether an append with these acks is answered only after fsync.
@@ -457,8 +495,8 @@ class Partition:
         return required_acks == -1 if self.durable else required_acks != 0 and self.is_flushing
 
     def _set_high_watermark(self, offset: int, new_bytes: int) -> None:
-        if offset > self.log.ends.high_watermark:
-            self.log.high_watermark = offset
+        if offset > self.log.high_watermark:
+            self.log.update_high_watermark(offset)
         if self._commits.waiting:
             self._commits.reached(self.log.high_watermark)
         if self.waiters:

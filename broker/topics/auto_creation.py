@@ -14,7 +14,7 @@ from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults, TopicSpec
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.log_context import escape
 
 log = logging.getLogger(__name__)

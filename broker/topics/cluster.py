@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
-from metadata_topic.controller.topic_names import INTERNAL_TOPICS, validate_name
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
+from metadata_topic.controller.topic_specs import INTERNAL_TOPICS, validate_name
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, BrokerImage, Endpoint, PartitionImage
 

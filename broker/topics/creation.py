@@ -16,7 +16,7 @@ from metadata_topic.controller.result import Decided
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.dice import Dice
 from runtime.work import Pace, Steps, run_in_steps
 

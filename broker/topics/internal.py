@@ -11,7 +11,7 @@ from typing import Final
 from broker.config.rules import check_replication
 from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import TidemarkError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import Any, NamedTuple
 
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.records.records import Record, build_batch
 from kafka_protocol.wire.codec import message
 

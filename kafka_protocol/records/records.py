@@ -9,6 +9,7 @@ Source: KIP-98; formats of Apache Kafka 4.3.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.records.batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
@@ -21,9 +22,7 @@ from kafka_protocol.records.batch import (
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import compress
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.records.inflate import MAX_INFLATED_BYTES, inflated
+from kafka_protocol.records.compression import MAX_INFLATED_BYTES, compress, inflated
 from kafka_protocol.records.walk import Window, body_of
 from kafka_protocol.wire.primitives import continue_zigzag, encode_zigzag
 

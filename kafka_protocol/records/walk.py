@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from io import BytesIO
 from typing import Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TooManyHeadersError
 from kafka_protocol.records.batch import HEADER_SIZE, MAGIC, BatchHeader, Buffer, read_header
-from kafka_protocol.records.errors import InvalidRecordError, TooManyHeadersError
-from kafka_protocol.records.inflate import MAX_INFLATED_BYTES, inflated
+from kafka_protocol.records.compression import MAX_INFLATED_BYTES, inflated
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 HEADERS_MAX: Final = 524_288

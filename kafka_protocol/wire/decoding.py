@@ -15,9 +15,15 @@ from struct import Struct, calcsize, unpack_from
 from typing import Any, NoReturn
 
 from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.wire.element_caps import ELEMENTS_MAX
 from kafka_protocol.wire.primitives import Buffer, continue_uvarint, read_uvarint
-from kafka_protocol.wire.schema import FIXED_FORMATS, ArrayType, Field, FieldType, StructType
+from kafka_protocol.wire.schema import (
+    ELEMENTS_MAX,
+    FIXED_FORMATS,
+    ArrayType,
+    Field,
+    FieldType,
+    StructType,
+)
 from kafka_protocol.wire.structs import bind, default_source
 
 STRING_MAX_BYTES = 32_767

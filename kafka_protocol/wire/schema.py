@@ -18,11 +18,10 @@ Source: the JSON message schemas of Apache Kafka 4.3 hold the same facts.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
-
-from kafka_protocol.wire.element_caps import CAPS, ELEMENTS_MAX
+from typing import Final, NamedTuple
 
 FIXED_FORMATS = {
     "i8": "b",
@@ -43,6 +42,44 @@ _HEAD = re.compile(
 )
 _TYPES = frozenset(FIXED_FORMATS) | {"str", "bytes", "rec"}
 _LAST = 0x7FFF
+
+
+class Cap(NamedTuple):
+    """A cap and its reason.
+
+    How many elements the arrays of one message may have together.
+
+    Honest counts of nested arrays in a frame of 100 MiB make hundreds of millions of objects.
+    Each API has the cap that its largest sensible request needs, so that a hostile one costs no
+    more memory than that: the schema of a request names it. What a cap refuses is no message,
+    and ends its connection.
+
+    DIFFERS: Kafka has no such caps.
+
+    Attributes:
+        elements: of all arrays of a request together, nested ones too (inclusive).
+        reason: what an honest client asks for at most.
+    """
+
+    elements: int
+    reason: str
+
+
+CAPS: Final[Mapping[str, Cap]] = {
+    "partitions": Cap(250_000, "100,000 partitions, each of a topic of its own, and some beside"),
+    "settings": Cap(250_000, "all settings of some thousand topics"),
+    "made": Cap(150_000, "10,000 partitions at 8 chosen brokers each; no more are made at once"),
+    "groups": Cap(100_000, "names of all groups or transactions of a cluster"),
+    "members": Cap(20_000, "members of one group: each has all the others wait"),
+    "rules": Cap(10_000, "rules, quotas or users that a tool sets at once"),
+    "few": Cap(1_000, "what one client or node has: assignors, filters, listeners, directories"),
+    "quorum": Cap(1_000, "the one partition of the metadata log, and a quorum's voters"),
+}
+"""By the words that schemas of requests with arrays have at the end of their heads."""
+
+ELEMENTS_MAX: Final = 250_000
+"""Of what nodes of the own cluster send (answers) or wrote (records), and of all unknown tagged
+fields of a message, which are skipped."""
 
 
 class Default(Enum):

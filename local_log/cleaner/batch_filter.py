@@ -8,15 +8,19 @@ when they are first met, and go once that has passed.
 DIFFERS: Kafka writes every record that stays anew, relative to the first of them. Here their bytes
 are cut out of the old batch, whose base timestamp stays; readers see the same.
 
+A marker may go once no batch of its transaction was met before it: then nobody needs to know any
+more how the transaction ended.
+
 Source: KIP-98, KIP-534; Apache Kafka 4.3 for the order of the rules.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
-from struct import error as struct_error
 from typing import Final, NamedTuple
 
+from kafka_protocol.errors import InvalidRecordError
+from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
@@ -28,44 +32,106 @@ from kafka_protocol.records.batch import (
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import decompress
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import decompress, deflated, inflated
+from kafka_protocol.records.control import ControlType, control_type
 from kafka_protocol.records.records import iter_records
-from local_log.cleaner.offset_map import OffsetMap
-from local_log.cleaner.record_walk import (
-    Kept,
-    largest_timestamp_delta,
-    moved_base_timestamp,
-    select,
-    whole_records,
-)
-from local_log.cleaner.transactions import Transactions
+from kafka_protocol.wire.primitives import encode_zigzag, read_zigzag
+from local_log.cleaner.offset_map import OffsetMap, records_in, whole_records
 from local_log.config import LONG_MAX
 from local_log.producers.last_batches import LastBatch
 
 _KEPT_FLAGS_OF_EMPTY: Final = ~(CODEC_MASK | DELETE_HORIZON_FLAG)
-_MARKER_KEY = Struct(">hh")
-
-_Chunk = tuple[bytes, Kept]
-"""Some whole records of a batch, inflated, and which of them stay."""
+_LONG_MIN: Final = -(2**63)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterFacts:
-    """What is the same for all batches of a pass.
+class Transactions:
+    """Follows the transactions through one walk over a log.
 
     Attributes:
-        now_ms: wall clock.
-        delete_retention_ms: so long after they are first met tombstones stay.
-        round_end: where the cleanable part ends (exclusive): the batch before it is kept.
-        producers: by producer id.
+        kept: entries for the transaction index of what is being written: aborted transactions of
+            which batches were met. Whoever writes it takes them out.
     """
 
-    now_ms: int
-    delete_retention_ms: int
-    round_end: int
-    producers: Mapping[int, LastBatch] = field(default_factory=dict)
+    __slots__ = ("_aborted", "_coming", "_committed", "kept")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Begin a walk.
+
+        Args:
+            aborted: all aborted transactions that touch the range, in any order.
+        """
+        self._coming = [(entry.first_offset, entry) for entry in aborted]
+        heapq.heapify(self._coming)
+        self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+
+    @property
+    def undecided(self) -> frozenset[int]:
+        """Producers with data that goes for committed, whose marker has not come."""
+        return frozenset(self._committed)
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            _, entry = heapq.heappop(self._coming)
+            self._aborted.setdefault(entry.producer_id, (entry, False))
+
+    def data(self, header: BatchHeader) -> bool:
+        """Show a data batch; says whether it is of an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        found = self._aborted.get(header.producer_id)
+        if found is None:
+            self._committed.add(header.producer_id)
+            return False
+        self._aborted[header.producer_id] = (found[0], True)
+        return True
+
+    def marker(self, header: BatchHeader, kind: int | None) -> bool:
+        """Show a control batch; says whether it is needed no more.
+
+        Args:
+            header: of the batch.
+            kind: of its record, None where it was emptied before.
+
+        Raises:
+            InvalidRecordError: it aborts data that no index names: these went for committed.
+        """
+        self._begin_up_to(header.last_offset)
+        if kind is None:
+            self._committed.discard(header.producer_id)  # it ended what was before it
+            return True
+        if kind == ControlType.ABORT:
+            found = self._aborted.pop(header.producer_id, None)
+            if found is not None and found[1]:
+                self.kept.append(found[0])
+                return False
+            if found is None and header.producer_id in self._committed:
+                raise InvalidRecordError(
+                    f"producer {header.producer_id} aborted what is in no transaction index"
+                )
+            return True
+        if kind == ControlType.COMMIT:
+            was_met = header.producer_id in self._committed
+            self._committed.discard(header.producer_id)
+            return not was_met
+        return False
+
+
+def marker_kind(batch: Buffer, header: BatchHeader) -> int | None:
+    """The type of a control batch's record, -1 where it has no such key; None: it is empty.
+
+    Raises:
+        InvalidRecordError: the records contradict themselves.
+    """
+    if not header.record_count:
+        return None
+    record = next(iter_records(batch))
+    try:
+        return control_type(record)
+    except InvalidRecordError:
+        return -1
 
 
 class Written(NamedTuple):
@@ -80,30 +146,41 @@ class Written(NamedTuple):
     data: Buffer
 
 
-def marker_kind(batch: Buffer, header: BatchHeader) -> int | None:
-    """The type of a control batch's record, -1 where it is none of a transaction's; None: empty.
+class _Kept(NamedTuple):
+    """Which records of a chunk stay.
 
-    Raises:
-        InvalidRecordError: the records contradict themselves.
+    Attributes:
+        data: the chunk, inflated.
+        spans: first byte (inclusive) and end (exclusive) of neighbouring records.
+        number: how many records.
+        has_tombstones: one of them has no value.
     """
-    if not header.record_count:
-        return None
-    for record in iter_records(batch):
-        try:
-            return int(_MARKER_KEY.unpack_from(record.key or b"")[1])
-        except struct_error:
-            return -1
-    return None
+
+    data: bytes
+    spans: list[tuple[int, int]]
+    number: int
+    has_tombstones: bool
 
 
+@dataclass(slots=True)
 class BatchFilter:
-    """Decides for one batch after the other, in the order of the log."""
+    """Decides for one batch after the other, in the order of the log.
 
-    __slots__ = ("_facts", "_newest", "transactions")
+    Attributes:
+        newest: offsets of the keys.
+        transactions: of this walk.
+        now_ms: wall clock.
+        delete_retention_ms: so long after they are first met tombstones stay.
+        round_end: where the cleanable part ends (exclusive): the batch before it is kept.
+        producers: by producer id.
+    """
 
-    def __init__(self, facts: FilterFacts, newest: OffsetMap, transactions: Transactions) -> None:
-        self._facts, self._newest = facts, newest
-        self.transactions = transactions
+    newest: OffsetMap
+    transactions: Transactions
+    now_ms: int
+    delete_retention_ms: int
+    round_end: int
+    producers: Mapping[int, LastBatch] = field(default_factory=dict)
 
     def written(self, header: BatchHeader, batch: Buffer) -> Written | None:
         """What of a batch is written; None: nothing.
@@ -117,55 +194,75 @@ class BatchFilter:
         """
         if header.is_control:
             return self._control(header, batch)
-        if self.transactions.data(header):
-            return self._emptied(header)
-        if not header.record_count:
+        if self.transactions.data(header) or not header.record_count:
             return self._emptied(header)
         return self._data(header, batch)
 
     def _control(self, header: BatchHeader, batch: Buffer) -> Written | None:
         is_needless = self.transactions.marker(header, marker_kind(batch, header))
-        if not header.record_count:
+        if not header.record_count or (is_needless and self._is_over(header)):
             return self._emptied(header)
-        if not is_needless:
+        if header.has_delete_horizon or not is_needless:
             return Written(header, batch)
-        if header.has_delete_horizon:
-            is_over = header.base_timestamp <= self._facts.now_ms
-            return self._emptied(header) if is_over else Written(header, batch)
         data = decompress(header.codec, memoryview(batch)[HEADER_SIZE:])
-        kept = Kept([(0, len(data))], header.record_count, has_tombstones=False)
-        return self._rewritten(header, [(data, kept)], kept.number, horizon=True)
+        kept = _Kept(data, [(0, len(data))], header.record_count, has_tombstones=False)
+        return self._rewritten(header, [kept], kept.number, horizon=True)
 
     def _data(self, header: BatchHeader, batch: Buffer) -> Written | None:
-        has_horizon = header.has_delete_horizon
-        is_over = has_horizon and header.base_timestamp <= self._facts.now_ms
-        body = memoryview(batch)[HEADER_SIZE:]
         chunks = number = 0
         has_tombstones, chunk = False, None
-        for chunk in self._selected(header, body, is_over):
+        for chunk in self._selected(header, batch):
             chunks += 1
-            number += chunk[1].number
-            has_tombstones |= chunk[1].has_tombstones
+            number += chunk.number
+            has_tombstones |= chunk.has_tombstones
         if not number:
             return self._emptied(header)
-        wants_horizon = has_tombstones and not has_horizon
+        wants_horizon = has_tombstones and not header.has_delete_horizon
         if number == header.record_count and not wants_horizon:
             return Written(header, batch)
         assert chunk is not None, "a batch with records has a chunk"
         # What came in several chunks was not kept: it is inflated once more.
-        kept = [chunk] if chunks == 1 else self._selected(header, body, is_over)
+        kept = [chunk] if chunks == 1 else self._selected(header, batch)
         return self._rewritten(header, kept, number, horizon=wants_horizon)
 
-    def _selected(self, header: BatchHeader, body: Buffer, is_over: bool) -> Iterator[_Chunk]:
-        for data, count in whole_records(inflated(header.codec, body), header.record_count):
-            yield (
-                data,
-                select(data, count, header.base_offset, self._newest, drops_tombstones=is_over),
-            )
+    def _is_over(self, header: BatchHeader) -> bool:
+        """Whether its delete horizon has passed."""
+        return header.has_delete_horizon and header.base_timestamp <= self.now_ms
+
+    def _selected(self, header: BatchHeader, batch: Buffer) -> Iterator[_Kept]:
+        """Of a key the newest record, of each chunk, and all that the map knows nothing of.
+
+        A record without a key that the map went over does not stay, nor does a tombstone whose time
+        is over.
+        """
+        find, latest = self.newest.offsets.get, self.newest.latest_offset
+        base_offset, drops_tombstones = header.base_offset, self._is_over(header)
+        pieces = inflated(header.codec, memoryview(batch)[HEADER_SIZE:])
+        for data, count in whole_records(pieces, header.record_count):
+            spans: list[tuple[int, int]] = []
+            kept, has_tombstones, span_start = 0, False, -1
+            for first, offset_delta, key, has_value in records_in(data, count):
+                offset = base_offset + offset_delta
+                stays = offset > latest or (
+                    key is not None
+                    and offset >= find(key, -1)
+                    and (has_value or not drops_tombstones)
+                )
+                if stays:
+                    kept += 1
+                    has_tombstones |= not has_value
+                    if span_start < 0:
+                        span_start = first
+                elif span_start >= 0:
+                    spans.append((span_start, first))
+                    span_start = -1
+            if span_start >= 0:
+                spans.append((span_start, len(data)))
+            yield _Kept(data, spans, kept, has_tombstones)
 
     def _emptied(self, header: BatchHeader) -> Written | None:
         """The header alone, where the log needs it: None where it does not."""
-        if header.next_offset != self._facts.round_end and not self._is_last_of_producer(header):
+        if header.next_offset != self.round_end and not self._is_last_of_producer(header):
             return None
         empty = header._replace(
             batch_length=HEADER_SIZE - LOG_OVERHEAD,
@@ -178,7 +275,7 @@ class BatchFilter:
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         if header.producer_id < 0:
             return False
-        last = self._facts.producers.get(header.producer_id)
+        last = self.producers.get(header.producer_id)
         if last is None:
             return False
         if last.offset >= 0:
@@ -186,34 +283,32 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _rewritten(
-        self, header: BatchHeader, chunks: Iterable[_Chunk], count: int, *, horizon: bool
+        self, header: BatchHeader, chunks: Iterable[_Kept], count: int, *, horizon: bool
     ) -> Written:
-        base, attributes, shift = header.base_timestamp, header.attributes, 0
+        base, attributes = header.base_timestamp, header.attributes
         if horizon:
-            base = min(self._facts.now_ms + self._facts.delete_retention_ms, LONG_MAX)
+            base = min(self.now_ms + self.delete_retention_ms, LONG_MAX)
             attributes |= DELETE_HORIZON_FLAG
-            shift = header.base_timestamp - base
         is_timed = not header.is_log_append_time and count != header.record_count
         latest: list[int] = []
 
         def records() -> Iterator[bytes]:
-            for data, kept in chunks:
+            for kept in chunks:
                 if not kept.number:
                     continue
                 if is_timed:
-                    latest.append(largest_timestamp_delta(data, kept.spans))
+                    latest.append(max(delta for delta, *_ in _timestamps(kept)))
                 if horizon:
-                    yield moved_base_timestamp(data, kept.spans, shift)
+                    yield _moved_base_timestamp(kept, header.base_timestamp - base)
                 else:
-                    yield b"".join(data[start:end] for start, end in kept.spans)
+                    yield b"".join(kept.data[start:end] for start, end in kept.spans)
 
         pieces: Iterable[bytes] = records()
         size_bytes = None
         if isinstance(chunks, list):
             pieces = list(pieces)
             size_bytes = sum(map(len, pieces))
-        packed = deflated(header.codec, pieces, level=None, size_bytes=size_bytes)
-        body = b"".join(packed)
+        body = b"".join(deflated(header.codec, pieces, level=None, size_bytes=size_bytes))
         largest = header.base_timestamp + max(latest) if latest else header.max_timestamp
         return _sealed(
             header._replace(
@@ -225,6 +320,35 @@ class BatchFilter:
             ),
             body,
         )
+
+
+def _timestamps(kept: _Kept) -> Iterator[tuple[int, int, int, int]]:
+    """Timestamp delta of each record that stays; where its attributes, next field and end are."""
+    for start, end in kept.spans:
+        pos = start
+        while pos < end:
+            length, attributes = read_zigzag(kept.data, pos)
+            delta, rest = read_zigzag(kept.data, attributes + 1, 10)
+            pos = attributes + length
+            yield delta, attributes, rest, pos
+
+
+def _moved_base_timestamp(kept: _Kept, shift: int) -> bytes:
+    """The records that stay, for a batch whose base timestamp is `shift` ms lower.
+
+    Raises:
+        InvalidRecordError: a timestamp is further from it than can be said.
+    """
+    out = bytearray()
+    for delta, attributes, rest, stop in _timestamps(kept):
+        if delta + shift < _LONG_MIN:
+            raise InvalidRecordError("a timestamp does not fit in the batch")
+        stamp = encode_zigzag(delta + shift)
+        out += encode_zigzag(1 + len(stamp) + stop - rest)
+        out.append(kept.data[attributes])
+        out += stamp
+        out += kept.data[rest:stop]
+    return bytes(out)
 
 
 def _sealed(header: BatchHeader, records: bytes) -> Written:

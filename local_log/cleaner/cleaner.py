@@ -13,19 +13,21 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
 from typing import Final, Protocol
 
 from kafka_protocol.types import TopicPartition
-from local_log.cleaner.left_out import LeftOut
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.look import Look
-from local_log.cleaner.policy import Range
-from local_log.cleaner.worker import Worker, WorkerLostError
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job
+from local_log.cleaner.policy import Range, SourceSegment, cleanable
+from local_log.cleaner.process import Alive, Failed, ProcessWorker, WorkerLostError
+from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import KafkaStorageError, LogClosed
+from local_log.file_names import TXN_INDEX
 from local_log.log.cleaning import PassSpoiltError
-from local_log.log.cleaning_job import Alive, Done, Failed, Group, Job
 from local_log.log.partition_log import PartitionLog
 from local_log.producers.last_batches import LastBatches
+from local_log.segment.segment import LogSegment
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -46,6 +48,7 @@ BACKOFF_MIN_MS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60_000
 LOSSES_MAX: Final = 5
 """So many processes in a row may end over one log; then it is set aside."""
+_SHOWN_MAX: Final = 100
 
 
 class CleanedLogs(Protocol):
@@ -91,6 +94,121 @@ class CleanerFacts:
     written_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NotedLog:
+    """A log as it was at one moment: noted on the loop, its files looked at on a pool thread.
+
+    Attributes:
+        segments: all of them, the last one active.
+        active_bytes: of the last one, up to the log end.
+    """
+
+    log: PartitionLog
+    config: LogConfig
+    segments: Sequence[LogSegment]
+    log_start_offset: int
+    log_end_offset: int
+    active_bytes: int
+    stable_end: int
+    cleaned_to: int | None
+
+    @classmethod
+    def of(cls, log: PartitionLog, cleaned_to: int | None) -> "NotedLog":
+        """Note it; on the loop."""
+        return cls(
+            log,
+            log.config,
+            list(log.segments.all),
+            log.log_start_offset,
+            log.log_end_offset,
+            log.segments.active.size_bytes,
+            log.last_stable_offset,
+            cleaned_to,
+        )
+
+    def range(self, now_ms: int) -> Range:
+        """What of it can be cleaned; on a pool thread.
+
+        Raises:
+            OSError: a file cannot be read, or has gone meanwhile.
+        """
+        config = self.config
+        needs_first = config.max_compaction_lag_ms != LONG_MAX
+        needs_newest = config.min_compaction_lag_ms > 0
+        closed = [
+            SourceSegment(
+                segment.base_offset,
+                following.base_offset,
+                segment.size_bytes,
+                first_timestamp=segment.first_batch_timestamp if needs_first else -1,
+                max_timestamp=segment.max_timestamp if needs_newest else -1,
+            )
+            for segment, following in pairwise(self.segments)
+        ]
+        return cleanable(
+            closed,
+            config,
+            now_ms,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            stable_end=self.stable_end,
+            cleaned_to=self.cleaned_to,
+        )
+
+    def job(
+        self,
+        found: Range,
+        producers: bytes,
+        settings: CleanerSettings,
+        *,
+        number: int,
+        token: str,
+        now_ms: int,
+    ) -> Job:
+        """Put together what the cleaner process must know; on a pool thread.
+
+        Raises:
+            OSError: a file cannot be read, or has gone meanwhile.
+        """
+        config, disk, segments, ahead = self.config, self.log.disk, [], []
+        for segment, following in pairwise(self.segments):
+            base_offset, end_offset = segment.base_offset, following.base_offset
+            if end_offset > found.first_uncleanable:
+                ahead.append(SourceSegment(base_offset, end_offset, segment.size_bytes))
+                continue
+            sizes = [disk.size(one.path) for one in (segment.offset_index, segment.time_index)]
+            segments.append(SourceSegment(base_offset, end_offset, segment.size_bytes, *sizes))
+        active = self.segments[-1].base_offset
+        ahead.append(SourceSegment(active, self.log_end_offset, self.active_bytes))
+        return Job(
+            number=number,
+            token=token,
+            directory=str(self.log.directory),
+            segments=segments,
+            ahead=ahead,
+            first_dirty=min(found.first_dirty, found.first_uncleanable),
+            aborted=[one.base_offset for one in self.segments if disk.exists(one.path(TXN_INDEX))],
+            producers=producers,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            settings=settings,
+        )
+
+
+def look_at(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
+    """What can be cleaned of each, or why it cannot be read; on a pool thread."""
+    found: list[tuple[NotedLog, Range | OSError]] = []
+    for noted in some:
+        try:
+            found.append((noted, noted.range(now_ms)))
+        except OSError as error:
+            found.append((noted, error))
+    return found
+
+
 @dataclass(slots=True)
 class _Retry:
     """A log whose pass went wrong.
@@ -112,7 +230,6 @@ class LogCleaner:
 
     Attributes:
         facts: for metrics.
-        left_out: logs that are not cleaned.
     """
 
     def __init__(
@@ -120,7 +237,7 @@ class LogCleaner:
         logs: CleanedLogs,
         settings: Callable[[], CleanerSettings],
         ports: Ports,
-        worker: Worker,
+        worker: ProcessWorker,
     ) -> None:
         """Clean nothing yet.
 
@@ -143,13 +260,13 @@ class LogCleaner:
         self._last_loss = ""
         self._retries: dict[PartitionLog, _Retry] = {}
         self.facts = CleanerFacts()
-        self.left_out = LeftOut(logs.is_open)
+        self._aside: set[PartitionLog] = set()
+        self._unread: dict[PartitionLog, tuple[Outage, OSError]] = {}
 
     def start(self) -> None:
         """Look now, and again after each pause."""
+        self.look()
         if not self._is_stopped:
-            if self._settings().is_enabled:
-                self._runner.start()
             pause_ms = max(self._settings().backoff_ms, BACKOFF_MIN_MS)
             self._timer = self._scheduler.call_later(pause_ms, self.start)
 
@@ -172,9 +289,31 @@ class LogCleaner:
         await self._runner.stop()
         await self._pool.run(self._worker.close)
 
+    @property
+    def uncleanable(self) -> list[PartitionLog]:
+        """Logs that were set aside: not cleaned until the next start, or a truncation."""
+        self._aside = {o for o in self._aside if o.cleaning.uncleanable and self._logs.is_open(o)}
+        return list(self._aside)
+
+    @property
+    def unread(self) -> list[PartitionLog]:
+        """Logs that the last look failed to read: they are looked at again."""
+        return [one for one in self._unread if self._logs.is_open(one)]
+
     def problems(self) -> list[str]:
-        """What is not cleaned, and why; for people."""
-        lines = self.left_out.reasons()
+        """What is not cleaned, and why; for people, up to a page."""
+        lines = [
+            f"{one.topic_partition} is not compacted until the next start: "
+            f"{one.cleaning.uncleanable}"
+            for one in self.uncleanable
+        ] + [
+            f"{one.topic_partition} is not compacted, it is tried again: {self._unread[one][1]}"
+            for one in self.unread
+        ]
+        lines.sort()
+        if len(lines) > _SHOWN_MAX:
+            more = len(lines) - _SHOWN_MAX
+            lines[_SHOWN_MAX:] = [f"and {more} more partitions are not compacted"]
         if self.facts.failures:
             lines.append(f"the cleaner process fails, it is tried again: {self._last_loss}")
         return lines
@@ -197,26 +336,53 @@ class LogCleaner:
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 
     def _look(self) -> Work[list[PartitionLog]]:
-        """The logs that are due, the dirtiest first."""
-        look = Look(self._clock.wall_ms())
+        """The logs that are due, the dirtiest first; it serves many passes."""
         candidates: list[PartitionLog] = []
         for number, each in enumerate(self._logs.all(), 1):
             if number % LOOKS_LOGS == 0:
                 yield None
             if each.config.compacts and self._may_clean(each):
                 candidates.append(each)
+        now_ms, dirty_ratio, delay_ms = self._clock.wall_ms(), 0.0, 0
+        due: list[tuple[float, PartitionLog]] = []
+        unread: dict[PartitionLog, tuple[Outage, OSError]] = {}
         for start in range(0, len(candidates), SLICE_LOGS):
             some = [
                 NotedLog.of(each, self._logs.cleaned_to(each.topic_partition))
                 for each in candidates[start : start + SLICE_LOGS]
                 if self._logs.is_open(each)
             ]
-            yield OnPool(self._pool, look.add, some)
-        self.left_out.looked(look.failed)
+            for noted, found in (yield OnPool(self._pool, look_at, some, now_ms)):
+                if isinstance(found, OSError):
+                    unread |= self._unreadable(noted, found)
+                    continue
+                dirty_ratio = max(dirty_ratio, found.dirty_ratio)
+                delay_ms = max(delay_ms, found.delay_ms)
+                if found.is_due(noted.config):
+                    due.append((found.dirty_ratio, noted.log))
+        for each, (outage, _) in self._unread.items():
+            if each not in unread and self._logs.is_open(each):
+                outage.succeeded()
+        self._unread = unread
         self.facts.looked_ms = self._clock.monotonic_ms()
-        self.facts.dirty_ratio, self.facts.delay_ms = look.dirty_ratio, look.delay_ms
-        due: list[PartitionLog] = yield OnPool(self._pool, look.ranked)
-        return due
+        self.facts.dirty_ratio, self.facts.delay_ms = dirty_ratio, delay_ms
+        due = yield OnPool(self._pool, sorted, due, key=itemgetter(0), reverse=True)
+        return [each for _, each in due]
+
+    def _unreadable(
+        self, noted: NotedLog, error: OSError
+    ) -> dict[PartitionLog, tuple[Outage, OSError]]:
+        """The entry of a log that could not be read; each outage is logged once.
+
+        A log whose segments changed since it was noted proves nothing: its files went meanwhile.
+        """
+        each = noted.log
+        if not self._logs.is_open(each) or each.segments.all != noted.segments:
+            return {}
+        outage = Outage(log, f"looking at {each.topic_partition} for the cleaner")
+        outage = self._unread.get(each, (outage, error))[0]
+        outage.failed(error)
+        return {each: (outage, error)}
 
     def _may_clean(self, each: PartitionLog) -> bool:
         if each.is_offline or each.cleaning.uncleanable or each.config.remote_storage_enable:
@@ -246,38 +412,36 @@ class LogCleaner:
             if self._logs.is_open(each) and not each.cleaning.is_spoilt:
                 self._postpone(each, error)  # nobody knows why: not again at once
         except (KafkaStorageError, OSError) as error:
-            self._log_failed(each, error)
+            self._worker.kill()
+            self._postpone(each, error)
         finally:
             each.cleaning.end()
-        yield OnPool(self._pool, _remove_leftovers, each, token)
+        with suppress(LogClosed, KafkaStorageError):  # removed with its directory, or at a start
+            yield OnPool(self._pool, each.cleaning.remove_leftovers, token)
 
     def _pass(self, noted: NotedLog, found: Range, token: str) -> Work[None]:
         each, begun_ms = noted.log, self._clock.monotonic_ms()
-        if each.cleaning.is_half_done:  # there were no descriptors left, say
-            yield from self._put_in_place(each)
-        # Also for that reason, and before the log changes any more.
-        yield OnPool(self._pool, each.cleaning.take_back)
+        yield from self._put_in_place(each)  # the last pass had no descriptors left, say
         # The new segments are durable, so what they replace was no less.
         yield OnPool(self._pool, each.flush, found.first_uncleanable)
         if noted.cleaned_to is None or found.resets:
             # Before a first hole comes: holes of a log that is in this checkpoint are right.
             yield OnPool(self._pool, self._note, each, found.first_dirty)
-        last = LastBatches(each.producers, noted.segments[0].base_offset, found.first_uncleanable)
+        producers, start = each.producers.states, noted.segments[0].base_offset
+        last = LastBatches(producers, start, found.first_uncleanable)
         while last.take(SLICE_PRODUCERS):
             yield None
             self._check(each)
         self._number += 1
         job: Job = yield OnPool(
             self._pool,
-            make_job,
-            noted,
+            noted.job,
             found,
             bytes(last.packed),
             self._settings(),
             number=self._number,
             token=token,
             now_ms=self._clock.wall_ms(),
-            disk=self._disk,
         )
         yield OnPool(self._pool, self._worker.begin, job)
         while True:
@@ -295,7 +459,9 @@ class LogCleaner:
                 case Failed():
                     if each.cleaning.is_spoilt:  # what was missing is what the truncation took
                         raise PassSpoiltError(answer.reason)
-                    self._refused(each, answer)
+                    if not answer.is_damage:
+                        raise OSError(answer.reason)
+                    self.set_aside(each, answer.reason)
                     return
 
     def _check(self, each: PartitionLog) -> None:
@@ -305,14 +471,14 @@ class LogCleaner:
     def _swap(self, each: PartitionLog, group: Group, token: str) -> Work[None]:
         if not group.is_changed:
             return
-        cleaning = each.cleaning
-        yield OnPool(self._pool, cleaning.make_ready, group.old[0], token)
-        cleaning.take(group)
+        yield OnPool(self._pool, each.cleaning.make_ready, group.old[0], token)
+        new = group.segment(each.disk, each.directory)
+        each.cleaning.take(group.old, group.old_bytes, new)
         yield from self._put_in_place(each)
 
     def _put_in_place(self, each: PartitionLog) -> Work[None]:
         yield OnPool(self._pool, each.cleaning.put_in_place)
-        each.retention.delete_later(each.cleaning.settle())
+        each.delete_later(each.cleaning.settle())
 
     def _note(self, each: PartitionLog, offset: int) -> None:
         if not self._logs.note_cleaned(each, offset):
@@ -337,10 +503,15 @@ class LogCleaner:
             done.keys_left,
         )
 
-    def _refused(self, each: PartitionLog, failed: Failed) -> None:
-        if not failed.is_damage:
-            raise OSError(failed.reason)
-        self.left_out.set_aside(each, failed.reason)
+    def set_aside(self, each: PartitionLog, reason: str) -> None:
+        """Clean a log no more."""
+        each.cleaning.set_aside(reason)
+        self._aside.add(each)
+        log.error(
+            "not cleaned any more until the next start: partition=%s %s; its records are served",
+            each.topic_partition,
+            reason,
+        )
 
     def _succeeded(self, each: PartitionLog) -> None:
         self.facts.failures = self._retry_process_ms = 0
@@ -362,12 +533,8 @@ class LogCleaner:
         retry.losses += error.in_job
         if retry.losses >= LOSSES_MAX:
             del self._retries[each]
-            self.left_out.set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
+            self.set_aside(each, f"{LOSSES_MAX} processes in a row ended over it: {error}")
             self.facts.failures = 0
-
-    def _log_failed(self, each: PartitionLog, error: Exception) -> None:
-        self._worker.kill()
-        self._postpone(each, error)
 
     def _postpone(self, each: PartitionLog, error: Exception) -> _Retry:
         for other in [one for one in self._retries if not self._logs.is_open(one)]:
@@ -385,8 +552,3 @@ class LogCleaner:
         return min(
             max(self._settings().backoff_ms, BACKOFF_MIN_MS) << min(failures - 1, 10), RETRY_MAX_MS
         )
-
-
-def _remove_leftovers(each: PartitionLog, token: str) -> None:
-    with suppress(LogClosed, KafkaStorageError):  # removed with its directory, or at a start
-        each.cleaning.remove_leftovers(token)

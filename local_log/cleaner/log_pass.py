@@ -4,12 +4,17 @@ First the newest offset of each key is found in the dirty part, then everything 
 segment on is read again, and what stays is written to `.cleaned` files, group by group, with their
 indexes, fsynced. Nothing that belongs to the log is touched: putting a new segment into its place
 is the broker's.
+
+A pass is given a `Job`, and gives a `Group` for each new segment and one `Done`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from kafka_protocol.errors import CorruptFileError, KafkaError, TidemarkError
 from kafka_protocol.files import txn_index
@@ -22,12 +27,10 @@ from kafka_protocol.records.batch import (
     has_valid_crc,
     read_header,
 )
-from kafka_protocol.records.inflate import inflated
-from local_log.cleaner.batch_filter import BatchFilter, FilterFacts, marker_kind
-from local_log.cleaner.offset_map import OffsetMap
-from local_log.cleaner.policy import SegmentToClean, groups
-from local_log.cleaner.record_walk import whole_records
-from local_log.cleaner.transactions import Transactions
+from kafka_protocol.records.compression import inflated
+from local_log.cleaner.batch_filter import BatchFilter, Transactions, marker_kind
+from local_log.cleaner.offset_map import OffsetMap, whole_records
+from local_log.cleaner.policy import SourceSegment, groups
 from local_log.file_names import (
     LOG,
     OFFSET_INDEX,
@@ -36,15 +39,110 @@ from local_log.file_names import (
     cleaned_path,
     path_of,
 )
-from local_log.log.cleaning_job import Done, Group, Job, SourceSegment
 from local_log.producers.last_batches import unpacked
 from local_log.segment.index_builder import IndexBuilder
+from local_log.segment.segment import LogSegment
 from runtime.disk import Disk, OpenFile
 
 _BATCH_LENGTH_MIN: Final = HEADER_SIZE - LOG_OVERHEAD
 
-_Located = tuple[int, int, BatchHeader, memoryview]
-"""Base offset of its segment, position, header and bytes of a batch."""
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """Settings of the broker.
+
+    Attributes:
+        is_enabled: `log.cleaner.enable`.
+        backoff_ms: pause while nothing is due.
+        map_bytes: memory for keys, the load factor applied.
+        buffer_bytes: read at once.
+        bytes_per_second: of reading and writing together; 0: no limit.
+    """
+
+    is_enabled: bool = True
+    backoff_ms: int = 15_000
+    map_bytes: int = int((128 << 20) * 0.9)
+    buffer_bytes: int = 512 << 10
+    bytes_per_second: float = 0.0
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, tag="job"):
+    """One pass over one log.
+
+    Attributes:
+        number: of the job; the answers carry it.
+        token: part of the names of new files: those of a process that should be gone are others.
+        segments: from the first one to the first uncleanable offset.
+        ahead: those after them, the active one as far as it was written: read only for markers.
+        first_dirty: below it everything was cleaned.
+        aborted: transaction indexes that may speak of these segments, by their base offsets.
+        producers: see `last_batches`.
+    """
+
+    number: int
+    token: str
+    directory: str
+    segments: list[SourceSegment]
+    ahead: list[SourceSegment]
+    first_dirty: int
+    aborted: list[int]
+    producers: bytes
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    settings: CleanerSettings
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
+    """Some neighbouring segments have become one, which lies beside them.
+
+    Attributes:
+        old: base offsets of the segments.
+        old_bytes: their size together, as the job said.
+        size_bytes: of the new one, which has the base offset of the first.
+        max_timestamp, offset_of_max_timestamp, first_timestamp: of its batches; -1, its base
+            offset and -1 where it has none.
+        has_aborted: it has a transaction index.
+        is_changed: False where the new one would be the same as the only old one: nothing was kept.
+    """
+
+    number: int
+    old: list[int]
+    old_bytes: int
+    size_bytes: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    first_timestamp: int
+    has_aborted: bool
+    is_changed: bool
+
+    def segment(self, disk: Disk, directory: Path) -> LogSegment:
+        """The new one, as its log takes it."""
+        new = LogSegment(disk, directory, self.old[0], self.size_bytes)
+        new.set_max_timestamp(self.max_timestamp, self.offset_of_max_timestamp)
+        new.has_aborted = self.has_aborted
+        if self.size_bytes:
+            new.first_timestamp = self.first_timestamp
+        return new
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The pass is over.
+
+    Attributes:
+        cleaned_to: everything below is clean (exclusive).
+        map_use: how full the map of keys was, 0 to 1.
+        keys_left: there was no room for all keys: the rest is for another pass.
+    """
+
+    number: int
+    cleaned_to: int
+    read_bytes: int
+    written_bytes: int
+    map_use: float
+    keys_left: bool
 
 
 class DamagedBatchError(TidemarkError):
@@ -64,6 +162,7 @@ class LogPass:
     def __init__(self, job: Job, disk: Disk, moved: Callable[[int], None]) -> None:
         self._job, self._disk, self._moved = job, disk, moved
         self._directory = Path(job.directory)
+        self._place = 0, 0  # of the batch that was read last: its segment, its first byte
         self.read_bytes = self.written_bytes = 0
 
     def run(self) -> Iterator[Group | Done]:
@@ -76,28 +175,24 @@ class LogPass:
             DamagedBatchError: naming file and byte.
             OSError: a file cannot be read or written, or has gone.
         """
+        try:
+            yield from self._run()
+        except KafkaError as error:  # about the records of the batch that was read last
+            raise self._damage(*self._place, error) from error
+
+    def _run(self) -> Iterator[Group | Done]:
         job = self._job
         newest, keys_left = self._newest_offsets()
         end = newest.latest_offset + 1
-        sources = [
-            SegmentToClean(
-                one.base_offset,
-                one.end_offset,
-                one.size_bytes,
-                one.index_bytes,
-                one.time_index_bytes,
-            )
-            for one in job.segments
-            if one.base_offset < end
-        ]
-        facts = FilterFacts(
-            job.now_ms,
-            job.delete_retention_ms,
-            job.segments[-1].end_offset,
-            unpacked(job.producers),
+        sources = [one for one in job.segments if one.base_offset < end]
+        batches = BatchFilter(
+            newest,
+            Transactions(self._aborted(job.segments[0].base_offset)),
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+            round_end=job.segments[-1].end_offset,
+            producers=unpacked(job.producers),
         )
-        first = job.segments[0].base_offset
-        batches = BatchFilter(facts, newest, Transactions(self._aborted(first)))
         for group in groups(
             sources, segment_bytes=job.segment_bytes, index_bytes=job.segment_index_bytes
         ):
@@ -129,64 +224,33 @@ class LogPass:
     def _newest_offsets(self) -> tuple[OffsetMap, bool]:
         """The map, and whether keys are left for another pass."""
         job = self._job
-        newest, start = OffsetMap(job.map_bytes), job.first_dirty
+        newest, start = OffsetMap(job.settings.map_bytes), job.first_dirty
         newest.latest_offset = start - 1
         dirty = [source for source in job.segments if source.end_offset > start]
         transactions = Transactions(self._aborted(dirty[0].base_offset))
-        batches, keys_left = self._located(dirty), False
-        for base_offset, position, header, batch in batches:
+        batches, keys_left = self._batches(dirty), False
+        for header, batch in batches:
             if header.last_offset < start and not header.is_transactional:
                 continue
-            try:
-                keys_left = not _note(newest, transactions, header, batch, start)
-            except KafkaError as error:
-                raise self._damage(base_offset, position, error) from error
+            keys_left = not _note(newest, transactions, header, batch, start)
             if keys_left:
                 break
             newest.latest_offset = max(newest.latest_offset, header.last_offset)
         if not keys_left:
             newest.latest_offset = dirty[-1].end_offset - 1
-        self._look_ahead(transactions, chain(batches, self._located(job.ahead)))
+        _look_ahead(transactions, chain(batches, self._batches(job.ahead)))
         return newest, keys_left
-
-    def _look_ahead(self, transactions: Transactions, batches: Iterator[_Located]) -> None:
-        """See that no transaction whose keys are in the map ends with an abort.
-
-        Its marker may lie behind what was read: where there was no room for more keys, or beyond
-        what is cleaned. The last stable offset is above the transaction, so the marker is there.
-
-        Raises:
-            DamagedBatchError: one does, and no index names it.
-        """
-        waiting = transactions.undecided
-        while waiting:
-            located = next(batches, None)
-            if located is None:
-                return
-            base_offset, position, header, batch = located
-            if header.is_control and header.producer_id in waiting:
-                try:
-                    transactions.marker(header, marker_kind(batch, header))
-                except KafkaError as error:
-                    raise self._damage(base_offset, position, error) from error
-                waiting &= transactions.undecided
 
     # -- the second walk ------------------------------------------------------------------------
 
-    def _clean(self, group: list[SegmentToClean], batches: BatchFilter) -> Group:
+    def _clean(self, group: list[SourceSegment], batches: BatchFilter) -> Group:
         base_offset = group[0].base_offset
-        new = _NewSegment(self._disk, self._job, self._directory, base_offset, self._wrote)
+        new = _NewSegment(self._disk, self._job, base_offset, self._wrote)
         is_changed = len(group) > 1
-        for source in group:
-            for position, header, batch in self._batches(source):
-                try:
-                    written = batches.written(header, batch)
-                except KafkaError as error:
-                    raise self._damage(source.base_offset, position, error) from error
-                if written is None:
-                    is_changed = True
-                    continue
-                is_changed |= written.data is not batch
+        for header, batch in self._batches(group):
+            written = batches.written(header, batch)
+            is_changed |= written is None or written.data is not batch
+            if written is not None:
                 new.add(written.header, written.data)
         aborted, batches.transactions.kept = batches.transactions.kept, []
         if is_changed:
@@ -217,18 +281,17 @@ class LogPass:
     def _path(self, base_offset: int) -> Path:
         return path_of(self._directory, base_offset, LOG)
 
-    def _located(self, sources: Iterable[SourceSegment]) -> Iterator[_Located]:
-        for source in sources:
-            for position, header, batch in self._batches(source):
-                yield source.base_offset, position, header, batch
-
     def _batches(
-        self, source: SegmentToClean | SourceSegment
-    ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of each batch of a segment, judged."""
+        self, sources: Iterable[SourceSegment]
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Header and bytes of each batch of some segments, judged."""
+        for source in sources:
+            yield from self._batches_of(source)
+
+    def _batches_of(self, source: SourceSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
         base_offset, size_bytes = source.base_offset, source.size_bytes
         file = self._disk.open_read(self._path(base_offset))
-        position, expected, wanted = 0, base_offset, self._job.buffer_bytes
+        position, expected, wanted = 0, base_offset, self._job.settings.buffer_bytes
         while position < size_bytes:
             asked = min(wanted, size_bytes - position)
             chunk = self._disk.read_at(file, position, asked)
@@ -236,7 +299,7 @@ class LogPass:
                 raise self._damage(base_offset, position, "the file is shorter than it was")
             self.read_bytes += asked
             self._moved(asked)
-            view, at, wanted = memoryview(chunk), 0, self._job.buffer_bytes
+            view, at, wanted = memoryview(chunk), 0, self._job.settings.buffer_bytes
             while at + HEADER_SIZE <= asked:
                 header = read_header(chunk, at)
                 size = header.size_bytes
@@ -248,7 +311,8 @@ class LogPass:
                     break
                 if not has_valid_crc(chunk, at, header):
                     raise self._damage(base_offset, position + at, "its checksum is wrong")
-                yield position + at, header, view[at : at + size]
+                self._place = base_offset, position + at
+                yield header, view[at : at + size]
                 expected = header.next_offset
                 at += size
             if at == 0 and (wanted <= asked or asked == size_bytes - position):
@@ -292,23 +356,40 @@ def _note(
     )
 
 
+def _look_ahead(
+    transactions: Transactions, batches: Iterator[tuple[BatchHeader, memoryview]]
+) -> None:
+    """See that no transaction whose keys are in the map ends with an abort.
+
+    Its marker may lie behind what was read: where there was no room for more keys, or beyond
+    what is cleaned. The last stable offset is above the transaction, so the marker is there.
+
+    Raises:
+        InvalidRecordError: one does, and no index names it.
+    """
+    waiting = transactions.undecided
+    while waiting:
+        located = next(batches, None)
+        if located is None:
+            return
+        header, batch = located
+        if header.is_control and header.producer_id in waiting:
+            transactions.marker(header, marker_kind(batch, header))
+            waiting &= transactions.undecided
+
+
 class _NewSegment:
     """The `.cleaned` files of a new segment."""
 
     def __init__(
-        self,
-        disk: Disk,
-        job: Job,
-        directory: Path,
-        base_offset: int,
-        wrote: Callable[[int], None],
+        self, disk: Disk, job: Job, base_offset: int, wrote: Callable[[int], None]
     ) -> None:
         self._disk, self._wrote = disk, wrote
         self._paths = {
-            suffix: cleaned_path(directory, base_offset, suffix, job.token)
+            suffix: cleaned_path(Path(job.directory), base_offset, suffix, job.token)
             for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
         }
-        self._buffer_bytes = job.buffer_bytes
+        self._buffer_bytes = job.settings.buffer_bytes
         self._buffer = bytearray()
         self.indexes = IndexBuilder(
             base_offset,

@@ -3,16 +3,30 @@
 Keys are kept as they are, so that two keys are never taken for one. DIFFERS: Kafka keeps 24 bytes a
 key, a hash of it among them, so the same setting holds more keys there; here fewer keys are looked
 at in one pass, and the rest in the next ones.
+
+A batch that inflates to much is walked over in chunks of whole records (`whole_records`), and its
+records are not made into values (`records_in`). The second walk of a pass uses both, too.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InflatedTooLargeError, InvalidRecordError, MalformedMessageError
+from kafka_protocol.records.walk import Window
 from kafka_protocol.wire.primitives import continue_zigzag, read_zigzag
 
 ENTRY_BYTES: Final = 180
 """Of one entry beside its key: two objects, its share of the table, and of one that grows."""
+
+RECORD_BYTES_MAX: Final = 32 << 20
+"""Of one record of a compressed batch; more cannot be produced to a compacted topic."""
+
+CHUNK_BYTES: Final = 2 << 20
+"""Up to it a batch is inflated once, and its records are looked at once."""
+
+_LENGTH_BYTES_MAX: Final = 5
+_LENGTH_MIN: Final = 6
+"""Attributes, two deltas, sizes of key and value, number of headers: a byte each."""
 
 
 class OffsetMap:
@@ -39,7 +53,7 @@ class OffsetMap:
         return min(self.used_bytes / self.bytes_max, 1.0)
 
     def add_records(self, data: bytes, count: int, base_offset: int, start: int) -> bool:
-        """Note the keys of one batch.
+        """Note the keys of one batch, or of one chunk of it.
 
         Args:
             data: its records, inflated.
@@ -52,53 +66,124 @@ class OffsetMap:
             noted. A single key always has room.
 
         Raises:
-            InvalidRecordError: the records contradict themselves.
+            InvalidRecordError: the records contradict themselves or the count.
         """
-        try:
-            return self._add(data, count, base_offset, start)
-        except (IndexError, MalformedMessageError) as cause:
-            raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
+        offsets = self.offsets
+        for _, offset_delta, key, _ in records_in(data, count):
+            offset = base_offset + offset_delta
+            if key is None or offset < start:
+                continue
+            if key not in offsets:
+                used = self.used_bytes + len(key) + ENTRY_BYTES
+                if used > self.bytes_max and offsets:
+                    return False
+                self.used_bytes = used
+            offsets[key] = self.latest_offset = offset
+        return True
 
-    def _add(self, data: bytes, count: int, base_offset: int, start: int) -> bool:
-        """One loop without calls for the usual one-byte varints."""
-        offsets, used, used_max = self.offsets, self.used_bytes, self.bytes_max
-        pos, size = 0, len(data)
-        for _ in range(count):
-            byte, second = data[pos], data[pos + 1]
+
+def records_in(data: bytes, count: int) -> Iterator[tuple[int, int, bytes | None, bool]]:
+    """Walk over whole records, as far as compaction must look at them.
+
+    Args:
+        data: the records of one batch, or of one chunk of it, inflated.
+        count: how many.
+
+    Yields:
+        Its first byte, its offset delta, its key, whether it has a value.
+
+    Raises:
+        InvalidRecordError: the records contradict themselves or the count.
+    """
+    size = len(data)
+    if not 0 <= count * 7 <= size:
+        raise InvalidRecordError(f"{count} records do not fit in {size} bytes")
+    first, key = 0, None
+    try:
+        for _ in range(count):  # without calls for the usual one-byte varints
+            byte, second = data[first], data[first + 1]
             if byte > 127 and second < 128 and not byte & 1:  # two bytes, as of most records
-                pos += 2
+                pos = first + 2
                 stop = pos + ((byte + ((second - 1) << 7)) >> 1)
             else:
-                length, pos = read_zigzag(data, pos)
+                length, pos = read_zigzag(data, first)
                 stop = pos + length
-            if not pos + 6 <= stop <= size:
+            if not pos + _LENGTH_MIN <= stop <= size:
                 raise InvalidRecordError(f"a record of {stop - pos} bytes, {size - pos} are left")
             pos += 1  # attributes
             while data[pos] > 127:  # the timestamp does not matter
                 pos += 1
             byte = data[pos + 1]
             pos += 2
+            offset_delta = (byte >> 1) ^ -(byte & 1)
             if byte > 127:
-                delta, pos = continue_zigzag(data, pos, byte, 5)
-                offset = base_offset + delta
-            else:
-                offset = base_offset + ((byte >> 1) ^ -(byte & 1))
+                offset_delta, pos = continue_zigzag(data, pos, byte, 5)
             byte = data[pos]
             pos += 1
             length = (byte >> 1) ^ -(byte & 1)
             if byte > 127:
                 length, pos = continue_zigzag(data, pos, byte, 5)
-            if pos + length > stop:
-                raise InvalidRecordError("a key is longer than its record")
-            if length >= 0 and offset >= start:
+            key = None
+            if length >= 0:
                 key = data[pos : pos + length]
-                if key not in offsets:
-                    wanted = used + length + ENTRY_BYTES
-                    if wanted > used_max and offsets:
-                        self.used_bytes = used
-                        return False
-                    used = wanted
-                offsets[key] = self.latest_offset = offset
-            pos = stop
-        self.used_bytes = used
-        return True
+                pos += length
+                if pos >= stop:
+                    raise InvalidRecordError("a key is longer than its record")
+            yield first, offset_delta, key, not data[pos] & 1  # a value of negative size is none
+            first = stop
+    except (IndexError, MalformedMessageError) as cause:
+        raise InvalidRecordError(f"a record is cut or malformed: {cause}") from cause
+    if first != size:
+        raise InvalidRecordError(f"{size - first} bytes after the last record")
+
+
+def whole_records(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, int]]:
+    """Cut inflated records into chunks of whole ones.
+
+    Args:
+        pieces: the records of one batch.
+        count: how many, as the header says.
+
+    Yields:
+        A chunk, and how many records it has. What comes in one piece, or is at most `CHUNK_BYTES`
+        together, is a chunk as it is, not looked into.
+
+    Raises:
+        InvalidRecordError: the records contradict themselves or the count.
+        InflatedTooLargeError: one is too large to be held.
+    """
+    window = Window(pieces)
+    if not window.need(max(len(window.data), CHUNK_BYTES) + 1):
+        yield window.data, count
+        return
+    with window.refusing():
+        while count:
+            number, end = _whole(window.data, window.pos, count)
+            if number:
+                yield window.data[window.pos : end], number
+                window.pos, count = end, count - number
+            else:
+                _hold_one(window)
+        if window.need(1):
+            raise InvalidRecordError("bytes after the last record")
+
+
+def _whole(data: bytes, pos: int, count_max: int) -> tuple[int, int]:
+    """How many records from `pos` on are whole, and where the last of them ends."""
+    number, size = 0, len(data) - _LENGTH_BYTES_MAX
+    while number < count_max and pos < size:
+        length, start = read_zigzag(data, pos)
+        if length < _LENGTH_MIN or start + length > len(data):
+            break
+        pos = start + length
+        number += 1
+    return number, pos
+
+
+def _hold_one(window: Window) -> None:
+    window.need(_LENGTH_BYTES_MAX)
+    length, start = read_zigzag(window.data, window.pos)
+    if length > RECORD_BYTES_MAX:
+        raise InflatedTooLargeError(RECORD_BYTES_MAX)
+    if length < _LENGTH_MIN or not window.need(start - window.pos + length):
+        raise InvalidRecordError(f"a record of {length} bytes is not there")

@@ -8,22 +8,22 @@ Source: Apache Kafka 4.3 for the order of the rules.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from local_log.config import LogConfig
 
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentToClean:
-    """A closed segment as the cleaner sees it.
+class SourceSegment(msgspec.Struct, frozen=True):
+    """A segment as the cleaner sees it.
 
     Attributes:
         base_offset: first offset, inclusive.
         end_offset: the next segment's base, exclusive.
-        index_bytes, time_index_bytes: of its indexes.
+        index_bytes, time_index_bytes: of its indexes; asked only for a pass.
         first_timestamp: of its first batch; asked only where `max.compaction.lag.ms` is set.
         max_timestamp: asked only where `min.compaction.lag.ms` is set.
     """
@@ -35,27 +35,6 @@ class SegmentToClean:
     time_index_bytes: int = 0
     first_timestamp: int = -1
     max_timestamp: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class LogToClean:
-    """A log as the cleaner sees it.
-
-    Attributes:
-        segments: the closed ones, oldest first.
-        log_start_offset: first offset that can be read.
-        active_base: where the active segment begins.
-        stable_end: last stable offset; what lies above may still change its meaning.
-        cleaned_to: what the checkpoint says, None if it says nothing.
-        log_end_offset: exclusive.
-    """
-
-    segments: Sequence[SegmentToClean]
-    log_start_offset: int
-    active_base: int
-    stable_end: int
-    cleaned_to: int | None
-    log_end_offset: int
 
 
 class Range(NamedTuple):
@@ -90,59 +69,59 @@ class Range(NamedTuple):
         return self.delay_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
-def cleanable(log: LogToClean, config: LogConfig, now_ms: int) -> Range:
-    """Say what of a log can be cleaned now."""
-    first_dirty, resets = _first_dirty(log)
-    segments = log.segments
-    end = min(log.stable_end, log.active_base)
+def cleanable(
+    segments: Sequence[SourceSegment],
+    config: LogConfig,
+    now_ms: int,
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
+    stable_end: int,
+    cleaned_to: int | None,
+) -> Range:
+    """Say what of a log can be cleaned now.
+
+    Args:
+        segments: the closed ones, oldest first.
+        config: of the log.
+        now_ms: wall clock.
+        log_start_offset: first offset that can be read.
+        log_end_offset: exclusive.
+        stable_end: last stable offset; what lies above may still change its meaning.
+        cleaned_to: what the checkpoint says, None if it says nothing.
+    """
+    resets = cleaned_to is not None and not log_start_offset <= cleaned_to <= log_end_offset
+    first_dirty = log_start_offset if cleaned_to is None or resets else cleaned_to
+    dirty = [segment for segment in segments if segment.end_offset > first_dirty]
+    end = stable_end
     if config.min_compaction_lag_ms > 0:
         youngest = now_ms - config.min_compaction_lag_ms
-        for segment in segments:
-            if segment.end_offset > first_dirty and segment.max_timestamp > youngest:
-                end = min(end, segment.base_offset)
-                break
+        young = [one.base_offset for one in dirty if one.max_timestamp > youngest]
+        end = min([end, *young])
     # A segment is cleaned as a whole or not at all.
-    end = max((s.end_offset for s in segments if s.end_offset <= end), default=log.log_start_offset)
+    end = max((s.end_offset for s in segments if s.end_offset <= end), default=log_start_offset)
     first_dirty_in = min(first_dirty, end)
-    clean = sum(s.size_bytes for s in segments if s.end_offset <= first_dirty_in)
-    dirty = sum(s.size_bytes for s in segments if first_dirty_in < s.end_offset <= end)
+    waiting = [one.first_timestamp for one in dirty if one.first_timestamp > 0]
+    oldest = min(waiting, default=now_ms)
     return Range(
-        first_dirty, end, clean, dirty, _delay_ms(log, config, first_dirty, now_ms), resets
+        first_dirty,
+        end,
+        clean_bytes=sum(s.size_bytes for s in segments if s.end_offset <= first_dirty_in),
+        cleanable_bytes=sum(s.size_bytes for s in dirty if s.end_offset <= end),
+        delay_ms=max(now_ms - config.max_compaction_lag_ms - oldest, 0),
+        resets=resets,
     )
-
-
-def _first_dirty(log: LogToClean) -> tuple[int, bool]:
-    at = log.cleaned_to
-    if at is None:
-        return log.log_start_offset, False
-    if not log.log_start_offset <= at <= log.log_end_offset:
-        return log.log_start_offset, True
-    return at, False
-
-
-def _delay_ms(log: LogToClean, config: LogConfig, first_dirty: int, now_ms: int) -> int:
-    oldest = min(
-        (
-            segment.first_timestamp
-            for segment in log.segments
-            if segment.end_offset > first_dirty and segment.first_timestamp > 0
-        ),
-        default=None,
-    )
-    if oldest is None:
-        return 0
-    return max(now_ms - config.max_compaction_lag_ms - oldest, 0)
 
 
 def groups(
-    segments: Sequence[SegmentToClean], *, segment_bytes: int, index_bytes: int
-) -> Iterator[list[SegmentToClean]]:
+    segments: Sequence[SourceSegment], *, segment_bytes: int, index_bytes: int
+) -> Iterator[list[SourceSegment]]:
     """Neighbours that become one segment each: never larger than one may be.
 
     By their present sizes: what is left of them is not known before. Offsets of a segment are kept
     relative to its first, in 31 bits.
     """
-    group: list[SegmentToClean] = []
+    group: list[SourceSegment] = []
     size = offsets = times = 0
     for segment in segments:
         size += segment.size_bytes

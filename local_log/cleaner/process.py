@@ -1,8 +1,12 @@
-"""The cleaner process: `python -m local_log.cleaner.process LINK_FD`.
+"""The cleaner process, and both ends of its link: `python -m local_log.cleaner.process LINK_FD`.
 
-Records are opened here, so that nothing of it holds the interpreter of the broker. It does one job
+Records are opened there, so that nothing of it holds the interpreter of the broker. It does one job
 after the other, ends after a minute without one, and when the broker's end of the link is closed:
 it looks at the link between two reads. What it leaves then is removed at the next start.
+
+On the link both say one JSON object a line. The broker sends a `Job`, and behind its line the
+producers of the log as they are. The process answers with `Alive` now and then, with a `Group`
+whenever a new segment is on the disk, and with one `Done` or `Failed` at the end.
 
 A pass runs in a thread of its own, so that the process can say that it lives while a read or an
 fsync takes its time.
@@ -15,34 +19,254 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
+
+import msgspec
 
 from kafka_protocol.errors import TidemarkError
-from local_log.cleaner.log_pass import DamagedBatchError, LogPass
-from local_log.log.cleaning_job import (
-    Alive,
-    Answer,
-    Failed,
-    Job,
-    Order,
-    decode_order,
-    encode,
-    whole_job,
-)
-from runtime.child_process import give_way
+from local_log.cleaner.log_pass import DamagedBatchError, Done, Group, Job, LogPass
+from runtime.child_process import ChildProcess, give_way, start_child
 from runtime.clock import Clock, SystemClock
 from runtime.disk import Disk
 from runtime.executors import make_mutex, make_pool
 
 log = logging.getLogger(__name__)
 
+SILENCE_MAX_S: Final = 60.0
+"""A process that has a job says once a second that it is there."""
+STALL_MAX_S: Final = 1800.0
+"""So long a pass may wait for its disk; then others have their turn. It is no fault of its log."""
 IDLE_MS: Final = 60_000
 ALIVE_EVERY_S: Final = 1.0
 WAIT_MAX_MS: Final = 1_000
 """So long at most a pass waits for its rate before it looks at the link again."""
 NICENESS: Final = 10
 THREAD: Final = "cleaner-pass"
-_RECEIVE_BYTES: Final = 1 << 20
+_END_MAX_S: Final = 5.0
+_RECEIVE_BYTES: Final = 1 << 18
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A job without its producers, and the size of these, which follow the line."""
+
+    job: Job
+    producers_bytes: int
+
+
+class Alive(msgspec.Struct, frozen=True, tag="alive"):
+    """The process is there, once a second while it has a job, also while it waits for a disk.
+
+    Attributes:
+        steps: grows while the pass goes on.
+    """
+
+    number: int
+    steps: int
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The pass ended early.
+
+    Attributes:
+        is_damage: a batch is damaged: another try would fail as well.
+        reason: for people, with file and byte.
+    """
+
+    number: int
+    is_damage: bool
+    reason: str
+
+
+Answer: TypeAlias = Alive | Group | Done | Failed
+
+encode = msgspec.json.Encoder().encode
+decode_order = msgspec.json.Decoder(Order).decode
+decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+# -- the broker's end ------------------------------------------------------------------------------
+
+
+def send_job(sock: socket.socket, job: Job) -> None:
+    """Send a job. A log may have a million producers: they hold the interpreter at no time."""
+    order = Order(msgspec.structs.replace(job, producers=b""), len(job.producers))
+    sock.sendall(encode(order) + b"\n")
+    sock.sendall(job.producers)
+
+
+class WorkerLostError(TidemarkError):
+    """The process ended in the middle of a job, or said nothing for too long.
+
+    Attributes:
+        in_job: it had begun with the job, which may be why.
+    """
+
+    def __init__(self, message: str, *, in_job: bool = False) -> None:
+        super().__init__(message)
+        self.in_job = in_job
+
+
+StartProcess = Callable[[int], ChildProcess]
+"""Starts one, given its end of the link."""
+
+
+def start_cleaner_process(link_fd: int) -> ChildProcess:
+    """Start a real one."""
+    return start_child("local_log.cleaner.process", [str(link_fd)], descriptors=[link_fd])
+
+
+class ProcessWorker:
+    """Does jobs, one after the other, by a process that the first job that finds none starts.
+
+    All of it on one pool thread, but for `kill` and `stop`.
+    """
+
+    def __init__(
+        self,
+        start: StartProcess = start_cleaner_process,
+        *,
+        silence_max_s: float = SILENCE_MAX_S,
+        stall_max_s: float = STALL_MAX_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._start, self._silence_max_s, self._stall_max_s = start, silence_max_s, stall_max_s
+        self._clock = clock or SystemClock()
+        self._steps = self._moved_ms = 0  # how far the pass was, and since when
+        self._process: ChildProcess | None = None
+        self._sock: socket.socket | None = None
+        self._buffer = bytearray()
+        self._number = -1
+        self._unanswered: Job | None = None  # until it is known that the process has it
+        self._is_doomed = self._is_stopped = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while there is one."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def begin(self, job: Job) -> None:
+        """Begin a job.
+
+        Raises:
+            WorkerLostError: there is no process, and none can be started.
+        """
+        self.collect()
+        self._number, self._unanswered = job.number, job
+        self._steps, self._moved_ms = -1, self._clock.monotonic_ms()
+        if self._process is None or self._is_doomed or not self._sends():
+            self._start_one()
+
+    def _start_one(self) -> None:
+        self.close()
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._process = self._start(its.fileno())
+        except OSError as error:
+            ours.close()
+            raise WorkerLostError(f"no cleaner process can be started: {error}") from error
+        finally:
+            its.close()
+        ours.settimeout(self._silence_max_s)
+        self._sock = ours
+        log.info("cleaner process started: pid=%d", self._process.pid)
+        if self._is_stopped:
+            raise self._lost("the broker stops")
+        if not self._sends():
+            raise self._lost("it ended at once")
+
+    def _sends(self) -> bool:
+        assert self._sock is not None
+        assert self._unanswered is not None
+        try:
+            send_job(self._sock, self._unanswered)
+        except OSError:
+            return False
+        return True
+
+    def next_answer(self) -> Answer:
+        """Wait for what it says next; answers to earlier jobs are passed over.
+
+        Raises:
+            WorkerLostError: nothing will come.
+        """
+        while True:
+            line, found, rest = self._buffer.partition(b"\n")
+            if not found:
+                self._receive()
+                continue
+            self._buffer = rest
+            answer: Answer = decode_answer(line)
+            if answer.number == self._number:
+                self._unanswered = None
+                if isinstance(answer, Alive):
+                    self._watch(answer.steps)
+                return answer
+
+    def _watch(self, steps: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if steps != self._steps:
+            self._steps, self._moved_ms = steps, now_ms
+        elif now_ms - self._moved_ms >= self._stall_max_s * 1000:
+            raise self._lost(f"its pass has not moved for {self._stall_max_s:.0f} s", in_job=False)
+
+    def _receive(self) -> None:
+        if self._sock is None:
+            raise self._lost("there is none")
+        try:
+            data = self._sock.recv(_RECEIVE_BYTES)
+        except TimeoutError:
+            raise self._lost(f"it said nothing for {self._silence_max_s:.0f} s") from None
+        except ConnectionError:  # it ended before it had read all
+            data = b""
+        except OSError as error:
+            raise self._lost(f"its link broke: {error}") from error
+        self._buffer += data
+        if not data:
+            assert self._process is not None
+            code = self._process.wait(_END_MAX_S)
+            if code != 0 or not self._unanswered or self._is_doomed:
+                raise self._lost(f"it ended with {code}")
+            self._start_one()  # it ended for want of work, just when this came
+
+    def _lost(self, why: str, *, in_job: bool = True) -> WorkerLostError:
+        pid, in_job = self.pid, in_job and not self._unanswered and not self._is_doomed
+        self.close()
+        return WorkerLostError(f"cleaner process {pid}: {why}", in_job=in_job)
+
+    def kill(self) -> None:
+        """End what it does; from any thread. The next job is done by another process."""
+        process = self._process
+        if process is not None:
+            self._is_doomed = True
+            process.kill()
+
+    def stop(self) -> None:
+        """As `kill`, and no job is done any more."""
+        self._is_stopped = True
+        self.kill()
+
+    def close(self) -> None:
+        """End it, and wait for that."""
+        process, self._process = self._process, None
+        sock, self._sock = self._sock, None
+        self._buffer.clear()
+        self._is_doomed = False
+        if process is not None:
+            process.kill()
+            process.wait(_END_MAX_S)
+        if sock is not None:
+            sock.close()
+
+    def collect(self) -> None:
+        """Take note of a process that ended because it had nothing to do."""
+        process = self._process
+        if process is not None and process.exit_code() is not None:
+            log.info("cleaner process ended: pid=%d", process.pid)
+            self.close()
+
+
+# -- the end of the process ------------------------------------------------------------------------
 
 
 class LinkEnded(TidemarkError):
@@ -56,7 +280,6 @@ class Link:
         self._sock = sock
         self._mutex = make_mutex()
         self._buffer = bytearray()
-        self._producers: list[bytes] = []
 
     def next_job(self, wait_ms: int) -> Job | None:
         """The next job; None if none comes for so long.
@@ -64,22 +287,22 @@ class Link:
         Raises:
             LinkEnded: the broker closed the link.
         """
-        while True:
-            line, found, rest = self._buffer.partition(b"\n")
-            if found:
-                self._buffer = rest
-                order: Order = decode_order(line)
-                if isinstance(order, Job):
-                    producers, self._producers = self._producers, []
-                    return whole_job(order, producers)
-                self._producers.append(order.packed)
-                continue
+        while (end := self._buffer.find(b"\n") + 1) == 0:
             if not self._is_readable(wait_ms):
                 return None
-            data = self._sock.recv(_RECEIVE_BYTES)
-            if not data:
-                raise LinkEnded
-            self._buffer += data
+            self._receive()
+        order = decode_order(self._buffer[:end])
+        while len(self._buffer) < end + order.producers_bytes:
+            self._receive()
+        producers = bytes(self._buffer[end : end + order.producers_bytes])
+        del self._buffer[: end + order.producers_bytes]
+        return msgspec.structs.replace(order.job, producers=producers)
+
+    def _receive(self) -> None:
+        data = self._sock.recv(_RECEIVE_BYTES)
+        if not data:
+            raise LinkEnded
+        self._buffer += data
 
     def send(self, answer: Answer) -> None:
         """Send one answer.
@@ -125,7 +348,7 @@ class Pace:
             LinkEnded: nobody waits for the rest.
         """
         self._bytes += size
-        rate = self._job.bytes_per_second
+        rate = self._job.settings.bytes_per_second
         while True:
             self.steps += 1
             took_ms = self._clock.monotonic_ms() - self._begun_ms

@@ -9,6 +9,7 @@ docs/decisions/produce-reads-headers-only.md.
 from struct import Struct
 from typing import NamedTuple
 
+from kafka_protocol.errors import InvalidRecordError
 from kafka_protocol.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -20,12 +21,11 @@ from kafka_protocol.records.batch import (
     MAGIC_POSITION,
     NO_TIMESTAMP,
     BatchHeader,
+    Codec,
     crc32c_of,
     read_header,
 )
-from kafka_protocol.records.codec import Codec
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import inflated
 from kafka_protocol.records.walk import Window, glimpses
 from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import (

@@ -14,6 +14,8 @@ step 2 back, or finishes what was begun, before it touches a file.
 
 import logging
 from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafka_protocol.errors import TidemarkError
@@ -27,13 +29,12 @@ from local_log.file_names import (
     path_of,
     swap_path,
 )
-from local_log.log.cleaning_job import Group
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
 from local_log.log.producers import LogProducers
 from local_log.log.segments import LogSegments
 from local_log.producers.snapshots import ProducerSnapshots
 from local_log.segment.segment import LogSegment
+from runtime.disk import Disk
 from runtime.executors import make_mutex
 
 log = logging.getLogger(__name__)
@@ -73,9 +74,15 @@ class LogCleaning:
     )
 
     def __init__(
-        self, place: LogPlace, health: LogHealth, segments: LogSegments, producers: LogProducers
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        health: LogHealth,
+        segments: LogSegments,
+        producers: LogProducers,
     ) -> None:
-        self._directory, self._disk = place.directory, place.disk
+        self._directory, self._disk = directory, disk
         self._health, self._segments, self._producers = health, segments, producers
         self._mutex = make_mutex()
         self._is_closed = self._is_ready = False
@@ -95,13 +102,15 @@ class LogCleaning:
         """The pass is over; on the loop."""
         self.is_running = False
 
-    @property
-    def is_half_done(self) -> bool:
-        """Whether a segment that was taken still lacks its name: steps 4 and 5 failed."""
-        return self._new is not None
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._health.fail(error)
 
     def set_aside(self, reason: str) -> None:
-        """Clean it no more, for this reason; on the loop."""
+        """Clean the log no more, for this reason; on the loop."""
         self.uncleanable = reason
 
     # -- the steps ------------------------------------------------------------------------------
@@ -113,7 +122,7 @@ class LogCleaning:
             PassSpoiltError: the segment must not be used.
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
-        try:
+        with self._watched():
             with self._mutex:
                 self._check()
                 self._base_offset = base_offset
@@ -126,8 +135,6 @@ class LogCleaning:
                     elif suffix == LOG:
                         raise PassSpoiltError(f"{source} is gone")
             self._disk.fsync_path(self._directory)
-        except OSError as error:
-            self._health.fail(error)
 
     def _check(self) -> None:
         if self._is_closed:
@@ -135,8 +142,13 @@ class LogCleaning:
         if self.is_spoilt:
             raise PassSpoiltError("the log was truncated")
 
-    def take(self, group: Group) -> None:
+    def take(self, bases: Sequence[int], size_bytes: int, new: LogSegment) -> None:
         """Step 3, on the loop.
+
+        Args:
+            bases: base offsets of the old segments.
+            size_bytes: of these together, as they were read.
+            new: takes their place.
 
         Raises:
             PassSpoiltError: the old segments are not there any more.
@@ -144,21 +156,16 @@ class LogCleaning:
         """
         with self._mutex:
             self._check()
-            old = self._segments.closed(group.old)
-            if old is None or not self._is_ready or group.old[0] != self._base_offset:
+            old = self._segments.closed(bases)
+            if old is None or not self._is_ready or bases[0] != self._base_offset:
                 self._take_back()
                 raise PassSpoiltError("its segments have left the log")
-            if sum(segment.size_bytes for segment in old) != group.old_bytes:
+            if sum(segment.size_bytes for segment in old) != size_bytes:
                 self._take_back()
                 raise PassSpoiltError("its segments are not those that were read")
-            new = LogSegment(self._disk, self._directory, group.old[0], group.size_bytes)
             new.is_moving = True
-            new.set_max_timestamp(group.max_timestamp, group.offset_of_max_timestamp)
-            new.has_aborted = group.has_aborted
-            if group.size_bytes:
-                new.first_timestamp = group.first_timestamp
             self._segments.replace(old, new)
-            self._producers.forget_snapshots(group.old[1:])
+            self._producers.snapshots.forget(bases[1:])
             self._new, self._is_ready = new, False
             snapshots = self._producers.snapshots
             for segment in old:
@@ -166,26 +173,29 @@ class LogCleaning:
                 self._old.append((segment, snapshots if has_other_base else None))
 
     def put_in_place(self) -> None:
-        """Steps 4 and 5, on any thread.
+        """Steps 4 and 5 of a segment that was taken; step 2 is undone of one that was not.
+
+        On any thread. Nothing is done where nothing is left half done.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
         """
-        try:
-            while self._rename_one():
-                pass
-            self._disk.fsync_path(self._directory)
+        with self._watched():
+            if self._new is not None:
+                while self._rename_one():
+                    pass
+                self._disk.fsync_path(self._directory)
+                with self._mutex:
+                    if self._is_closed:
+                        raise self._health.gone()
+                    for suffix in (*_INDEXES, LOG):
+                        source = swap_path(self._directory, self._base_offset, suffix)
+                        if self._disk.exists(source):
+                            target = path_of(self._directory, self._base_offset, suffix)
+                            self._disk.rename(source, target)
+                self._disk.fsync_path(self._directory)
             with self._mutex:
-                if self._is_closed:
-                    raise self._health.gone()
-                for suffix in (*_INDEXES, LOG):
-                    source = swap_path(self._directory, self._base_offset, suffix)
-                    if self._disk.exists(source):
-                        target = path_of(self._directory, self._base_offset, suffix)
-                        self._disk.rename(source, target)
-            self._disk.fsync_path(self._directory)
-        except OSError as error:
-            self._health.fail(error)
+                self._take_back()
 
     def _rename_one(self) -> bool:
         with self._mutex:  # held for one segment: the loop may wait for it
@@ -225,32 +235,12 @@ class LogCleaning:
         """
         self.is_spoilt = True
         self.uncleanable = ""
-        if self._new is not None:
-            self.put_in_place()
-            return self.settle()
-        try:
-            with self._mutex:
-                self._take_back()
-        except OSError as error:
-            self._health.fail(error)
-        return []
-
-    def take_back(self) -> None:
-        """Undo step 2 where step 3 did not follow; on a pool thread, before another pass.
-
-        Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`. It is still to be done.
-        """
-        try:
-            with self._mutex:
-                if self._is_ready and not self._is_closed:
-                    self._take_back()
-        except OSError as error:
-            self._health.fail(error)
+        self.put_in_place()
+        return self.settle()
 
     def _take_back(self) -> None:
         """Undo step 2, durably, the log file first: without it a start finishes nothing."""
-        if not self._is_ready:
+        if not self._is_ready or self._is_closed:
             return
         for suffix in (LOG, *_INDEXES):
             self._disk.unlink(swap_path(self._directory, self._base_offset, suffix))
@@ -266,13 +256,12 @@ class LogCleaning:
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
-        try:
-            self.take_back()
+        with self._watched():
+            with self._mutex:
+                self._take_back()
             for name in self._disk.list_dir(self._directory):
                 if name.endswith(f".{token}{CLEANED}"):
                     self._disk.unlink(self._directory / name)
-        except OSError as error:
-            self._health.fail(error)
 
     def close(self) -> None:
         """Rename nothing more: the directory may have another name, and its name another log."""

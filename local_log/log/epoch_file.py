@@ -15,9 +15,10 @@ from local_log.config import LogConfig
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
 from local_log.recovery.recovery import OpenedLog
+from local_log.recovery.survey import OpenRequest
 from local_log.small_files import SmallFiles
+from runtime.disk import Disk
 from runtime.executors import make_mutex
 
 
@@ -56,8 +57,8 @@ class EpochFile:
     def __init__(
         self,
         opened: OpenedLog,
-        place: LogPlace,
-        config: LogConfig,
+        request: OpenRequest,
+        disk: Disk,
         *,
         files: SmallFiles,
         health: LogHealth,
@@ -67,8 +68,8 @@ class EpochFile:
         self.chain.on_change = self._save
         self.lost = opened.chain_lost
         self.version, self.durable_version = int(opened.chain_is_dirty), 0
-        self._directory, self._disk, self._files = place.directory, place.disk, files
-        self._config, self._health, self._newer = config, health, newer
+        self._directory, self._disk, self._files = request.directory, disk, files
+        self._config, self._health, self._newer = request.config, health, newer
         self._is_clipped = False  # in memory only, until the log start is durable
         # What `write_ahead` has written already, before the loop takes it, and whether durably;
         # None where nothing.
@@ -124,17 +125,6 @@ class EpochFile:
         """Write the chain if it was clipped in memory only."""
         if self._is_clipped:
             self._save(self.chain.entries())
-
-    def restored(self, chain: Sequence[EpochEntry], *, first: int, end: int) -> list[EpochEntry]:
-        """The chain, its epochs below `first` taken from one that fits the batches.
-
-        Args:
-            chain: the other one.
-            first: where the first segment begins.
-            end: the log end (exclusive).
-        """
-        below = [entry for entry in chain if entry.start_offset < first]
-        return LeaderEpochCache([*below, *self.chain.between(first, end + 1)]).entries()
 
     def restore(self, chain: Sequence[EpochEntry]) -> None:
         """Become another chain, durably: what it says of remote offsets is known to be right."""
@@ -201,10 +191,11 @@ class EpochFile:
     def close(self) -> None:
         """Write nothing more: the directory may have another name, and its name another log.
 
-        The chain lets go of this object: else both were in a cycle.
+        The chain lets go of this object, and this object of the log: else they were in cycles.
         """
         with self._lock:
             self._is_closed = True
+        self._newer = _nothing
         self.chain.on_change = partial(_refuse, self._health)
 
     def _write(self, entries: list[EpochEntry], *, durable: bool) -> None:
@@ -212,6 +203,10 @@ class EpochFile:
             self._files.write(EPOCH_CHECKPOINT, epoch_checkpoint.dump(entries), durable=durable)
         except OSError as error:
             self._health.fail(error)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _refuse(health: LogHealth, _entries: list[EpochEntry]) -> NoReturn:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from local_log.errors import KafkaStorageError, LogClosed
-from local_log.log.place import LogPlace
+from local_log.recovery.survey import OpenRequest
 from runtime.disk_errors import is_of_exhaustion
 
 log = logging.getLogger(__name__)
@@ -21,8 +21,8 @@ class LogHealth:
 
     __slots__ = ("_failed", "_name", "_path", "failure", "is_closed")
 
-    def __init__(self, place: LogPlace, failed: Callable[[OSError], None]) -> None:
-        self._name, self._path = place.topic_partition, place.directory
+    def __init__(self, request: OpenRequest, failed: Callable[[OSError], None]) -> None:
+        self._name, self._path = request.topic_partition, request.directory
         self._failed = failed
         self.failure: OSError | None = None
         self.is_closed = False

@@ -8,18 +8,17 @@ a short one.
 
 from enum import Enum, auto
 
+from kafka_protocol.errors import InflatedTooLargeError
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    Codec,
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.codec import Codec
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.errors import InflatedTooLargeError
-from kafka_protocol.records.inflate import inflated
+from kafka_protocol.records.compression import deflated, inflated
 from local_log.config import LogConfig
 from local_log.errors import MustBeOpened
 from local_log.log.append_check import INFLATED_BYTES_MAX, Checked, check_records, check_size

@@ -1,157 +1,185 @@
-"""One partition's log on one disk: the face of this package.
+"""One partition's log on one disk: append, read, flush and truncate.
 
-A log is made of parts. Each has its state to itself: the others look at it, and change it by its
-methods alone.
+The log keeps where it begins and ends. Each of its parts has its state to itself: others look at
+it, and change it by its methods alone.
 
 | part | file | its state |
 |---|---|---|
-| `LogHealth` | `log_health.py` | disk failed, log closed |
-| `LogEnds` | `log_ends.py` | log start, log end, high watermark, end of the copy |
-| `LogSegments` | `log_segments.py` | the segments |
-| `RecentPlaces` | `recent_places.py` | where the newest batches lie |
+| `LogHealth` | `health.py` | disk failed, log closed |
+| `LogSegments` | `segments.py` | the segments, also those that leave; where batches lie |
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
-| `LogProducers` | `log_producers.py` | producers and their snapshots |
-| `LogFlushing` | `log_flushing.py` | how far all is durable |
-| `SegmentMending` | `segment_mending.py` | none; writes before a copy |
-| `LogReader` | `log_reading.py` | whether damage was met; reads on the loop |
-| `LogLookups` | `log_lookups.py` | none; reads on pool threads |
-| `LogWriter` | `log_writing.py` | none; the order of an append |
-| `LogRetention` | `log_retention.py` | segments on their way out |
-| `LogTruncation` | `log_truncation.py` | none; the order of a truncation |
-| `LogCleaning` | `log_cleaning.py` | a pass of the cleaner, and a segment that takes its place |
+| `LogProducers` | `producers.py` | producers and their snapshots |
+| `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 
-Here stands what concerns several of them; the rest is asked of the part. All state is owned by one
-thread, the event loop's; what may run on a pool thread says so. Offsets: `end` exclusive, `last`
-inclusive. At all times log start <= local log start <= high watermark <= log end.
+Functions over a log stand beside: `retention.py` lets its oldest segments go, `lookups.py` looks
+into it on pool threads, `tier_segments.py` opens closed segments for the remote tier.
+
+All state is owned by one thread, the event loop's; what may run on a pool thread says so. Offsets:
+`end` exclusive, `last` inclusive. At all times log start <= local log start <= high watermark <=
+log end.
 """
 
 from collections.abc import Sequence
+from errno import ENOMEM
+from functools import partial
 from pathlib import Path
 
-from kafka_protocol.types import EpochEntry, TopicPartition
+from kafka_protocol.records.batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    LOG_OVERHEAD,
+    BatchHeader,
+    has_valid_crc,
+    iter_batches,
+    patch_offset_and_epoch,
+    read_header,
+    set_log_append_time,
+)
+from kafka_protocol.types import EpochEntry
 from local_log.config import LogConfig
-from local_log.log import tier_segments
-from local_log.log.lookups import LogLookups
-from local_log.log.parts import parts_of
-from local_log.log.reading import LogReader
-from local_log.log.results import AppendInfo, Expiry, LogHooks, LogRead, RetentionResult
-from local_log.log.retention import LogRetention
-from local_log.log.tier_segments import ClosedSegment, ClosedTail, SegmentFiles
-from local_log.log.truncation import LogTruncation
-from local_log.log.writing import LogWriter
-from local_log.producers.state import ProducerStates
+from local_log.errors import (
+    CorruptMessage,
+    OffsetIsRemote,
+    OffsetOutOfRange,
+    UnexpectedAppendOffset,
+    WouldWait,
+)
+from local_log.leader_epoch_cache import LeaderEpochCache
+from local_log.log.append_check import check_client_batch, check_framing
+from local_log.log.cleaning import LogCleaning
+from local_log.log.epoch_file import EpochFile
+from local_log.log.health import LogHealth
+from local_log.log.opened_batches import Opening, opened, opened_if_short
+from local_log.log.producers import LogProducers
+from local_log.log.results import AppendInfo, LogHooks, LogRead
+from local_log.log.segments import LogSegments
+from local_log.producers.transactions import note_batch
 from local_log.recovery.recovery import LogOpener, OpenedLog
 from local_log.recovery.survey import OpenRequest
-from local_log.segment.reading import CheckStop, go_on
 from local_log.segment.segment import LogSegment
-from local_log.segment.time_lookup import TimestampedOffset
 from local_log.small_files import PlainFiles, SmallFiles
-from runtime.disk import Buffer, Disk
-
-__all__ = [
-    "AppendInfo",
-    "ClosedSegment",
-    "Expiry",
-    "LogHooks",
-    "LogRead",
-    "PartitionLog",
-    "RetentionResult",
-    "SegmentFiles",
-    "TimestampedOffset",
-]
+from runtime.disk import Buffer, Disk, FileRegion
+from runtime.disk_errors import half_done
+from runtime.executors import make_mutex
 
 
 class PartitionLog:
     """See the module.
 
     Attributes:
-        health, ends, epoch_file, reader, writer, retention, cleaning: parts, see the module.
-        epochs: the epoch chain; what changes it is kept in its file.
-        append_as_leader: `LogWriter.append_as_leader`.
-        read: `LogReader.read`.
+        health, segments, epoch_file, producers, cleaning: parts, see the module.
+        epochs: the epoch chain; its changes are kept in its file.
         adopted_epoch: see `Accepted`.
-        truncated_bytes: what left the log when it was opened.
-        log_start_has_no_entry: the checkpoint is sound and never had an entry for this log; said by
-            who has read it.
+        truncated_bytes: bytes that left the log when it was opened.
+        log_start_has_no_entry: the checkpoint is sound and never had an entry for this log; set by
+            its reader.
+        log_start_offset: the first offset that a consumer may read, here or remotely.
+        log_start_known: False if the start of a tiered log was in a checkpoint that is gone.
+        log_end_offset: exclusive.
+        high_watermark: first offset that is not committed.
+        copied_through: the last offset that the remote tier durably holds (inclusive); -1: none, or
+            the tier has not said it yet.
+        recovery_point: everything below (exclusive) survives a power cut.
+        has_damage: a damaged batch was met below the recovery point: the next start must read the
+            log whole, and judge.
+        changed: called on the loop when retention or a truncation have moved the ends, and when the
+            log goes offline: fetches that wait for this log look again.
     """
 
     __slots__ = (
-        "_flushing",
-        "_parts",
-        "_producers",
+        "_hooks",
+        "_is_flush_asked",
+        "_marks",
+        "_truncations",
+        "_unflushed_since_ms",
         "adopted_epoch",
-        "append_as_leader",
+        "changed",
         "cleaning",
         "config",
+        "copied_through",
         "damages",
         "directory",
         "disk",
-        "ends",
         "epoch_file",
         "epochs",
+        "has_damage",
         "health",
+        "high_watermark",
+        "log_end_offset",
         "log_start_has_no_entry",
+        "log_start_known",
+        "log_start_offset",
         "partition",
-        "read",
-        "reader",
-        "retention",
+        "producers",
+        "recovery_point",
+        "segments",
         "topic",
         "topic_id",
+        "topic_partition",
         "truncated_bytes",
-        "writer",
     )
 
     def __init__(
         self,
         topic_id: bytes,
         request: OpenRequest,
-        opened: OpenedLog,
+        found: OpenedLog,
         *,
         disk: Disk,
         files: SmallFiles,
         hooks: LogHooks,
     ) -> None:
+        self.topic_id, self.topic_partition = topic_id, request.topic_partition
         self.topic, self.partition = request.topic_partition
-        self.topic_id, self.directory, self.disk = topic_id, request.directory, disk
-        self.config = config = request.config
-        self.adopted_epoch = opened.adopted_epoch
-        self.truncated_bytes, self.damages = opened.truncated_bytes, opened.damages
-        self.log_start_has_no_entry = False
-        self._parts = parts = parts_of(opened, request, disk, files, hooks)
-        self.health, self.ends = parts.health, parts.ends
-        self.epoch_file, self.epochs = parts.epoch_file, parts.epoch_file.chain
-        self._producers, self._flushing = parts.producers, parts.flushing
-        self.cleaning = parts.cleaning
-        self.reader = LogReader(parts)
-        self.writer = LogWriter(parts, config)
-        self.retention = LogRetention(parts, config, roll_at=self.writer.roll_at)
-        self.append_as_leader = self.writer.append_as_leader
-        self.read = self.reader.read
+        self.directory, self.disk, self.config = request.directory, disk, request.config
+        self.adopted_epoch = found.adopted_epoch
+        self.truncated_bytes, self.damages = found.truncated_bytes, found.damages
+        self.log_start_has_no_entry = self.has_damage = False
+        self._hooks, self.changed = hooks, _tell_nobody
+
+        self.health = health = LogHealth(request, hooks.failed)
+        self.segments = LogSegments(found.segments, request, disk, health, hooks.aborted)
+        self.producers = LogProducers(found.producers, found.snapshots, disk)
+        self.cleaning = LogCleaning(
+            disk, self.directory, health=health, segments=self.segments, producers=self.producers
+        )
+
+        self.log_start_offset, self.log_start_known = found.log_start_offset, found.log_start_known
+        self.log_end_offset = log_end = found.log_end_offset
+        committed = min(request.high_watermark, log_end)
+        self.high_watermark = max(committed, self.local_log_start_offset)
+        self.producers.states.raise_high_watermark(self.high_watermark)
+        self.epoch_file = EpochFile(
+            found, request, disk, files=files, health=health, newer=self.forget_copies
+        )
+        self.epochs = self.epoch_file.chain
+        self.copied_through = -1
+
+        flushed_end = log_end if request.is_clean else request.recovery_point or 0
+        self.recovery_point = min(flushed_end, log_end)
+        self._unflushed_since_ms: int | None = None  # the first append after the last flush
+        self._is_flush_asked = False
+        # Counted, under `_marks`, before a truncation changes anything: a flush that has run beside
+        # it does not know what it has flushed.
+        self._truncations, self._marks = 0, make_mutex()
 
     @classmethod
     def open(
         cls,
-        directory: Path,
+        request: OpenRequest,
         *,
-        topic_partition: TopicPartition,
         topic_id: bytes,
-        config: LogConfig,
         disk: Disk,
-        now_ms: int,
-        recovery_point: int | None = 0,
-        log_start: int | None = None,
-        high_watermark: int = 0,
-        is_clean: bool = False,
-        was_compacted: bool = False,
         hooks: LogHooks | None = None,
         files: SmallFiles | None = None,
-        check_stop: CheckStop = go_on,
-        salvages: bool = False,
     ) -> "PartitionLog":
-        """Open (or begin) the log in `directory`, which exists, repairing what needs it.
+        """Open (or begin) the log in a directory, which exists, repairing what needs it.
 
-        Args are those of `OpenRequest`, and:
+        Args:
+            request: which log, and what is known of it.
             topic_id: 16 raw bytes.
+            disk: files.
             hooks: what the log asks of its manager.
             files: for the small files of the directory; None: read and written as they are.
 
@@ -159,204 +187,66 @@ class PartitionLog:
             LogRefused: the log contradicts what is known of it; nothing on disk was changed.
             OSError: the disk failed.
         """
-        hooks, files = hooks or LogHooks(), files or PlainFiles(disk, directory)
-        request = OpenRequest(
-            topic_partition,
-            directory,
-            config,
-            recovery_point,
-            log_start,
-            high_watermark,
-            is_clean,
-            now_ms,
-            was_compacted,
-            check_stop,
-            salvages,
-        )
-        opened = LogOpener(disk, request, files).open()
-        return cls(topic_id, request, opened, disk=disk, files=files, hooks=hooks)
-
-    # -- what it is and how far it reaches ------------------------------------------------------
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """Name and number."""
-        return TopicPartition(self.topic, self.partition)
-
-    @property
-    def segments(self) -> Sequence[LogSegment]:
-        """All segments, oldest first, the last one active."""
-        return self._parts.segments.all
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments are local."""
-        return len(self._parts.segments.all)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        return self._parts.segments.size_bytes
-
-    @property
-    def closed_bytes(self) -> int:
-        """Bytes of all segments but the active one."""
-        return self.size_bytes - self._parts.segments.active.size_bytes
-
-    @property
-    def log_start_offset(self) -> int:
-        """See `LogEnds`."""
-        return self.ends.log_start_offset
-
-    @property
-    def log_start_known(self) -> bool:
-        """See `LogEnds`."""
-        return self.ends.log_start_known
-
-    @property
-    def local_log_start_offset(self) -> int:
-        """First offset that is readable here: the first segment's, or the log start inside it."""
-        return max(self.ends.log_start_offset, self._parts.segments.bases[0])
-
-    @property
-    def first_base_offset(self) -> int:
-        """Where the first local segment begins, perhaps below the log start."""
-        return self._parts.segments.bases[0]
-
-    @property
-    def log_end_offset(self) -> int:
-        """First offset that is not written yet."""
-        return self.ends.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset that is not committed."""
-        return self.ends.high_watermark
-
-    @high_watermark.setter
-    def high_watermark(self, offset: int) -> None:
-        self.ends.commit(offset)
-        self._producers.states.raise_high_watermark(offset)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """First offset that a read_committed consumer may not see yet."""
-        unstable = self._producers.states.first_unstable_offset()
-        high_watermark = self.ends.high_watermark
-        return high_watermark if unstable is None or unstable > high_watermark else unstable
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below (exclusive) survives a power cut."""
-        return self._flushing.recovery_point
-
-    @property
-    def copied_through(self) -> int:
-        """See `LogEnds`."""
-        return self.ends.copied_through
-
-    @property
-    def latest_epoch(self) -> int | None:
-        """The newest leader epoch of the chain."""
-        return self.epochs.latest_epoch
-
-    @property
-    def producers(self) -> ProducerStates:
-        """What is known of producers up to the log end."""
-        return self._producers.states
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether its disk failed."""
-        return self.health.failure is not None
-
-    def set_offline(self, error: OSError) -> None:
-        """Go offline because another partition's disk access on the same directory failed."""
-        self.health.set_offline(error)
-        self.ends.changed()
+        files = files or PlainFiles(disk, request.directory)
+        found = LogOpener(disk, request, files).open()
+        return cls(topic_id, request, found, disk=disk, files=files, hooks=hooks or LogHooks())
 
     def set_config(self, config: LogConfig) -> None:
         """Replace the settings; index sizes hold from the next segment on."""
         self.config = config
-        for part in (self._parts.segments, self.epoch_file, self.writer, self.retention):
-            part.set_config(config)
+        self.segments.set_config(config)
+        self.epoch_file.set_config(config)
 
-    # -- appending, flushing --------------------------------------------------------------------
+    # -- how far it reaches ---------------------------------------------------------------------
 
-    def append_batches(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
-        """See `LogWriter.append_batches`."""
-        return self.writer.append_batches(batches, now_ms=now_ms)
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
 
-    def roll(self, now_ms: int | None = None) -> None:
-        """See `LogWriter.roll`."""
-        self.writer.roll(now_ms)
+    @property
+    def local_log_start_offset(self) -> int:
+        """First offset that is readable here: the first segment's, or the log start inside it."""
+        return max(self.log_start_offset, self.segments.bases[0])
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """See `LogWriter.roll_if_due`."""
-        return self.writer.roll_if_due(now_ms)
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset that a read_committed consumer may not see yet."""
+        unstable = self.producers.states.first_unstable_offset()
+        high_watermark = self.high_watermark
+        return high_watermark if unstable is None or unstable > high_watermark else unstable
 
-    def flush(self, up_to: int | None = None) -> None:
-        """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
+    def update_high_watermark(self, offset: int) -> None:
+        """Move the high watermark."""
+        assert offset <= self.log_end_offset, "the high watermark is at most the log end"
+        self.high_watermark = offset
+        self.producers.states.raise_high_watermark(offset)
 
-        May run on a pool thread, several at a time. When it returns, everything below `up_to` that
-        is still in the log survives a power cut.
+    def raise_log_start(self, offset: int) -> None:
+        """Move the log start up in memory; where it is unknown, this says what it is.
+
+        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
+        only after that. An unknown start (its checkpoint was lost) may lie below the local one.
 
         Raises:
-            LogClosed: the log was closed meanwhile.
-            KafkaStorageError: the disk failed.
+            OffsetOutOfRange: above the high watermark.
+            KafkaStorageError: the disk failed: it could not be made durable.
         """
         if self.health.failure is not None:
             self.health.refuse()
-        self._producers.write_late()
-        self._flushing.flush(up_to)
-
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether `flush.messages` records wait for fsync (the caller flushes)."""
-        unflushed = self.ends.log_end_offset - self._flushing.recovery_point
-        return unflushed >= self.config.flush_messages
-
-    def flush_if_due(self, now_ms: int) -> bool:
-        """Whether `flush.ms` has passed since the first unflushed append (the caller flushes)."""
-        return self._flushing.is_due(now_ms, self.config.flush_ms)
-
-    # -- reading --------------------------------------------------------------------------------
-
-    def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int | None = None) -> bytes:
-        """See `LogReader.read_bytes`."""
-        return self.reader.read_bytes(offset, max_bytes, end_offset=end_offset)
-
-    @property
-    def lookups(self) -> LogLookups:
-        """What is asked on pool threads."""
-        return LogLookups(self._parts)
-
-    # -- for the remote tier --------------------------------------------------------------------
-
-    def closed_segments(self) -> list[ClosedSegment]:
-        """Segments that will not change any more, ascending.
-
-        Raises:
-            KafkaStorageError: the disk failed: it may be asked for their ages.
-        """
-        try:
-            return tier_segments.closed_segments(self.segments)
-        except OSError as error:
-            self.health.fail(error)
-
-    def closed_tail(self, offset: int, count_max: int) -> ClosedTail:
-        """Closed segments from the one that holds `offset` on, and what lies on both sides.
-
-        Raises:
-            KafkaStorageError: as `closed_segments`.
-        """
-        every, bases, size = self.segments, self._parts.segments.bases, self.size_bytes
-        try:
-            return tier_segments.closed_tail(
-                every, bases, offset, size_bytes=size, count_max=count_max
+        if offset > self.high_watermark:
+            raise OffsetOutOfRange(
+                asked=offset, start=self.log_start_offset, end=self.high_watermark
             )
-        except OSError as error:
-            self.health.fail(error)
+        if offset > self.log_start_offset or not self.log_start_known:
+            self.log_start_offset = offset
+        self.log_start_known = True
+
+    def expire_below(self, offset: int) -> None:
+        """Move the log start up in memory: retention lets go of everything below."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.changed()
 
     def set_copied_through(self, last_offset: int, its_epoch: int) -> bool:
         """Take note of how far the remote tier durably holds this log.
@@ -370,73 +260,511 @@ class PartitionLog:
         """
         if last_offset >= self.log_end_offset or self.epochs.epoch_for(last_offset) != its_epoch:
             return False
-        self.ends.copied(last_offset)
+        self.copied_through = last_offset
         return True
+
+    def forget_copies(self) -> None:
+        """Forget how far the tier holds this log, until it says it again."""
+        self.copied_through = -1
 
     # -- the epoch chain ------------------------------------------------------------------------
 
-    def write_epoch(self, epoch: int) -> None:
-        """Have `epoch` in the chain's file, at the log end, before the loop assigns it.
+    def restored_chain(self, chain: Sequence[EpochEntry]) -> list[EpochEntry]:
+        """The chain, its epochs below the first segment taken from one that fits the batches.
 
-        Runs on a pool thread; nobody may append meanwhile.
+        `EpochFile.write_ahead` writes it and `EpochFile.restore` takes it.
+        """
+        first = self.segments.bases[0]
+        below = [entry for entry in chain if entry.start_offset < first]
+        here = self.epochs.between(first, self.log_end_offset + 1)
+        return LeaderEpochCache([*below, *here]).entries()
+
+    def clip_chain(self, log_start: int) -> None:
+        """Forget the epochs below a log start that is durable, see `EpochFile.clip`."""
+        self.epoch_file.clip(log_start, local_start=self.segments.bases[0])
+
+    # -- append ---------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        from_client: bool = True,
+        opening: Opening = Opening.AT_ONCE,
+    ) -> AppendInfo:
+        """Check one batch, give it its offsets and write it at the end.
+
+        Args:
+            batch: exactly one batch; base offset, leader epoch (and with LogAppendTime the
+                timestamp) are patched in place, the rest is written as it came.
+            leader_epoch: this leader's epoch.
+            now_ms: wall clock.
+            from_client: apply what only holds for producers (no control batches, sequences).
+            opening: who opens it where the topic's settings ask for that.
 
         Raises:
-            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+            MustBeOpened: give it to `opening.opened` on a pool thread, and append what comes back.
+            KafkaError: what is wrong with it; nothing was written.
+            KafkaStorageError: the disk failed; the log takes nothing until a restart.
         """
-        self.epoch_file.write_epoch_ahead(epoch, self.ends.log_end_offset)
+        if self.health.failure is not None:
+            self.health.refuse()
+        config, first = self.config, self.log_end_offset
+        header = check_framing(batch)
+        if from_client:
+            check_client_batch(batch, header, config, now_ms)
+            if header.producer_id >= 0:
+                known = self.producers.states.check(header, first)
+                if known is not None:
+                    stamp = known.timestamp if config.stamps_append_time else -1
+                    return AppendInfo(
+                        known.first_offset, known.last_offset, stamp, self.log_start_offset, True
+                    )
+            if config.opens_batches and opening is not Opening.DONE:
+                open_it = opened_if_short if opening is Opening.IF_SHORT else opened
+                batch = open_it(batch, header, config, now_ms)
+                header = read_header(batch)
+        append_time = -1
+        if config.stamps_append_time and not header.attributes & CONTROL_FLAG:
+            append_time = now_ms
+            set_log_append_time(batch, 0, header, now_ms)
+            header = header._replace(
+                max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG
+            )
+        last = first + header.last_offset_delta
+        patch_offset_and_epoch(batch, 0, first, leader_epoch)
+        self._write(batch, header, first, last, leader_epoch, now_ms)
+        return AppendInfo(first, last, append_time, self.log_start_offset)
 
-    def restored_chain(self, chain: Sequence[EpochEntry]) -> list[EpochEntry]:
-        """The chain, its epochs below the first segment taken from one that fits the batches."""
-        return self.epoch_file.restored(
-            chain, first=self.first_base_offset, end=self.ends.log_end_offset
+    def append_batches(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
+        """Write whole batches that have their offsets and epochs already (replication, metadata).
+
+        Offsets must ascend and start at the log end or later (compacted logs have holes).
+
+        Raises:
+            CorruptMessage: framing or checksum of a batch is wrong; nothing after the last good
+                batch was written.
+            UnexpectedAppendOffset: a batch does not continue the log.
+            KafkaStorageError: the disk failed.
+        """
+        if self.health.failure is not None:
+            self.health.refuse()
+        view = memoryview(batches)
+        first_offset, position = -1, 0
+        while position < len(view):
+            rest = view[position:]
+            if len(rest) < HEADER_SIZE:
+                raise CorruptMessage(f"{len(rest)} bytes are no record batch")
+            size = read_header(rest).batch_length + LOG_OVERHEAD
+            batch = rest[: max(size, HEADER_SIZE)]
+            header = check_framing(batch)
+            first, last = header.base_offset, header.last_offset
+            if first < self.log_end_offset:
+                raise UnexpectedAppendOffset(first_offset=first, log_end=self.log_end_offset)
+            if first_offset < 0:
+                first_offset = first
+            self._write(batch, header, first, last, header.partition_leader_epoch, now_ms)
+            position += size
+        return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+
+    def _write(
+        self,
+        batch: Buffer,
+        header: BatchHeader,
+        first: int,
+        last: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        """The durable part of an append, and everything that must follow from it."""
+        segments = self.segments
+        size = header.batch_length + LOG_OVERHEAD
+        max_timestamp = header.max_timestamp
+        active = segments.active
+        try:
+            if active.must_roll(
+                size, last, max_timestamp, now_ms, self.config.segment_bytes, segments.roll_ms
+            ):
+                self._roll_at(first, now_ms)
+                active = segments.active
+            if leader_epoch >= 0 and leader_epoch != self.epochs.latest_epoch:
+                self.epoch_file.assign(leader_epoch, first)
+            position = active.size_bytes
+            if not position:
+                active.created_ms = now_ms  # an empty one does not age
+            active.append(batch, size, last, max_timestamp)
+            self.log_end_offset = last + 1
+            segments.note_place(first, position, size)
+            if header.producer_id >= 0:
+                if header.attributes & CONTROL_FLAG:
+                    self._end_transaction(active, batch, header._replace(base_offset=first))
+                else:
+                    self.producers.states.append_data(header, first)
+            if self._unflushed_since_ms is None:
+                self._unflushed_since_ms = now_ms
+        except OSError as error:
+            self.health.fail(error)
+
+    def _end_transaction(self, active: LogSegment, batch: Buffer, header: BatchHeader) -> None:
+        aborted = note_batch(self.producers.states, header, lambda: bytes(batch))
+        if aborted is not None:
+            try:
+                active.append_aborted(aborted)
+                self.segments.aborted.noted(active)
+            except OSError as error:  # the marker is in the log: recovery adds its entry
+                raise half_done(error, "an aborted transaction cannot be noted") from error
+
+    def roll(self, now_ms: int | None = None) -> None:
+        """Close the active segment and begin a new one; nothing happens if it is empty."""
+        active = self.segments.active
+        try:
+            if active.size_bytes:
+                created_ms = active.created_ms if now_ms is None else now_ms
+                self._roll_at(self.log_end_offset, created_ms)
+        except OSError as error:
+            self.health.fail(error)
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Close the active segment if its time is up although nothing is being appended.
+
+        Counted from its first append, or from the last one before it was opened here, by the wall
+        clock: records may carry times of long ago, and each pass would close the few that arrived
+        since the last one.
+        DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
+        """
+        active = self.segments.active
+        if self.health.failure is not None or active.size_bytes == 0:
+            return False
+        if now_ms - active.created_ms <= self.segments.roll_ms:
+            return False
+        self.roll(now_ms)
+        return True
+
+    def _roll_at(self, log_end: int, now_ms: int) -> None:
+        self.segments.roll(log_end, now_ms, self.producers.begin_segment)
+        self._hooks.rolled()
+
+    # -- read -----------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int | None = None,
+        min_one_batch: bool = False,
+        may_wait: bool = True,
+    ) -> LogRead:
+        """Find the bytes of the batches from `offset` on, as regions to send; nothing is read.
+
+        Args:
+            offset: first record wanted; the region starts with the batch that holds it.
+            max_bytes: limit of the regions' size.
+            end_offset: batches at or after it are left out (high watermark, last stable offset);
+                default: the log end.
+            min_one_batch: give the first batch whole although it is larger than `max_bytes`.
+            may_wait: False on the event loop: the disk must not be waited for.
+
+        Raises:
+            WouldWait: `lookups.make_ready` must be called on a pool thread first.
+            OffsetOutOfRange: outside [log start, log end].
+            OffsetIsRemote: at or above the log start, but below the local one.
+            KafkaStorageError: the disk failed.
+        """
+        log_end, start = self.log_end_offset, self.log_start_offset
+        end = log_end if end_offset is None else end_offset
+        if offset > log_end or offset < start:
+            raise OffsetOutOfRange(asked=offset, start=start, end=log_end)
+        local_start = self.segments.bases[0]
+        if offset < local_start:
+            raise OffsetIsRemote(asked=offset, log_start=start, local_start=local_start)
+        if self.health.failure is not None:
+            self.health.refuse()
+        if offset >= end or max_bytes < 0:
+            return LogRead([], 0, -1, offset)
+        try:
+            return self._read(offset, max_bytes, end, min_one_batch, may_wait)
+        except OSError as error:
+            self.health.fail(error)
+
+    def _read(
+        self, offset: int, max_bytes: int, end: int, min_one_batch: bool, may_wait: bool
+    ) -> LogRead:
+        segments, log_end = self.segments, self.log_end_offset
+        active = segments.active
+        recent = None
+        if offset >= active.base_offset:
+            recent = segments.recent_place(offset)
+        if recent is not None:
+            segment, base = active, offset
+            position, first_size = recent
+        else:
+            found = segments.locate(offset, log_end, may_wait=may_wait)
+            if found is None:
+                return LogRead([], 0, -1, offset)
+            segment, position, header = found
+            base, first_size = header.base_offset, header.size_bytes
+        if base >= end:
+            return LogRead([], 0, -1, offset)
+        stop = segment.size_bytes
+        if end < log_end:
+            stop = segments.position_of(segment, end, log_end, may_wait=may_wait)
+        if max_bytes < first_size:
+            if not min_one_batch:
+                return LogRead([], 0, -1, offset)
+            max_bytes = first_size
+        size = min(stop - position, max_bytes)
+        if size <= 0:
+            return LogRead([], 0, -1, offset)
+        segment_end = log_end if segment is active else segments.end_of(segment, log_end)
+        upper_bound = min(end, segment_end)
+        if position + size < stop:
+            entry = segment.offset_index.first_entry_from(position + size, may_wait=may_wait)
+            if entry is not None and entry.offset < upper_bound:
+                upper_bound = entry.offset
+        return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
+
+    def check_resident(self, found: LogRead) -> None:
+        """Refuse to read what `read` has found while it is not in memory.
+
+        Raises:
+            WouldWait: it is not.
+        """
+        for region in found.regions:
+            if not self.disk.is_resident(region.file, region.position, region.size_bytes):
+                raise WouldWait(str(region.file.path))
+
+    def sound(self, found: LogRead) -> LogRead:
+        """Check what `read` has found, and leave out the first damaged batch and all behind it.
+
+        For logs whose readers must never meet a wrong byte: they are read, on this thread.
+
+        Raises:
+            CorruptMessage: the first batch is damaged; the next start reads this log whole.
+        """
+        if not found.regions:
+            return found
+        [region] = found.regions
+        data = self.disk.read_at(region.file, region.position, region.size_bytes)
+        size, expected, end = 0, found.first_batch_offset, found.upper_bound_offset
+        for position, header in iter_batches(data):
+            is_in_place = expected <= header.base_offset < header.next_offset <= end
+            if not is_in_place or not has_valid_crc(data, position, header):
+                break
+            size, expected = position + header.size_bytes, header.next_offset
+        if size == 0:
+            self.note_damage()
+            self.segments.refuse_damage(region.file.path, region.position, expected)
+        return found._replace(
+            regions=[FileRegion(region.file, region.position, size)], size_bytes=size
         )
 
-    def restore_chain(self, chain: Sequence[EpochEntry]) -> None:
-        """Take the epochs below the first segment from `chain`, which fits the batches; durably.
+    def note_damage(self) -> None:
+        """The next start is to read this log whole."""
+        self.has_damage = True
 
-        Who has had `restored_chain` written by `write_chain` before does not wait for the disk.
+    def aborted_transactions(
+        self, start: int, end: int, *, may_wait: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions that touch [start, end).
+
+        Raises:
+            WouldWait: only the disk can tell, and it must not be waited for.
+            CorruptFileError: a transaction index was changed since the log was opened.
+            KafkaStorageError: the disk failed.
+        """
+        aborted = self.segments.aborted
+        if not aborted:
+            return []
+        first = self.segments.bases[self.segments.index_of(start)]
+        segments = aborted.from_segment(first)
+        if not segments:
+            return []
+        try:
+            return aborted.overlapping(segments, start, end, may_wait=may_wait)
+        except OSError as error:
+            self.health.fail(error)
+
+    # -- flush ----------------------------------------------------------------------------------
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether `flush.messages` records wait for fsync (the caller flushes)."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def flush_if_due(self, now_ms: int) -> bool:
+        """Whether `flush.ms` has passed since the first unflushed append (the caller flushes).
+
+        Said once: while that flush waits for its thread or its disk, no other is wanted.
+        """
+        since = self._unflushed_since_ms
+        if since is None or self._is_flush_asked or now_ms - since < self.config.flush_ms:
+            return False
+        self._is_flush_asked = True
+        return True
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Fsync everything below `up_to` (default: the log end) and move the recovery point there.
+
+        May run on a pool thread, several at a time, beside the loop that appends, rolls and
+        truncates. When it returns, everything below `up_to` that is still in the log survives a
+        power cut.
+
+        Raises:
+            LogClosed: the log was closed meanwhile.
+            KafkaStorageError: the disk failed.
+        """
+        if self.health.failure is not None:
+            self.health.refuse()
+        self.producers.write_due()
+        try:
+            self._flush(up_to)
+        finally:
+            self._is_flush_asked = False
+        if self.recovery_point >= self.log_end_offset:
+            self._unflushed_since_ms = None
+
+    def _flush(self, up_to: int | None) -> None:
+        while True:
+            truncations = self._truncations
+            # Before the segments are looked at: what is appended meanwhile may lie in a new one.
+            end = self.log_end_offset
+            target = end if up_to is None else min(up_to, end)
+            self.segments.on_a_copy(partial(self._fsync, target=target))
+            with self._marks:
+                if truncations == self._truncations:
+                    self.recovery_point = max(self.recovery_point, target)
+                    break
+
+    def _fsync(self, segments: list[LogSegment], target: int) -> None:
+        """Fsync what is not known to be safe below `target` (exclusive)."""
+        start, version = self.recovery_point, self.epoch_file.version
+        names_are_new = False
+        if target > start:
+            for index, segment in enumerate(segments):
+                is_last = index + 1 == len(segments)
+                if segment.base_offset < target and (
+                    is_last or segments[index + 1].base_offset > start
+                ):
+                    try:
+                        segment.fsync()
+                    except OSError as error:
+                        if error.errno == ENOMEM:  # what was written may be lost
+                            raise half_done(error, "fsync") from error
+                        raise
+                    names_are_new |= segment.base_offset >= start
+        if version != self.epoch_file.durable_version:
+            self.epoch_file.fsync()
+            names_are_new = True
+        if names_are_new:
+            self.disk.fsync_path(self.directory)
+        self.epoch_file.fsynced(version)
+
+    # -- truncate -------------------------------------------------------------------------------
+
+    # First it is said, in memory and on disk, that the log reaches no further; then files change;
+    # then what was known of the dropped records is forgotten. A start in the middle of this must
+    # not take it for a loss.
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and after `offset`; a batch that holds it goes as a whole.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self.epoch_file.restore(self.restored_chain(chain))
+        if offset >= self.log_end_offset:
+            return
+        self._delete(self.cleaning.spoil())
+        if offset <= self.segments.bases[0]:
+            start = max(offset, self.log_start_offset)
+            self.truncate_fully_and_start_at(start, keep_log_start=True)
+            return
+        try:
+            end = self.segments.end_if_cut(offset)
+            if end >= self.log_start_offset:
+                self._lower_marks(end)
+                self.segments.cut(end, self._delete)
+                self._forget_above(end)
+                return
+        except OSError as error:
+            self.health.fail(half_done(error, "a truncation ended before its end"))
 
-    # -- the start moves ------------------------------------------------------------------------
-
-    def raise_log_start(self, offset: int) -> None:
-        """Move the log start up in memory.
-
-        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
-        only after that. Where the start is unknown (its checkpoint was lost), this says what it is,
-        also below the local start.
-
-        Raises:
-            OffsetOutOfRange: above the high watermark.
-            KafkaStorageError: the disk failed: it could not be made durable.
-        """
-        if self.health.failure is not None:
-            self.health.refuse()
-        self.ends.raise_start(offset)
-
-    def clip_chain(self, log_start: int) -> None:
-        """See `EpochFile.clip`."""
-        self.epoch_file.clip(log_start, local_start=self.first_base_offset)
-
-    def retain(self, now_ms: int) -> RetentionResult:
-        """See `LogRetention.retain`."""
-        return self.retention.retain(now_ms)
-
-    # -- the end moves --------------------------------------------------------------------------
-
-    def truncate_to(self, offset: int) -> None:
-        """See `LogTruncation.to`."""
-        LogTruncation(self._parts, self.retention).to(offset)
+        # The batch with the log start in it went: what was before the start must not come back.
+        self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
 
     def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
-        """See `LogTruncation.fully`."""
-        LogTruncation(self._parts, self.retention).fully(offset, keep_log_start=keep_log_start)
+        """Drop everything and begin again, empty, at `offset`.
 
-    # -- the end --------------------------------------------------------------------------------
+        Args:
+            offset: the new local start and log end.
+            keep_log_start: the range from the log start on is still there, but remote.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        self._delete(self.cleaning.spoil())
+        try:
+            # A new segment may take a name of one that leaves.
+            self.delete_later(self.segments.rename_leaving())
+            self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
+            start = self.log_start_offset
+            moves_start = not (keep_log_start and start <= offset)
+            if moves_start and offset > start:
+                self.log_start_offset = offset
+                self._hooks.log_start_moved()  # or the old first segment would count as lost
+            self.segments.begin_anew(offset, self._delete)
+            if moves_start:
+                self.log_start_offset = offset
+                self.epochs.clear()
+                if offset < start:
+                    self._hooks.log_start_moved()
+            self._forget_above(offset)
+        except OSError as error:
+            self.health.fail(half_done(error, "a truncation ended before its end"))
+
+    def _lower_marks(self, end: int) -> None:
+        """Before files change: nothing above `end` (exclusive) is durable or committed."""
+        with self._marks:
+            self._truncations += 1
+            self.recovery_point = min(self.recovery_point, end)
+        self.high_watermark = min(self.high_watermark, end)
+        self._hooks.before_truncation(end)
+
+    def _forget_above(self, end: int) -> None:
+        self.log_end_offset = end
+        self.copied_through = min(self.copied_through, end - 1)
+        self.segments.truncated()
+        self.epochs.truncate_from_end(end)
+        self.producers.cut(self.segments.all, start=self.log_start_offset, end=end)
+        # What is not here any more was committed.
+        self.update_high_watermark(max(self.high_watermark, self.local_log_start_offset))
+        self.changed()
+
+    def delete_later(self, paths: list[Path]) -> None:
+        """Have renamed files unlinked when nobody can need them any more."""
+        if not self.health.is_closed:
+            self._delete(paths, self.config.file_delete_delay_ms)
+
+    def _delete(self, paths: list[Path], delay_ms: int = 0) -> None:
+        if self._hooks.delete_later is not None:
+            self._hooks.delete_later(paths, delay_ms)
+            return
+        for path in paths:
+            self.disk.unlink(path)
+
+    # -- its end --------------------------------------------------------------------------------
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its disk failed."""
+        return self.health.failure is not None
+
+    def set_offline(self, error: OSError) -> None:
+        """Go offline because another partition's disk access on the same directory failed."""
+        self.health.set_offline(error)
+        self.changed()
 
     def close(self, clean: bool = True) -> None:
         """Let go of all files; `clean` also writes what saves the next start its recovery.
@@ -444,21 +772,22 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
         """
-        parts = self._parts
-        if clean and parts.health.failure is None:
+        if clean and self.health.failure is None:
             try:
-                parts.producers.write_last(self.ends.log_end_offset)
-                parts.segments.active.become_inactive()
+                self.producers.write_last(self.log_end_offset)
+                self.segments.active.become_inactive()
                 self.flush()
-                parts.producers.fsync_last()
+                self.producers.fsync_last()
             except OSError as error:
-                parts.health.fail(error)
-        parts.health.close()
+                self.health.fail(error)
+        self.health.close()
         # From here on another log may have this name: nothing may be done by it any more.
-        parts.ends.close()
-        parts.epoch_file.close()
-        self.retention.close()
-        parts.producers.close()
-        parts.mending.close()
-        parts.cleaning.close()
-        parts.segments.release()
+        self.changed = _tell_nobody  # a waiting partition holds the log: both were in a cycle
+        self.epoch_file.close()
+        self.producers.close()
+        self.cleaning.close()
+        self.segments.close()
+
+
+def _tell_nobody() -> None:
+    pass

@@ -1,16 +1,27 @@
-"""What one log remembers of its producers, in memory and in its snapshot files."""
+"""What one log remembers of its producers, in memory and in its snapshot files.
 
-from collections.abc import Iterable, Sequence
+A roll keeps a snapshot of the producers. With very many of them it keeps their state as it is at
+that moment, and the flush that follows writes it on a pool thread. A kill before that leaves no
+file: the next start begins with an older snapshot and reads the batches after it, as for a snapshot
+that is damaged.
+"""
 
-from kafka_protocol.files.txn_index import AbortedTransaction
-from kafka_protocol.records.batch import BatchHeader
-from local_log.producers.late_snapshots import PRODUCERS_AT_ONCE_MAX, LateSnapshots
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from local_log.producers.snapshots import ProducerSnapshots
-from local_log.producers.state import ProducerStates
-from local_log.producers.transactions import note_batch
+from local_log.producers.state import ProducerState, ProducerStates, entries_of
 from local_log.segment.recovery import build_producers
 from local_log.segment.segment import LogSegment
-from runtime.disk import Buffer, Disk
+from runtime.disk import Disk
+from runtime.executors import make_mutex
+
+log = logging.getLogger(__name__)
+
+PRODUCERS_AT_ONCE_MAX: Final = 200
+"""So many are written by the roll itself."""
 
 
 class LogProducers:
@@ -21,21 +32,14 @@ class LogProducers:
         snapshots: the files.
     """
 
-    __slots__ = ("_disk", "_late", "snapshots", "states")
+    __slots__ = ("_disk", "_due", "_is_closed", "_mutex", "snapshots", "states")
 
     def __init__(self, states: ProducerStates, snapshots: ProducerSnapshots, disk: Disk) -> None:
-        self.states = states
-        self.snapshots = snapshots
-        self._late = LateSnapshots(snapshots)
-        self._disk = disk
-
-    def end_transaction(self, header: BatchHeader, batch: Buffer) -> AbortedTransaction | None:
-        """Note a control batch that is in the log.
-
-        Returns:
-            The entry for the transaction index if it aborts a transaction that has records.
-        """
-        return note_batch(self.states, header, lambda: bytes(batch))
+        self.states, self.snapshots, self._disk = states, snapshots, disk
+        # Snapshots to be written: offset and a state that will not change any more.
+        self._due: deque[tuple[int, Mapping[int, ProducerState]]] = deque()
+        self._mutex = make_mutex()
+        self._is_closed = False
 
     def begin_segment(self, base_offset: int) -> None:
         """Keep what is known where a new segment begins; of very many producers later.
@@ -46,17 +50,26 @@ class LogProducers:
         self.states.end_offset = base_offset
         if len(self.states.producers) <= PRODUCERS_AT_ONCE_MAX:
             self.snapshots.write(base_offset, self.states.dump())
-        else:
-            self._late.add(base_offset, self.states.freeze())
+        elif not self._is_closed:
+            self.snapshots.expect(base_offset)
+            self._due.append((base_offset, self.states.freeze()))
 
-    def write_late(self) -> None:
-        """Write the snapshots that wait for it; on any thread."""
-        if self._late:
-            self._late.write()
+    def write_due(self) -> None:
+        """Write the snapshots that wait for it; on any thread.
 
-    def forget_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """Segments have left the log; their files are renamed later."""
-        self.snapshots.forget(base_offsets)
+        The log can do without them: a snapshot that cannot be written is left out.
+        """
+        while self._due:
+            with self._mutex:
+                if not self._due:
+                    break
+                offset, producers = self._due[0]
+                try:
+                    self.snapshots.write_file(offset, entries_of(producers))
+                except OSError as error:
+                    path = self.snapshots.path(offset)
+                    log.warning("no producer snapshot: path=%s error=%s", path, error)
+                self._due.popleft()
 
     def cut(self, segments: Sequence[LogSegment], *, start: int, end: int) -> None:
         """Go back to what was known at `end`, where the log ends now.
@@ -69,13 +82,14 @@ class LogProducers:
         Raises:
             OSError: the disk failed.
         """
-        self._late.forget_above(end)
+        with self._mutex:
+            self._due = deque(each for each in self._due if each[0] <= end)
         self.snapshots.remove([offset for offset in self.snapshots.offsets if offset > end])
         self.states = build_producers(segments, self.snapshots, start=start, end=end)
 
     def write_last(self, end: int) -> None:
         """Write a snapshot at the log end, which saves the next start its recovery."""
-        self.write_late()
+        self.write_due()
         is_expected = end in self.snapshots.offsets  # one that came late may have failed
         if not is_expected or not self._disk.exists(self.snapshots.path(end)):
             self.snapshots.write(end, self.states.dump())
@@ -87,4 +101,6 @@ class LogProducers:
 
     def close(self) -> None:
         """Write nothing more: the directory may have another name, and its name another log."""
-        self._late.close()
+        with self._mutex:
+            self._is_closed = True
+            self._due.clear()

@@ -40,19 +40,6 @@ class LogRead(NamedTuple):
     upper_bound_offset: int
 
 
-class RetentionResult(NamedTuple):
-    """What one retention pass dropped.
-
-    Attributes:
-        size_bytes: of what was dropped.
-    """
-
-    dropped: tuple[tuple[int, Reason], ...]
-    size_bytes: int
-    log_start_offset: int
-    rolled: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Expiry:
     """Which segments of a log are to go.
@@ -60,12 +47,10 @@ class Expiry:
     Attributes:
         dropped: (base offset, reason) of each, oldest first.
         log_start_offset: where the log begins now; durable before the segments go.
-        rolled: the active segment was closed for it.
     """
 
     dropped: tuple[tuple[int, Reason], ...]
     log_start_offset: int
-    rolled: bool
 
 
 @dataclass(slots=True)

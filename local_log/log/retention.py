@@ -5,183 +5,179 @@ In this order a kill between any two steps leaves nothing wrong: the log start i
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from local_log.config import LogConfig
-from local_log.log.leaving_segments import FactsOfSegments, LeavingSegments
-from local_log.log.parts import LogParts
-from local_log.log.results import Expiry, RetentionResult
-from local_log.log.retention_policy import RetentionDecision, RetentionFacts, decide
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import Expiry
+from local_log.log.retention_policy import (
+    Reason,
+    RetentionDecision,
+    RetentionFacts,
+    SegmentFacts,
+    decide,
+)
 from local_log.segment.segment import LogSegment
 
 log = logging.getLogger(__name__)
 
 
-class LogRetention:
-    """Lets the oldest segments of one log go.
+def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
+    """Read what `expire` will ask of the disk; on a pool thread.
+
+    Raises:
+        LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
+    """
+    if not partition_log.is_offline:
+        partition_log.segments.on_a_copy(lambda some: _decide(partition_log, some, now_ms))
+
+
+def expire(
+    partition_log: PartitionLog, now_ms: int, *, release_copied: bool = False
+) -> Expiry | None:
+    """Decide what has expired, see `retention_policy`, and raise the log start over it in memory.
+
+    The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
+    calls `take_out`.
 
     Args:
-        roll_at: closes the active segment and begins a new one at the log end, at this time.
+        partition_log: the log.
+        now_ms: wall clock.
+        release_copied: whatever is copied is to go from here, as if its local retention were
+            over; the total retention holds nevertheless.
+
+    Returns:
+        What is to go; None if nothing is, and nothing was done.
+
+    Raises:
+        KafkaStorageError: the disk failed.
+    """
+    if partition_log.is_offline or partition_log.cleaning.is_running:
+        return None
+    segments = partition_log.segments
+    try:
+        decision = _decide(partition_log, segments.all, now_ms, release_copied=release_copied)
+    except OSError as error:
+        partition_log.health.fail(error)
+    if decision.roll_active:
+        partition_log.roll(now_ms)
+    count = len(decision.drop)
+    if not count:
+        start = partition_log.log_start_offset
+        return Expiry((), start) if decision.roll_active else None
+    if decision.raises_log_start:
+        partition_log.expire_below(segments.bases[count])
+    dropped = tuple(zip(segments.bases[:count], decision.drop, strict=True))
+    return Expiry(dropped, partition_log.log_start_offset)
+
+
+def _decide(
+    partition_log: PartitionLog,
+    segments: Sequence[LogSegment],
+    now_ms: int,
+    *,
+    release_copied: bool = False,
+) -> RetentionDecision:
+    config = partition_log.config
+    if release_copied and config.copies_to_remote:
+        config = replace(config, local_retention_bytes=0)
+    facts = RetentionFacts(
+        partition_log.log_start_offset,
+        partition_log.high_watermark,
+        partition_log.copied_through,
+        now_ms,
+    )
+    of_segments = _Facts(segments, partition_log.log_end_offset)
+    return decide(of_segments, facts, config, size_bytes=partition_log.size_bytes)
+
+
+def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:
+    """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
+
+    Segments that went meanwhile for another reason (a truncation) are passed over. Those that
+    only their copies let go stay where the tier has taken back what it said of them since.
+
+    Returns:
+        (base offset, reason) of each that went.
+
+    Raises:
+        KafkaStorageError: the disk failed.
+    """
+    segments = partition_log.segments
+    count = 0
+    safe_below = max(partition_log.log_start_offset, partition_log.copied_through + 1)
+    for (base_offset, _), (found, end) in zip(
+        expiry.dropped, pairwise(segments.bases), strict=False
+    ):
+        if base_offset != found or end > safe_below:
+            break
+        count += 1
+    # What a cleaner reads goes the next time.
+    is_kept = partition_log.is_offline or partition_log.cleaning.is_running
+    if is_kept or not count:
+        return ()
+    partition_log.clip_chain(expiry.log_start_offset)
+    try:
+        partition_log.epoch_file.save_clipped()
+    except OSError as error:
+        partition_log.health.fail(error)
+    snapshots = partition_log.producers.snapshots
+    snapshots.forget(segments.bases[:count])
+    size = sum(segment.size_bytes for segment in segments.take_oldest(count, snapshots))
+    dropped = expiry.dropped[:count]
+    log.info(
+        "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
+        partition_log.topic_partition,
+        count,
+        size,
+        partition_log.local_log_start_offset,
+        dropped[0][1].value,
+    )
+    return dropped
+
+
+def rename_leaving(partition_log: PartitionLog) -> list[Path]:
+    """Rename the files of segments that were taken out; on a pool thread or the loop's.
+
+    Returns:
+        The new names.
+
+    Raises:
+        LogClosed: the log was closed meanwhile.
+        KafkaStorageError: the disk failed.
+    """
+    try:
+        return partition_log.segments.rename_leaving()
+    except OSError as error:
+        partition_log.health.fail(error)
+
+
+class _Facts(Sequence[SegmentFacts]):
+    """What retention must know of segments, found out for those that it asks for.
+
+    Retention asks from the oldest on and stops at the first that stays: of a log of thousands of
+    segments it looks at one.
     """
 
-    __slots__ = ("_config", "_leaving", "_parts", "_roll_at")
+    def __init__(self, segments: Sequence[LogSegment], log_end: int) -> None:
+        self._segments, self._log_end = segments, log_end
 
-    def __init__(
-        self, parts: LogParts, config: LogConfig, *, roll_at: Callable[[int, int], None]
-    ) -> None:
-        self._parts, self._config, self._roll_at = parts, config, roll_at
-        self._leaving = LeavingSegments()
+    def __len__(self) -> int:
+        """How many segments there are."""
+        return len(self._segments)
 
-    def set_config(self, config: LogConfig) -> None:
-        """Replace the settings."""
-        self._config = config
-
-    def learn_ages(self, now_ms: int) -> None:
-        """Read what `expire` will ask of the disk; on a pool thread.
-
-        Raises:
-            LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
-        """
-        if self._parts.health.failure is None:
-            self._parts.segments.on_a_copy(lambda segments: self._decide(segments, now_ms))
-
-    def expire(self, now_ms: int, *, release_copied: bool = False) -> Expiry | None:
-        """Decide what has expired, see `retention`, and raise the log start over it in memory.
-
-        The caller makes the new log start durable (`flush` up to it, then its checkpoint) before it
-        calls `drop`.
-
-        Args:
-            now_ms: wall clock.
-            release_copied: whatever is copied is to go from here, as if its local retention were
-                over; the total retention holds nevertheless.
-
-        Returns:
-            What is to go; None if nothing is, and nothing was done.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        if self._parts.health.failure is not None or self._parts.cleaning.is_running:
-            return None
-        ends, segments = self._parts.ends, self._parts.segments
-        try:
-            decision = self._decide(segments.all, now_ms, release_copied=release_copied)
-            if decision.roll_active:
-                self._roll_at(ends.log_end_offset, now_ms)
-        except OSError as error:
-            self._parts.health.fail(error)
-        count = len(decision.drop)
-        if not count:
-            return Expiry((), ends.log_start_offset, rolled=True) if decision.roll_active else None
-        if decision.raises_log_start:
-            ends.expire_below(segments.bases[count])
-        dropped = tuple(zip(segments.bases[:count], decision.drop, strict=True))
-        return Expiry(dropped, ends.log_start_offset, decision.roll_active)
-
-    def _decide(
-        self, segments: Sequence[LogSegment], now_ms: int, *, release_copied: bool = False
-    ) -> RetentionDecision:
-        ends, config = self._parts.ends, self._config
-        if release_copied and config.copies_to_remote:
-            config = replace(config, local_retention_bytes=0)
-        facts = RetentionFacts(
-            ends.log_start_offset, ends.high_watermark, ends.copied_through, now_ms
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # an int here
+        """Facts of one segment."""
+        if index < 0:
+            index += len(self._segments)
+        segment = self._segments[index]
+        is_last = index + 1 == len(self._segments)
+        is_empty = is_last and segment.size_bytes == 0  # its age is not asked for: no file either
+        return SegmentFacts(
+            segment.base_offset,
+            self._log_end if is_last else self._segments[index + 1].base_offset,
+            segment.size_bytes,
+            -1 if is_empty else segment.retention_timestamp(),
         )
-        of_segments = FactsOfSegments(segments, ends.log_end_offset)
-        return decide(of_segments, facts, config, size_bytes=self._parts.segments.size_bytes)
-
-    def retain(self, now_ms: int) -> RetentionResult:
-        """Drop what has expired, where nobody keeps a checkpoint of log starts.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        expiry = self.expire(now_ms)
-        return self.drop(expiry or Expiry((), self._parts.ends.log_start_offset, rolled=False))
-
-    def drop(self, expiry: Expiry) -> RetentionResult:
-        """Take expired segments out, rename their files now and unlink them later.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        result = self.take_out(expiry)
-        self.delete_later(self.rename_leaving())
-        return result
-
-    def take_out(self, expiry: Expiry) -> RetentionResult:
-        """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
-
-        Segments that went meanwhile for another reason (a truncation) are passed over. Those that
-        only their copies let go stay where the tier has taken back what it said of them since.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        segments, ends = self._parts.segments, self._parts.ends
-        count, safe_below = 0, max(ends.log_start_offset, ends.copied_through + 1)
-        for (base_offset, _), (found, end) in zip(
-            expiry.dropped, pairwise(segments.bases), strict=False
-        ):
-            if base_offset != found or end > safe_below:
-                break
-            count += 1
-        # What a cleaner reads goes the next time.
-        is_kept = self._parts.health.failure is not None or self._parts.cleaning.is_running
-        if is_kept or not count:
-            return RetentionResult((), 0, ends.log_start_offset, expiry.rolled)
-        self._parts.epoch_file.clip(expiry.log_start_offset, local_start=segments.bases[0])
-        try:
-            self._parts.epoch_file.save_clipped()
-        except OSError as error:
-            self._parts.health.fail(error)
-        gone = segments.take_oldest(count)
-        size = sum(segment.size_bytes for segment in gone)
-        self._parts.producers.forget_snapshots(segment.base_offset for segment in gone)
-        self._leaving.add(gone, self._parts.producers.snapshots)
-        dropped = expiry.dropped[:count]
-        log.info(
-            "dropped segments: partition=%s count=%d size_bytes=%d local_start=%d reason=%s",
-            self._parts.place.topic_partition,
-            count,
-            size,
-            max(ends.log_start_offset, segments.bases[0]),
-            dropped[0][1].value,
-        )
-        return RetentionResult(dropped, size, ends.log_start_offset, expiry.rolled)
-
-    def rename_leaving(self) -> list[Path]:
-        """Rename the files of segments that were taken out; on a pool thread or the loop's.
-
-        Returns:
-            The new names.
-
-        Raises:
-            LogClosed: the log was closed meanwhile.
-            KafkaStorageError: the disk failed.
-        """
-        try:
-            return self._leaving.rename()
-        except OSError as error:
-            self._parts.health.fail(error)
-
-    def delete_later(self, paths: list[Path]) -> None:
-        """Have renamed files unlinked when nobody can need them any more."""
-        if not self._parts.health.is_closed:
-            self._parts.delete_later(paths, self._config.file_delete_delay_ms)
-
-    def free_names(self) -> None:
-        """Rename what still leaves: a new segment may take a name of theirs.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        self.delete_later(self._leaving.rename())
-
-    def close(self) -> None:
-        """Rename nothing more: the directory may have another name, and its name another log."""
-        self._leaving.close()

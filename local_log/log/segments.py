@@ -1,25 +1,41 @@
-"""The segments of one log: which there are, and how they come and go.
+"""The segments of one log: which there are, where batches lie, how segments come and go.
 
 The lists are changed by the event loop alone. What runs on a pool thread beside it works on a copy
 (`on_a_copy`): the loop appends, rolls and drops at the same time.
+
+A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
+a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
+log start is on the disk before. A caller that needs one of their names renames the rest first.
 """
 
+import logging
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, NoReturn, TypeVar
 from zlib import crc32
 
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader
 from local_log.config import LogConfig
+from local_log.errors import CorruptMessage
 from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
-from local_log.log.place import LogPlace
+from local_log.producers.snapshots import ProducerSnapshots
+from local_log.recovery.survey import OpenRequest
 from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
 from local_log.segment.recovery import last_batch
 from local_log.segment.segment import LogSegment
+from runtime.disk import Buffer, Disk
 from runtime.disk_errors import half_done
+from runtime.executors import make_mutex
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+RECENT_BATCHES: Final = 512
+"""Places of the newest batches are kept in two generations of so many; the older one goes whole."""
 
 
 class LogSegments:
@@ -28,6 +44,7 @@ class LogSegments:
     Attributes:
         all: oldest first, the last one active.
         bases: their base offsets.
+        closed_bytes: bytes of all but the active one.
         active: the one that is written.
         roll_ms: so long after its first batch the active segment is closed.
         aborted: those that have a transaction index.
@@ -35,31 +52,35 @@ class LogSegments:
 
     __slots__ = (
         "_changes",
-        "_closed_bytes",
         "_config",
         "_directory",
         "_disk",
+        "_has_said_damage",
         "_health",
+        "_leaving",
+        "_mutex",
+        "_older",
+        "_recent",
         "_topic_partition",
         "aborted",
         "active",
         "all",
         "bases",
+        "closed_bytes",
         "roll_ms",
     )
 
     def __init__(
         self,
         segments: list[LogSegment],
-        place: LogPlace,
-        config: LogConfig,
-        *,
+        request: OpenRequest,
+        disk: Disk,
         health: LogHealth,
         cache: AbortedCache,
     ) -> None:
-        self._topic_partition = place.topic_partition
-        self._directory, self._disk = place.directory, place.disk
-        self._config, self._health = config, health
+        self._topic_partition = request.topic_partition
+        self._directory, self._disk = request.directory, disk
+        self._config, self._health = request.config, health
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
@@ -67,15 +88,22 @@ class LogSegments:
         # Counted when segments have left the lists, before their files change names, and at each
         # truncation: pool threads that worked on a copy see that they must look again.
         self._changes = 0
-        self._closed_bytes = 0
+        self.closed_bytes = 0
+        # Base offset -> position and size of the newest batches of the active segment.
+        self._recent: dict[int, tuple[int, int]] = {}
+        self._older: dict[int, tuple[int, int]] = {}
+        self._has_said_damage = False
+        # Those that have left the lists and still have their names, oldest first.
+        self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
+        self._mutex = make_mutex()  # names and files of closed segments change under it
         self.roll_ms = 0
         self._count_bytes()
         self._set_roll_ms()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all logs."""
-        return self._closed_bytes + self.active.size_bytes
+        """Bytes of all segments."""
+        return self.closed_bytes + self.active.size_bytes
 
     def index_of(self, offset: int) -> int:
         """Which one holds `offset`, if any does; the first one for lower offsets."""
@@ -106,7 +134,78 @@ class LogSegments:
         self.roll_ms = segment_ms - (crc32(seed) % limit if limit > 0 else 0)
 
     def _count_bytes(self) -> None:
-        self._closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
+        self.closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
+
+    # -- where batches lie ----------------------------------------------------------------------
+
+    def locate(
+        self, offset: int, log_end: int, *, may_wait: bool
+    ) -> tuple[LogSegment, int, BatchHeader] | None:
+        """The batch that holds `offset`, or the next one after a hole.
+
+        Raises:
+            CorruptMessage: a damaged batch may hold it. Its bytes are not sent: by its header they
+                end before `offset`, and a client that checks no checksums would ask for ever.
+        """
+        segments = self.all[self.index_of(offset) :]
+        following, located = log_end, None
+        for segment in segments:
+            found = segment.find_batch(offset, may_wait=may_wait)
+            if found is not None:
+                following, located = found[1].base_offset, (segment, *found)
+                size, size_max = found[1].size_bytes, segment.size_bytes - found[0]
+                if found[1].last_offset_delta < 0 or not HEADER_SIZE <= size <= size_max:
+                    self.refuse_damage(segment.file.path, found[0], offset)
+                break
+        if following > offset:
+            position = segments[0].find_damage(offset, following)
+            if position is not None:
+                self.refuse_damage(segments[0].file.path, position, offset)
+        return located
+
+    def position_of(self, segment: LogSegment, end: int, log_end: int, *, may_wait: bool) -> int:
+        """First byte in `segment` of the batch that reaches to `end` or beyond."""
+        if end >= self.end_of(segment, log_end):
+            return segment.size_bytes
+        recent = None
+        if segment is self.active:
+            recent = self.recent_place(end)
+        if recent is not None:
+            return recent[0]
+        found = segment.find_batch(end, may_wait=may_wait)
+        return segment.size_bytes if found is None else found[0]
+
+    def refuse_damage(self, path: Path | str, position: int, offset: int) -> NoReturn:
+        """Say, and note once, that a batch is damaged.
+
+        Raises:
+            CorruptMessage: always.
+        """
+        problem = f"damaged batch at byte {position} of {path}: offset {offset}"
+        if not self._has_said_damage:
+            self._has_said_damage = True
+            log.error("%s: %s", self._topic_partition, problem)
+        raise CorruptMessage(problem)
+
+    def note_place(self, base_offset: int, position: int, size: int) -> None:
+        """Note where a batch was written: consumers at the log end look at no index or file."""
+        recent = self._recent
+        if len(recent) >= RECENT_BATCHES:
+            self._older = recent
+            recent = self._recent = {}
+        recent[base_offset] = (position, size)
+
+    def recent_place(self, base_offset: int) -> tuple[int, int] | None:
+        """Position and size of the batch that begins there, if it is remembered.
+
+        It is in the active segment.
+        """
+        return self._recent.get(base_offset) or self._older.get(base_offset)
+
+    def forget_places(self) -> None:
+        """Forget them: there is another active segment, or it was truncated."""
+        self._recent = {}
+        self._older = {}
 
     # -- a segment is begun ---------------------------------------------------------------------
 
@@ -134,10 +233,11 @@ class LogSegments:
             self.active.become_inactive()
         except OSError as error:
             raise half_done(error, "a segment cannot be closed") from error
-        self._closed_bytes += self.active.size_bytes
+        self.closed_bytes += self.active.size_bytes
         self.all.append(segment)
         self.bases.append(base_offset)
         self.active = segment
+        self.forget_places()
         self._set_roll_ms()
 
     def _create(self, base_offset: int, now_ms: int) -> LogSegment:
@@ -172,22 +272,46 @@ class LogSegments:
         self.bases[first : first + len(old)] = [new.base_offset]
         self._changes += 1
         self.aborted.changed(self.all)
-        self._closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self.closed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
 
     # -- segments go ----------------------------------------------------------------------------
 
-    def take_oldest(self, count: int) -> list[LogSegment]:
-        """Take the oldest ones out of the lists.
+    def take_oldest(self, count: int, snapshots: ProducerSnapshots) -> list[LogSegment]:
+        """Take the oldest ones out of the lists; `rename_leaving` is to follow.
 
         Readers must not find them any more before their files change names.
+
+        Args:
+            count: below the number of all.
+            snapshots: which their producer snapshots have left already.
         """
         gone = self.all[:count]
         del self.all[:count]
         del self.bases[:count]
         self._changes += 1
         self.aborted.dropped_below(self.bases[0])
-        self._closed_bytes -= sum(segment.size_bytes for segment in gone)
+        self.closed_bytes -= sum(segment.size_bytes for segment in gone)
+        self._leaving.extend((segment, snapshots) for segment in gone)
         return gone
+
+    def rename_leaving(self) -> list[Path]:
+        """Rename the files of segments that were taken out; on any thread.
+
+        Returns:
+            The new names of those that this call has renamed.
+
+        Raises:
+            OSError: the disk failed; the segment is not looked at again before a restart.
+        """
+        renamed: list[Path] = []
+        while True:
+            with self._mutex:  # held for one segment: the loop may wait for it
+                if not self._leaving:
+                    return renamed
+                segment, snapshots = self._leaving.popleft()
+                renamed += segment.rename_deleted()
+                renamed += snapshots.rename_away(segment.base_offset)
+                segment.release()
 
     def end_if_cut(self, offset: int) -> int:
         """Where the log ends once the batch that holds `offset` has gone."""
@@ -251,12 +375,21 @@ class LogSegments:
     def truncated(self) -> None:
         """After `cut` or `begin_anew`: count anew what depends on the segments."""
         self._changes += 1
+        self.forget_places()
         self.aborted.changed(self.all)
         self._count_bytes()
         self._set_roll_ms()
 
-    def release(self) -> None:
-        """Let go of all files."""
+    def close(self) -> None:
+        """Let go of all files of a log whose health says that it is closed.
+
+        None is renamed or written any more: the directory may have another name, and its name
+        another log.
+        """
+        with self._mutex:
+            for segment, _ in self._leaving:
+                segment.release()
+            self._leaving.clear()
         for segment in self.all:
             segment.release()
 
@@ -284,3 +417,18 @@ class LogSegments:
             else:
                 if changes == self._changes:
                     return result
+
+    def write_file(self, path: Path, data: Buffer) -> None:
+        """Replace a file of a closed segment; a caller that opens it then makes it durable.
+
+        One after the other: the tier may ask for a segment again while a thread still mends it for
+        an earlier question, and both write one file, under one temporary name.
+
+        Raises:
+            LogClosed: the log was closed.
+            OSError: the disk failed.
+        """
+        with self._mutex:
+            if self._health.is_closed:
+                raise self._health.gone()
+            self._disk.atomic_write(path, data, durable=False)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
-from kafka_protocol.types import EpochEntry
 from local_log.config import INT_MAX
+from local_log.errors import OffsetOutOfRange
 from local_log.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
-from local_log.producers.snapshots import ProducerSnapshots
+from local_log.log.lookups import look
+from local_log.log.partition_log import PartitionLog
 from local_log.segment.index_builder import IndexBuilder
 from local_log.segment.recovery import build_producers
 from local_log.segment.segment import LogSegment
@@ -80,39 +81,26 @@ class SegmentFiles:
     txn_index_empty: bool
 
 
-def closed_segments(segments: Sequence[LogSegment]) -> list[ClosedSegment]:
-    """All but the active segment, ascending.
-
-    Args:
-        segments: all of the log, oldest first.
-    """
-    return [_closed(segment, following) for segment, following in pairwise(segments)]
-
-
-def closed_tail(
-    segments: Sequence[LogSegment],
-    bases: Sequence[int],
-    offset: int,
-    *,
-    size_bytes: int,
-    count_max: int,
-) -> ClosedTail:
+def closed_tail(partition_log: PartitionLog, offset: int, count_max: int) -> ClosedTail:
     """The closed segments from the one that holds `offset` on; costs what it returns.
 
     Args:
-        segments: all of the log, oldest first, the active one last.
-        bases: their base offsets.
+        partition_log: the log.
         offset: what lies wholly below it is not wanted.
-        size_bytes: of all segments.
         count_max: the rest is only counted.
+
+    Raises:
+        KafkaStorageError: the disk failed: it may be asked for their ages.
     """
-    first = max(0, bisect_right(bases, offset) - 1)
-    tail = segments[first:]
-    shown = [_closed(*pair) for pair in pairwise(tail[: count_max + 1])]
+    tail = partition_log.segments.all[partition_log.segments.index_of(offset) :]
+    try:
+        shown = [_closed(*pair) for pair in pairwise(tail[: count_max + 1])]
+    except OSError as error:
+        partition_log.health.fail(error)
     more = tail[len(shown) : -1]
     more_bytes = sum(segment.size_bytes for segment in more)
     shown_bytes = sum(segment.size_bytes for segment in shown)
-    below = size_bytes - tail[-1].size_bytes - shown_bytes - more_bytes
+    below = partition_log.segments.closed_bytes - shown_bytes - more_bytes
     return ClosedTail(shown, below, len(more), more_bytes)
 
 
@@ -125,38 +113,31 @@ def _closed(segment: LogSegment, following: LogSegment) -> ClosedSegment:
     )
 
 
-def open_segment(
-    disk: Disk,
-    segments: Sequence[LogSegment],
-    index: int,
-    *,
-    epochs: Sequence[EpochEntry],
-    snapshots: ProducerSnapshots,
-    log_start: int,
-    write: Write,
-) -> SegmentFiles:
-    """Open segment number `index` (not the last) for copying.
-
-    Args:
-        disk: where they are.
-        segments: all of the log, oldest first (a copy).
-        index: which.
-        epochs: the whole chain.
-        snapshots: of this directory.
-        log_start: the log start offset.
-        write: replaces a file that is damaged or missing; it is made durable here.
+def open_segment(partition_log: PartitionLog, base_offset: int) -> SegmentFiles:
+    """Open a closed segment for copying: it is read, repaired and fsynced; on a pool thread.
 
     Raises:
-        LogClosed: the log was closed meanwhile.
-        OSError: the disk failed, or the segment was dropped meanwhile (FileNotFoundError).
+        OffsetOutOfRange: no closed segment begins there (any more).
+        LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
     """
+    return look(partition_log, lambda segments: _open(partition_log, segments, base_offset))
+
+
+def _open(
+    partition_log: PartitionLog, segments: Sequence[LogSegment], base_offset: int
+) -> SegmentFiles:
+    partition_log.producers.write_due()  # or one is made from the batches
+    bases = [segment.base_offset for segment in segments[:-1]]
+    if base_offset not in bases:
+        here = partition_log.segments.bases
+        raise OffsetOutOfRange(asked=base_offset, start=here[0], end=here[-1])
+    index, disk = bases.index(base_offset), partition_log.disk
     segment, end = segments[index], segments[index + 1].base_offset
     if not indexes_fit(disk, segment):
         log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
-        rebuild_indexes(write, segment)
-    snapshot = _snapshot(
-        disk, segments[: index + 1], snapshots, log_start=log_start, end=end, write=write
-    )
+        rebuild_indexes(partition_log.segments.write_file, segment)
+    epochs = partition_log.epochs.entries()
+    snapshot = _snapshot(partition_log, segments[: index + 1], end)
     transactions = None
     if any(True for _ in segment.aborted()):
         transactions = disk.open_read(segment.path(TXN_INDEX))
@@ -241,16 +222,9 @@ def rebuild_indexes(write: Write, segment: LogSegment) -> None:
     write(segment.path(TIME_INDEX), built.time_entries())
 
 
-def _snapshot(
-    disk: Disk,
-    segments: Sequence[LogSegment],
-    snapshots: ProducerSnapshots,
-    *,
-    log_start: int,
-    end: int,
-    write: Write,
-) -> OpenFile:
+def _snapshot(partition_log: PartitionLog, segments: Sequence[LogSegment], end: int) -> OpenFile:
     """The producer snapshot at `end`, made if it is missing or damaged."""
+    disk, snapshots = partition_log.disk, partition_log.producers.snapshots.copy()
     path = snapshots.path(end)
     try:
         file = disk.open_read(path)
@@ -259,6 +233,6 @@ def _snapshot(
         log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
     else:
         return file
-    producers = build_producers(segments, snapshots, start=log_start, end=end)
-    write(path, producer_snapshot.dump(producers.dump()))
+    producers = build_producers(segments, snapshots, start=partition_log.log_start_offset, end=end)
+    partition_log.segments.write_file(path, producer_snapshot.dump(producers.dump()))
     return disk.open_read(path)

@@ -60,7 +60,7 @@ def collect(
     offsets = {tp: offset for tp, offset in before.items() if tp not in logs}
     for tp, log in logs.items():
         if name == RECOVERY_POINTS:
-            offsets[tp] = UNKNOWN if log.reader.has_damage else log.recovery_point
+            offsets[tp] = UNKNOWN if log.has_damage else log.recovery_point
         elif name == HIGH_WATERMARKS:
             offsets[tp] = log.high_watermark
         elif log.log_start_known and (log.config.remote_storage_enable or log.log_start_offset > 0):

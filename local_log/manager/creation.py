@@ -13,7 +13,8 @@ from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
 from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA
 from local_log.log.empty_log import begin_empty
-from local_log.log.partition_log import LogHooks, PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks
 from local_log.manager.log_dir import LogDir
 from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
@@ -210,8 +211,8 @@ def begin_log(
     owner = Owner(new.topic_id, new.partition)
     disk.make_dirs(path)
     files = CheckedFiles(disk, path, compare=was_there, owner=owner)
+    request = OpenRequest(tp, path, config, now_ms, log_start=0)
     if not was_there:
-        request = OpenRequest(tp, path, config, 0, 0, 0, is_clean=False, now_ms=now_ms)
         opened = begin_empty(
             disk, request, files, topic_id=new.topic_id, leader_epoch=new.leader_epoch
         )
@@ -219,15 +220,4 @@ def begin_log(
     if holds_records(disk, path):
         raise KafkaStorageError(f"{path} holds records of a topic that is gone: restart the broker")
     files.write(PARTITION_METADATA, dump_partition_metadata(new.topic_id), durable=False)
-    return PartitionLog.open(
-        path,
-        topic_partition=tp,
-        topic_id=new.topic_id,
-        config=config,
-        disk=disk,
-        now_ms=now_ms,
-        recovery_point=0,
-        log_start=0,
-        hooks=hooks,
-        files=files,
-    )
+    return PartitionLog.open(request, topic_id=new.topic_id, disk=disk, hooks=hooks, files=files)

@@ -21,13 +21,13 @@ from kafka_protocol.files.segment_names import (
     parse_segment_file,
     partition_dir,
 )
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
-from kafka_protocol.types import ZERO_UUID, TopicPartition
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, ZERO_UUID, TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
 from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
-from local_log.log.partition_log import LogHooks, PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks
 from local_log.manager.creation import holds_records, log_files, make_durable
 from local_log.manager.log_dir import (
     CLEANER_OFFSETS,
@@ -38,6 +38,7 @@ from local_log.manager.log_dir import (
     LogDir,
 )
 from local_log.manager.placement import FoundReplica, WantedReplica, place
+from local_log.recovery.survey import OpenRequest
 from local_log.segment.reading import CheckStop, go_on
 from runtime.ports import Ports
 
@@ -313,22 +314,26 @@ class Loader:
             point = known_recovery_point(home, tp, found.path)
             if point is None and never_served and not log_files(self._disk, found.path):
                 point = 0  # a kill left it half made
-            opened = PartitionLog.open(
+            request = OpenRequest(
+                tp,
                 found.path,
-                topic_partition=tp,
-                topic_id=wanted.topic_id,
-                config=config,
-                disk=self._disk,
-                now_ms=self._clock.wall_ms(),
+                config,
+                self._clock.wall_ms(),
                 recovery_point=point,
                 log_start=log_start,
                 high_watermark=home.entry(HIGH_WATERMARKS, tp) or 0,
                 is_clean=directory.was_clean and home.was_clean,
                 was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
-                hooks=self._request.hooks_for(tp, directory),
-                files=found.files,
                 check_stop=self.check_stop,
                 salvages=tp.topic == OFFSETS_TOPIC,
+            )
+            hooks = self._request.hooks_for(tp, directory)
+            opened = PartitionLog.open(
+                request,
+                topic_id=wanted.topic_id,
+                disk=self._disk,
+                hooks=hooks,
+                files=found.files,
             )
             has_entry = home.entry(LOG_STARTS, tp) is not None
             opened.log_start_has_no_entry = home.is_sound(LOG_STARTS) and not has_entry

@@ -14,7 +14,8 @@ from typing import Unpack
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
-from local_log.log.partition_log import LogHooks, PartitionLog
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks
 from local_log.log.retention_policy import Reason
 from local_log.manager.checkpoints import Checkpoints
 from local_log.manager.closing import close_side_by_side
@@ -302,7 +303,7 @@ class LogManager:
         """After a roll: what is closed is fsynced away from the loop; then its place is safe."""
         log = self.get(tp)
         if log is not None:
-            self._background.submit(flush, log, log.segments[-1].base_offset)
+            self._background.submit(flush, log, log.segments.active.base_offset)
 
     def flush_due(self) -> None:
         """Flush on the pool where `flush.ms` has passed, see `log_upkeep`."""

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Expiry
 from local_log.log.retention_policy import Reason
@@ -86,7 +87,7 @@ class RetentionPass:
                     continue
                 with _reported(each):
                     each.roll_if_due(now_ms)
-                    expiry = each.retention.expire(now_ms, release_copied=release_copied)
+                    expiry = retention.expire(each, now_ms, release_copied=release_copied)
                     if expiry is not None:
                         expired.append((each, expiry))
 
@@ -110,8 +111,8 @@ class RetentionPass:
                     continue
                 tp = each.topic_partition
                 with _reported(each):
-                    result = each.retention.take_out(expiry)
-                    dropped.extend((tp, base, reason) for base, reason in result.dropped)
+                    went = retention.take_out(each, expiry)
+                    dropped.extend((tp, base, reason) for base, reason in went)
                     gone.append(each)
             self._then(partial(_rename, gone), _delete_later)
 
@@ -161,7 +162,7 @@ def _reported(each: PartitionLog) -> Iterator[None]:
 def _learn_ages(logs: Iterable[PartitionLog], now_ms: int) -> None:
     for each in logs:
         with _reported(each):
-            each.retention.learn_ages(now_ms)
+            retention.learn_ages(each, now_ms)
 
 
 def _write_chains(expired: Iterable[tuple[PartitionLog, Expiry]]) -> None:
@@ -174,10 +175,10 @@ def _rename(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, list[Path]
     renamed = []
     for each in logs:
         with _reported(each):
-            renamed.append((each, each.retention.rename_leaving()))
+            renamed.append((each, retention.rename_leaving(each)))
     return renamed
 
 
 def _delete_later(renamed: Iterable[tuple[PartitionLog, list[Path]]]) -> None:
     for each, paths in renamed:
-        each.retention.delete_later(paths)
+        each.delete_later(paths)

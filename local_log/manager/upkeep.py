@@ -77,7 +77,7 @@ class LogUpkeep:
     def _expiries(self) -> Steps[None]:
         now_ms, expiration_ms, looks = self._now_ms, self._expiration_ms, 0
         for each in self._logs():
-            producers = each.producers
+            producers = each.producers.states
             ids = list(producers.producers)
             for start in range(0, len(ids), SLICE_PRODUCERS):
                 if not self._is_open(each):

@@ -1,18 +1,16 @@
 """The newest batch of each producer of a log, as a pass must know them.
 
-A log may have a million producers: they are gathered on the loop, some in each turn, packed, and
-sent in lines of a bounded size. What is appended meanwhile lies above the range of the pass, so
-that it does not matter on which side of a turn it comes.
+A log may have a million producers: they are gathered on the loop, some in each turn, and packed.
+What is appended meanwhile lies above the range of the pass, so that it does not matter on which
+side of a turn it comes.
 """
 
 from array import array
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from local_log.producers.state import ProducerStates
-
-ENTRY_BYTES: Final = 24
 
 
 class LastBatch(NamedTuple):

@@ -40,12 +40,12 @@ class OpenRequest:
     Attributes:
         directory: of this partition.
         config: the topic's settings.
+        now_ms: wall clock.
         recovery_point: below this (exclusive) everything was flushed; 0 for a log that no sound
             checkpoint lists, None if that is unknown.
         log_start: from the checkpoint, None if it has none.
         high_watermark: from the checkpoint, 0 if it has none.
         is_clean: the last stop of this log directory was clean.
-        now_ms: wall clock.
         was_compacted: a cleaner has worked here, so offsets may be missing rightly.
         check_stop: called now and then; what it raises ends the opening, as a kill would.
         salvages: damage costs what is damaged, and never the log: see `salvage`.
@@ -54,11 +54,11 @@ class OpenRequest:
     topic_partition: TopicPartition
     directory: Path
     config: LogConfig
-    recovery_point: int | None
-    log_start: int | None
-    high_watermark: int
-    is_clean: bool
     now_ms: int
+    recovery_point: int | None = 0
+    log_start: int | None = None
+    high_watermark: int = 0
+    is_clean: bool = False
     was_compacted: bool = False
     check_stop: CheckStop = go_on
     salvages: bool = False

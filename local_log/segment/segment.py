@@ -268,15 +268,8 @@ class LogSegment:
             return True
         if self._is_full:
             return True
-        first = self.first_timestamp
-        if first is None:
-            first = self.first_timestamp = self._read_first_timestamp()
+        first = self.first_batch_timestamp
         return (max_timestamp - first if first >= 0 else now_ms - self.created_ms) > segment_ms
-
-    def _read_first_timestamp(self) -> int:
-        for _, header in self.batches(0):
-            return header.max_timestamp
-        return -1
 
     def append_aborted(self, entry: AbortedTransaction) -> None:
         """Note an aborted transaction whose marker is in this segment."""
@@ -285,6 +278,13 @@ class LogSegment:
         self._has_aborted = True
 
     # -- read -----------------------------------------------------------------------------------
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """Largest timestamp of the first batch, read where it is not known; -1 if there is none."""
+        if self.first_timestamp is None and self.size_bytes:
+            self.first_timestamp = next((header.max_timestamp for _, header in self.batches(0)), -1)
+        return -1 if self.first_timestamp is None else self.first_timestamp
 
     @property
     def max_timestamp(self) -> int:

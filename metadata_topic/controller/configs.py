@@ -18,7 +18,7 @@ from metadata_topic.controller.errors import (
     UnknownTopicError,
 )
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_names import validate_name
+from metadata_topic.controller.topic_specs import validate_name
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
 from runtime.work import Pace, Steps, stepwise

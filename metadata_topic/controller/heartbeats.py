@@ -12,7 +12,7 @@
 Source: KIP-631; Kafka's BrokerHeartbeatManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,12 +24,45 @@ from metadata_topic.controller.brokers import (
 )
 from metadata_topic.controller.errors import StaleBrokerEpochError
 from metadata_topic.controller.free_descriptors import NOT_REPORTED
-from metadata_topic.controller.offline_directories import newly_offline, offline_records
+from metadata_topic.controller.leadership import records_for_leaving
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
-from metadata_topic.image.records import MetadataRecord
+from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 from runtime.work import Pace, Steps, stepwise
+
+
+def newly_offline(
+    image: MetadataImage, broker: BrokerImage, directory_ids: Sequence[bytes]
+) -> tuple[bytes, ...]:
+    """Which directories are registered as working and named here as offline."""
+    if partition_record_version(image.metadata_version) < 1:
+        return ()
+    return tuple(one for one in broker.log_dirs if one in directory_ids)
+
+
+def offline_records(
+    image: MetadataImage, broker: BrokerImage, offline: Sequence[bytes], *, has_left: bool
+) -> Steps[tuple[MetadataRecord, ...]]:
+    """Take directories out of a registration, in steps, and the broker out of what lived in them.
+
+    Args:
+        image: the cluster now.
+        broker: whose directories they are.
+        offline: at least one, see `newly_offline`.
+        has_left: records before these take the broker out of everything.
+    """
+    left: list[MetadataRecord] = []
+    if not has_left:
+        left = yield from records_for_leaving(image, broker.id, frozenset(offline))
+    record = make(
+        "BrokerRegistrationChangeRecord",
+        2,
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        log_dirs=[one for one in broker.log_dirs if one not in offline],
+    )
+    return (*left, record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,52 @@
-"""What somebody asks for when a topic is to be created.
+"""What a client asks for when a topic is to be created, and which names are allowed.
 
 `NewTopic` is a protocol that the structs of CreateTopicsRequest fit as they are; `TopicSpec` is the
 same for callers inside the broker (auto-creation, internal topics).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from metadata_topic.controller.errors import InvalidTopicError
+
+NAME_CHARS_MAX: Final = 249
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that Kafka marks as internal; `__remote_log_metadata` is not among them."""
+
+_ALLOWED: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
 DEFAULT: Final = -1
 """Partitions or replicas: as the broker's configuration says."""
+
+
+def validate_name(name: str) -> None:
+    """Check one name.
+
+    A name becomes a directory (`<name>-<partition>`) and a metric, where "." and "_" look the
+    same: hence the characters, the length and the ban on names that differ in those two only.
+
+    Raises:
+        InvalidTopicError: saying what is wrong; a long name is not repeated in the message.
+    """
+    if not name:
+        raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
+    if name in {".", ".."}:
+        raise InvalidTopicError(f"Topic name is invalid: '{name}' is not allowed")
+    if len(name) > NAME_CHARS_MAX:
+        raise InvalidTopicError(
+            f"Topic name is invalid: its length of {len(name)} is longer than the max allowed "
+            f"length {NAME_CHARS_MAX}"
+        )
+    if not _ALLOWED.match(name):
+        raise InvalidTopicError(
+            f"Topic name is invalid: {name!r} contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
 
 
 class ReplicaAssignment(Protocol):

@@ -22,11 +22,9 @@ from metadata_topic.controller.errors import (
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.replica_assignment import replicas_of
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_names import validate_name
-from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
-from metadata_topic.image.image import MetadataImage, ResourceType
+from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, validate_name
+from metadata_topic.image.image import MetadataImage, ResourceType, colliding_topic, metric_name
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
-from metadata_topic.image.names import colliding_topic, metric_name
 from metadata_topic.image.records import (
     RECORD_WORK,
     MetadataRecord,

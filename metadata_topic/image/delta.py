@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from metadata_topic.image.image import ConfigKey, MetadataImage, QuotaEntity
+from metadata_topic.image.image import ConfigKey, MetadataImage, QuotaEntity, metric_name
 from metadata_topic.image.model import (
     BrokerImage,
     ControllerImage,
@@ -21,7 +21,6 @@ from metadata_topic.image.model import (
     Provenance,
     TopicImage,
 )
-from metadata_topic.image.names import metric_name
 from metadata_topic.image.sorted_map import SortedMap, SortedMapEditor
 
 

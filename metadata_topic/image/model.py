@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import ZERO_UUID
 
 NO_LEADER = -1
@@ -23,6 +24,10 @@ RECOVERING = 1
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
+
+
+class BrokenMetadataLogError(TidemarkError):
+    """A committed record contradicts the records before it. Fatal."""
 
 
 @dataclass(frozen=True, slots=True)

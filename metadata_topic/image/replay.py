@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from metadata_topic.image import replay_nodes, replay_topics
 from metadata_topic.image.delta import MetadataDelta
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import MetadataImage, QuotaEntity
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import MetadataRecord, UnknownMetadataRecordError
 
 __all__ = ["BrokenMetadataLogError", "replay", "replay_all"]

@@ -5,8 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from metadata_topic.image.delta import MetadataDelta
-from metadata_topic.image.errors import BrokenMetadataLogError
-from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
+from metadata_topic.image.model import (
+    BrokenMetadataLogError,
+    BrokerImage,
+    ControllerImage,
+    Endpoint,
+)
 
 
 def _broker_of(delta: MetadataDelta, broker_id: int, epoch: int, what: str) -> BrokerImage:

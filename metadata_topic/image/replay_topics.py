@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.image.delta import MetadataDelta
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import ResourceType, says_tiered
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     NO_LEADER,
     RECOVERING,
+    BrokenMetadataLogError,
     PartitionImage,
     TopicImage,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.quorum.active.idle_records import Audience
+from metadata_topic.quorum.active.ports import Audience
 from metadata_topic.quorum.view import ControllerNode, QuorumView, ReplicaProgress
 from metadata_topic.raft import role_states
 from metadata_topic.raft.core import RaftCore

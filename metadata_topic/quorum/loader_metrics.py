@@ -5,8 +5,7 @@ from typing import Final
 
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
-from runtime.metrics import Registry
-from runtime.recent import Recent
+from runtime.metrics import Recent, Registry
 
 _LOADER: Final = "kafka_server_MetadataLoader_"
 _BROKER: Final = "kafka_server_broker_metadata_metrics_"

@@ -16,22 +16,20 @@ Source: KIP-630, Loading Snapshots.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafka_protocol.errors import MalformedMessageError, TidemarkError
-from kafka_protocol.records.errors import InvalidRecordError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.difference import difference
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import RECORD_WORK, UnknownMetadataRecordError
 from metadata_topic.quorum.loader_metrics import LoaderMetrics
 from metadata_topic.quorum.log.batches import CorruptBatchError, read_records, whole_batches
 from metadata_topic.quorum.snapshot.snapshots import Snapshot
-from metadata_topic.quorum.snapshot.stored import StoredMetadata, replay_snapshot
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.quorum.snapshot.store import StoredMetadata, replay_snapshot
+from metadata_topic.raft.messages import SnapshotId
 from runtime.ports import Ports
-from runtime.work import OnPool, Pace, Runner, Steps, Until, Work, timed
+from runtime.work import OnPool, Pace, Runner, Steps, Until, Work
 
 READ_BYTES_MAX: Final = 1 << 20
 """Of batches that are read at once; one batch is read however large it is."""
@@ -101,9 +99,14 @@ class MetadataLoader:
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
         self._fetched: SnapshotId | None = None
-        self._runner = Runner(self._timed, ports.scheduler, failed=self._fail)
         self.image, _ = loader.take()
         self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
+        self._runner = Runner(
+            self._catch_up,
+            ports.scheduler,
+            failed=self._fail,
+            around=self.metrics.busy_ms.taken,
+        )
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(image, delta)` for each image that differs from the one before."""
@@ -133,9 +136,6 @@ class MetadataLoader:
         (self.metrics.errors if is_unreadable else self.metrics.apply_errors).inc()
         self.close()
         self._on_failure(error)
-
-    def _timed(self) -> Work[None]:
-        return timed(self._catch_up(), self._clock, self.metrics.busy_ms.note)
 
     def _catch_up(self) -> Work[None]:
         while self.end_offset < self._committed:

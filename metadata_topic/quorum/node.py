@@ -13,9 +13,10 @@ All that matters is in `replica`, which knows no asyncio.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.brokers import Registration
@@ -28,28 +29,28 @@ from metadata_topic.controller.features import (
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.quorum.active.broker_control import BrokerControl
-from metadata_topic.quorum.active.deadlines import (
-    DECISION_TIMEOUT_MS,
-    DecisionTimedOut,
-    wait_for_all,
-)
 from metadata_topic.quorum.active.decisions import Decide, Outcome, ignore_place
 from metadata_topic.quorum.active.ports import ControllerSettings
-from metadata_topic.quorum.active.submit import SubmittedDecisions
-from metadata_topic.quorum.config import NodeIdentity
+from metadata_topic.quorum.active.submit import (
+    DECISION_TIMEOUT_MS,
+    DecisionTimedOut,
+    SubmittedDecisions,
+    wait_for_all,
+)
+from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.driver.answers import Respondent
+from metadata_topic.quorum.driver.ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
 from metadata_topic.quorum.metadata_loader import Subscriber
 from metadata_topic.quorum.node_readiness import NodeReadiness
-from metadata_topic.quorum.node_settings import NodeSettings
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
-from metadata_topic.quorum.start.quorum_start import Membership, QuorumStart
+from metadata_topic.quorum.start.quorum_start import Membership, QuorumSettings, QuorumStart
 from metadata_topic.quorum.view import QuorumView
+from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH
-from metadata_topic.raft.messages import Request
+from metadata_topic.raft.messages import Node, Request, Response, SnapshotId
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import VoterSet
 from runtime.ports import Ports
 
@@ -63,6 +64,53 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+
+class NodeTransport(Transport, Protocol):
+    """The way to the other nodes, until it is closed."""
+
+    def close(self) -> None:
+        """End all connections; nobody waits for an answer after it."""
+        ...
+
+
+class Alone:
+    """The transport of a sole voter, who has nobody to ask."""
+
+    def send(
+        self,
+        to: Node,
+        request: Request,
+        timeout_ms: int,
+        done: Callable[[Response | None], None],
+    ) -> None:
+        """Never called."""
+        raise AssertionError(f"a node without a transport wants to ask node {to.id}")
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What the configuration says.
+
+    Attributes:
+        quorum: who votes, and whom to ask.
+        raft: of the core; addresses come from `quorum`.
+        log: of the metadata log.
+        session_timeout_ms: `broker.session.timeout.ms`.
+        has_broker: the process is a broker, too. Where its controller is the only one, it sends it
+            no heartbeats.
+        transport: to the other nodes; the node closes it.
+    """
+
+    quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
+    raft: RaftConfig = field(default_factory=RaftConfig)
+    log: MetadataLogConfig = field(default_factory=MetadataLogConfig)
+    session_timeout_ms: int = 9_000
+    has_broker: bool = True
+    transport: NodeTransport = field(default_factory=Alone)
 
 
 class MetadataUnavailable(KafkaError):

@@ -24,9 +24,9 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.controller_loop import ControllerLoop
 from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.decisions import Decide, Outcome, ignore_place
 from metadata_topic.quorum.active.ports import ControllerSettings, ControllerWorld
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.described import Now, audience_of, describe_quorum
 from metadata_topic.quorum.driver.answers import Respondent
@@ -34,8 +34,7 @@ from metadata_topic.quorum.driver.driver import RaftDriver
 from metadata_topic.quorum.driver.ports import DriverWorld, Transport
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
 from metadata_topic.quorum.snapshot.snapshotter import Done, FoundSnapshot, Snapshotter
-from metadata_topic.quorum.snapshot.store import DiskSnapshotStore
-from metadata_topic.quorum.snapshot.stored import StoredMetadata
+from metadata_topic.quorum.snapshot.store import DiskSnapshotStore, StoredMetadata
 from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig

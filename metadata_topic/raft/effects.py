@@ -14,9 +14,8 @@ epoch waits for the epoch.
 from dataclasses import dataclass
 
 from metadata_topic.raft.events import ElectionState
-from metadata_topic.raft.messages import BatchFacts, Node, Request, Response, Standing
+from metadata_topic.raft.messages import BatchFacts, Node, Request, Response, SnapshotId, Standing
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import VoterSet
 
 

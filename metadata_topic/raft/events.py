@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import BatchFacts, Request, Response
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import BatchFacts, Request, Response, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
 

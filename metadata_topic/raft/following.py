@@ -27,6 +27,7 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    SnapshotId,
     Standing,
 )
 from metadata_topic.raft.replica import Pending, Replica
@@ -38,7 +39,6 @@ from metadata_topic.raft.role_states import (
     Tally,
     Unattached,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 
 # -- asking -----------------------------------------------------------------------------------

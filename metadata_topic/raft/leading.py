@@ -27,11 +27,11 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    SnapshotId,
 )
 from metadata_topic.raft.parked import Parked
 from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Candidate, Leader, ReplicaProgress, Resigned
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, majority_offset
 
 OBSERVER_SESSION_MS: Final = 5 * 60 * 1000

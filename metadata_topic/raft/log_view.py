@@ -7,8 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metadata_topic.raft.messages import EpochEnd
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, EpochEnd, SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ Offsets called `end` are exclusive. Source: KIP-595, KIP-630, KIP-853 (directory
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
+
+SUFFIX: Final = ".checkpoint"
 
 NOBODY: Final = -1
 """A replica id where none is known."""
@@ -21,6 +22,22 @@ ANY_REPLICA: Final = ReplicaKey(NOBODY)
 UNKNOWN_HIGH_WATERMARK: Final = -1
 IGNORES_HIGH_WATERMARK: Final = 2**63 - 1
 """The high watermark in a Fetch whose sender is not to be woken when it moves."""
+
+
+class SnapshotId(NamedTuple):
+    """Which snapshot: the first offset not in it (exclusive end) and the epoch before that."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        """Its file's name."""
+        return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
+
+
+BOOTSTRAP_ID: Final = SnapshotId(0, 0)
+"""The one of the format step; it is never sent."""
 
 
 @dataclass(frozen=True, slots=True)

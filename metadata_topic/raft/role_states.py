@@ -6,9 +6,8 @@ Times are milliseconds of the clock of `step`.
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.messages import EpochEnd, Node
+from metadata_topic.raft.messages import EpochEnd, Node, SnapshotId
 from metadata_topic.raft.parked import ParkedFetches
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 
 

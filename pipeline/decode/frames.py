@@ -25,7 +25,7 @@ from kafka_protocol.records.batch import (
     Buffer,
 )
 from kafka_protocol.types import EpochEntry
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.errors import DamagedDataError
 
 Ints = NDArray[np.int64]

@@ -3,16 +3,18 @@
 Positions are those of a batch's first byte. Must not know: stores, brokers, Spark.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from kafka_protocol.errors import InflatedTooLargeError, InvalidRecordError, UnsupportedCodecError
 from kafka_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, Buffer
+from kafka_protocol.records.records import iter_records
 from pipeline.columns import schema_of
 from pipeline.decode.asked import Keep, Origin
-from pipeline.decode.damage import damage_in
 from pipeline.decode.frames import DamagedBatchError, read_frames, rows_wanted
-from pipeline.decode.pieces import pieces_of
+from pipeline.decode.pieces import Piece, pieces_of
 from pipeline.decode.rows import read_rows
 from pipeline.decode.varints import WrongRecordsError
 from pipeline.errors import DamagedDataError
@@ -89,3 +91,40 @@ def _message(origin: Origin, damage: DamagedBatchError) -> str:
         f"{origin.topic}-{origin.partition} is damaged: {damage.reason}; compare the bytes with "
         "a good copy, or read around these offsets"
     )
+
+
+def damage_in(
+    data: Buffer, piece: Piece, origin: Origin, keep: Keep, schema: pa.Schema
+) -> DamagedBatchError:
+    """Decode the batches of a piece one by one until one is refused.
+
+    Args:
+        data: the group, of which the piece is a part.
+        piece: was refused as a whole.
+        origin: as given to `read_rows` then.
+        keep: likewise.
+        schema: likewise.
+
+    Raises:
+        AssertionError: each batch alone is fine, which cannot be.
+    """
+    for index in range(len(piece.frames)):
+        one = slice(index, index + 1)
+        alone = Piece(piece.frames.of(one), piece.data, piece.start[one], piece.end[one])
+        try:
+            deque(read_rows(alone, origin, keep, schema), maxlen=0)
+        except WrongRecordsError as wrong:
+            position = int(alone.frames.position[0])
+            reason = _exact_reason(data, position) or str(wrong)
+            return DamagedBatchError(position, int(alone.frames.base_offset[0]), reason)
+    raise AssertionError("a piece was refused, and each of its batches taken")
+
+
+def _exact_reason(data: Buffer, position: int) -> str | None:
+    """What the record-by-record decoder refuses; None where only this package is stricter."""
+    try:
+        deque(iter_records(data, position), maxlen=0)
+    except (InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError) as error:
+        # header names need not be UTF-8 here
+        return None if isinstance(error.__cause__, UnicodeDecodeError) else str(error)
+    return None

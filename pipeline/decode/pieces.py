@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafka_protocol.records.batch import HEADER_SIZE, Buffer
-from kafka_protocol.records.compression import decompress
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     UnsupportedCodecError,
 )
+from kafka_protocol.records.batch import HEADER_SIZE, Buffer
+from kafka_protocol.records.compression import decompress
 from pipeline.decode.frames import DamagedBatchError, Frames, Ints
 
 

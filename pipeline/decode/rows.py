@@ -12,9 +12,9 @@ from pipeline.decode.arrays import binary_array, constant_array, headers_array, 
 from pipeline.decode.asked import Keep, Origin
 from pipeline.decode.fields import Fields, Wanted, read_fields
 from pipeline.decode.frames import Bools, Frames, Ints
+from pipeline.decode.lanes import record_starts
 from pipeline.decode.pieces import Piece
 from pipeline.decode.varints import Varints, WrongRecordsError
-from pipeline.decode.walk import record_starts
 
 ROWS_MAX = 1 << 20
 """Most rows of one Arrow batch: bounds the vectors that tiny records need."""

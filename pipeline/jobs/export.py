@@ -15,7 +15,17 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import OptionError, PipelineError
 from pipeline.jobs.day_files import FileLimits, FileNames
+from pipeline.jobs.delta_table import (
+    DeltaLakeTable,
+    OffsetFiles,
+    make_delta,
+    offsets_name,
+    place_name,
+)
+from pipeline.jobs.directory_ledger import DirectoryLedger
+from pipeline.jobs.iceberg_catalog import open_iceberg
 from pipeline.jobs.ledger import Ledger
+from pipeline.jobs.place_fsspec import open_place
 from pipeline.jobs.planning import (
     Bounds,
     Step,
@@ -27,11 +37,10 @@ from pipeline.jobs.planning import (
     steps,
     tasks,
 )
-from pipeline.jobs.run_names import new_run_name
 from pipeline.jobs.spark_job import run_job
-from pipeline.jobs.table_ledger import COMMIT_DEADLINE_S
-from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError
-from pipeline.jobs.write_task import TaskDone, WriteTask, write_task
+from pipeline.jobs.table_ledger import COMMIT_DEADLINE_S, TableLedger
+from pipeline.jobs.values import Committed, DataFile, Identity, OvertakenError, new_run_name
+from pipeline.jobs.write_task import TaskDone, WriteTask, file_schema, write_task
 from pipeline.log import TieredLog
 from pipeline.opening import open_log
 from pipeline.values import OffsetRange, SplitLimits, Where
@@ -84,7 +93,7 @@ def export(spark: Any, options: ExportOptions, ledger: Ledger, say: Say | None =
     Args:
         spark: a SparkSession whose executors have this package.
         options: what and how.
-        ledger: the target; see `pipeline.jobs.target.open_target`.
+        ledger: the target; see `pipeline.jobs.export.open_target`.
         say: hears lines of progress.
 
     Raises:
@@ -284,3 +293,40 @@ def _bounds(log: TieredLog, options: ExportOptions) -> dict[int, Bounds]:
         one.partition: Bounds(starts[one], ends[one], None if log_ends is None else log_ends[one])
         for one in partitions
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Exactly one of these.
+
+    Attributes:
+        directory: a directory or URL of plain Parquet files.
+        iceberg: `CATALOG.NAMESPACE.TABLE`.
+        delta: directory or URL of a Delta table.
+    """
+
+    directory: str | None = None
+    iceberg: str | None = None
+    delta: str | None = None
+
+
+def open_target(target: Target, topic: str, value_type: pa.StructType | None = None) -> Ledger:
+    """The ledger of a target; a table is made if there is none.
+
+    Raises:
+        OptionError: none or several are named, or a name is wrong.
+        MissingPackageError: the library of a table or a store is not installed.
+    """
+    named = [one for one in (target.directory, target.iceberg, target.delta) if one]
+    if len(named) != 1:
+        raise OptionError("say where to export to: one of a directory, --iceberg and --delta")
+    if target.directory:
+        return DirectoryLedger(open_place(target.directory))
+    schema = file_schema(value_type)
+    if target.iceberg:
+        table = open_iceberg(target.iceberg, topic, schema)
+        return TableLedger(table, open_place(f"{table.location}/{place_name(topic)}"))
+    url = str(target.delta).rstrip("/")
+    place = open_place(f"{url}/{place_name(topic)}")
+    offsets = OffsetFiles(open_place(f"{url}/{offsets_name(topic)}"))
+    return TableLedger(DeltaLakeTable(url, topic, make_delta(url, schema), place, offsets), place)

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pipeline.errors import need
 from pipeline.java_home import provide_java
-from pipeline.packages import need
 
 
 @contextmanager

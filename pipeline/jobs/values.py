@@ -5,11 +5,14 @@ Must not know: Arrow, Spark, stores.
 """
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pipeline.errors import DamagedDataError, OptionError, PipelineError
+from runtime.clock import SystemClock
 
 VERSION: Final = 1
 TABLE_VERSION: Final = 2
@@ -242,3 +245,9 @@ def _parsed(data: str | bytes, where: str, version: int) -> dict[str, Any]:
 def _committed(body: Mapping[str, Any]) -> Committed:
     epochs = body.get("epochs", {})  # not in what 0.1 wrote
     return Committed(Identity(**body["identity"]), _numbers(body["offsets"]), _numbers(epochs))
+
+
+def new_run_name() -> str:
+    """A name such as `20261123T065900-5f3a9c1d2b4e`."""
+    began = datetime.fromtimestamp(SystemClock().wall_ms() / 1000, UTC)
+    return f"{began:%Y%m%dT%H%M%S}-{secrets.token_hex(6)}"

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from pipeline.jobs.consume_task import ConsumeTask, bounds, consume_task
 from pipeline.jobs.record_hash import Digest, digests_of_batches
-from pipeline.jobs.run_names import new_run_name
 from pipeline.jobs.spark_job import run_job
+from pipeline.jobs.values import new_run_name
 from pipeline.values import OffsetRange
 
 Say = Callable[[str], None]

@@ -7,10 +7,9 @@ those of this segment.
 from collections.abc import Iterator
 
 from kafka_protocol.records.batch import HEADER_SIZE
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
-from pipeline.read.batch_front import BatchFront, batch_front
 from pipeline.read.byte_range import (
     ByteRange,
     is_sound,
@@ -18,7 +17,7 @@ from pipeline.read.byte_range import (
     range_by_index,
     whole_range,
 )
-from pipeline.read.groups import Group, TwoBuffers
+from pipeline.read.groups import BatchFront, Group, TwoBuffers, batch_front
 from pipeline.read.segment_bytes import SegmentBytes, SegmentStream
 from pipeline.values import RemotePiece
 

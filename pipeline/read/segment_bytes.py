@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from kafka_protocol.types import TopicIdPartition
 from pipeline.errors import DamagedDataError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.progress import Progress
 from pipeline.store import unreachable
 from pipeline.values import StoreAddress

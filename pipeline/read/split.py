@@ -17,9 +17,8 @@ from pipeline.decode.group import decode_group
 from pipeline.errors import PipelineError
 from pipeline.plan.splits import bytes_of_tail
 from pipeline.read.ahead import read_ahead
-from pipeline.read.groups import Group, TwoBuffers
+from pipeline.read.groups import Group, ReadLimits, TwoBuffers
 from pipeline.read.leader import Leader
-from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LossRule, LostOffsets
 from pipeline.read.progress import Progress
 from pipeline.read.remote import RemoteGroups

@@ -4,23 +4,26 @@ Progress is by the offsets of batches, never by rows: an offset that is a marker
 took away, is passed like any other, and nobody waits for it.
 """
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from kafka_client.blocking import ClusterError
+from kafka_protocol.records.batch import Buffer, iter_batches
+from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.cluster.cluster import NotNowError
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin
 from pipeline.errors import DamagedDataError
-from pipeline.read.aborted_ranges import aborted_ranges
-from pipeline.read.batch_front import BatchFront, batch_front
-from pipeline.read.groups import Group
+from pipeline.read.groups import BatchFront, Group, ReadLimits, batch_front
 from pipeline.read.leader import Fetched, Leader, OutOfRangeError, TopicGoneError
-from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LossRule
 from pipeline.read.progress import Progress
 from pipeline.values import TailPiece
+
+OPEN_END = (1 << 63) - 2
+"""Where a range ends whose marker is behind the answer: it is used for this answer alone."""
 
 T = TypeVar("T")
 
@@ -28,6 +31,39 @@ _SPARE_BYTES = 64 << 10
 """An estimate may be a little low, and the first batch may begin before the piece."""
 _GONE_S = 10.0
 """So long a topic id that nobody knows may be one that brokers have not heard of yet."""
+
+
+def aborted_ranges(named: Iterable[tuple[int, int]], data: Buffer) -> AbortedRanges:
+    """The ranges for the batches of one answer.
+
+    An answer names producer and first offset of each; where it ends is the marker in the log. A
+    consumer notices the marker as it walks the batches; the decoder wants ranges.
+
+    Args:
+        named: producer id and first offset of each aborted transaction, as answered.
+        data: the answer's whole batches.
+
+    Returns:
+        One range each, up to the producer's first marker at or above the first offset; without one
+        in the answer it has no end.
+    """
+    wanted = list(named)
+    if not wanted:
+        return AbortedRanges()
+    markers: dict[int, list[int]] = {producer_id: [] for producer_id, _ in wanted}
+    for _, header in iter_batches(data):
+        if header.is_control and header.producer_id in markers:
+            markers[header.producer_id].append(header.base_offset)
+    return AbortedRanges.of(
+        AbortedRange(producer_id, first, _end(markers[producer_id], first))
+        for producer_id, first in wanted
+    )
+
+
+def _end(markers: list[int], first: int) -> int:
+    """The first marker at or above `first`; they ascend, as batches do."""
+    at = bisect_left(markers, first)
+    return markers[at] if at < len(markers) else OPEN_END
 
 
 def first_fetch_bytes(bytes_estimate: int | None, bytes_max: int) -> int:

@@ -11,6 +11,8 @@ from typing import Any, Final
 from kafka_protocol.types import TopicPartition
 from pipeline.errors import OptionError
 
+Offsets = dict[TopicPartition, int]
+
 _SHOWN_CHARS: Final = 200
 _INT64_MAX: Final = (1 << 63) - 1
 _DIGITS_MAX: Final = 18
@@ -139,3 +141,26 @@ def _wrong(name: str, text: str, why: str) -> OptionError:
     if len(shown) > _SHOWN_CHARS:
         shown = shown[:_SHOWN_CHARS] + " ..."
     return OptionError(f"option {name}={shown}: {why}")
+
+
+def to_map(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The offsets as Spark takes them."""
+    found: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        found.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return found
+
+
+def from_map(said: Mapping[str, object]) -> Offsets:
+    """Offsets that Spark read from a checkpoint.
+
+    Raises:
+        OptionError: this is not the checkpoint of a Kafka source.
+    """
+    try:
+        return partition_numbers("checkpoint", json.dumps(said), 0)
+    except OptionError as error:
+        raise OptionError(
+            f"the checkpoint holds no offsets of this source: {error}; give another"
+            " checkpointLocation"
+        ) from None

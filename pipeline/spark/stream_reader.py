@@ -17,8 +17,8 @@ from pipeline.opening import open_log
 from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log
 from pipeline.spark.limits import Rates
-from pipeline.spark.offsets import from_map, to_map
 from pipeline.spark.options import stream_options
+from pipeline.spark.options_values import from_map, to_map
 from pipeline.spark.partition import tasks_of
 from pipeline.spark.reader import read_rows
 from pipeline.spark.schema import columns_of

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pipeline.spark.limits import Rates
-from pipeline.spark.offsets import from_map, to_map
+from pipeline.spark.options_values import from_map, to_map
 from pipeline.spark.stream_reader import PlainStreamReader
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.cluster import UnknownTopicError, no_topic
 from pipeline.errors import OptionError
+from pipeline.store import from_store
 from pipeline.truth.indexes import SegmentIndexes
-from pipeline.truth.retries import from_store
 from rsm_plugins.api import RemoteObjectDamagedError, RemoteResourceNotFoundError
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import (

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable
 
-from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.errors import CorruptFileError, InvalidRecordError
 from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.records.batch import has_valid_crc, iter_batches
-from kafka_protocol.records.errors import InvalidRecordError
 from kafka_protocol.records.records import iter_records
 from pipeline.errors import DamagedDataError, DataLossError
 from pipeline.plan.live import LiveRun
+from pipeline.store import from_store
 from pipeline.truth.indexes import describe, read_index
-from pipeline.truth.retries import from_store
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,

@@ -23,12 +23,15 @@ from tenacity import (
 
 from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_client.transport import Address
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
+from kafka_protocol.types import (
+    REMOTE_LOG_METADATA_TOPIC,
+    EpochEntry,
+    TopicIdPartition,
+    TopicPartition,
+)
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
 from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
-from pipeline.cluster.epoch_walk import epochs_before
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -37,6 +40,7 @@ from pipeline.cluster.questions import (
     FoundOffset,
     broker_settings,
     epoch_ends,
+    epochs_before,
     list_offsets,
     tiered_topics,
 )

@@ -4,17 +4,17 @@ An index of a finished segment never changes, so what was read once is kept by s
 log is open: the entries that were used last, for a stream passes segment after segment for months.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import producer_snapshot, txn_index
 from kafka_protocol.files.txn_index import AbortedTransaction
 from pipeline.errors import DamagedDataError, DataLossError
 from pipeline.plan.live import LiveRun
-from pipeline.truth.remembered import Remembered
-from pipeline.truth.retries import from_store
+from pipeline.store import from_store
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,
@@ -22,6 +22,9 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.executors import ThreadPool
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _THREADS = 16
 _ABORTED_MAX = 200_000
@@ -32,6 +35,47 @@ _OPEN_FROM_MAX = 10_000
 T = TypeVar("T")
 A = TypeVar("A")
 Entries = tuple[AbortedTransaction, ...]
+
+
+class Remembered(Generic[K, V]):
+    """Values by key; the least recently used ones go when their weights add up to too much."""
+
+    def __init__(self, weight_max: int) -> None:
+        """Nothing is kept yet.
+
+        Args:
+            weight_max: of all values together (inclusive).
+        """
+        self._weight_max = weight_max
+        self._kept: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.weight = 0
+
+    def __contains__(self, key: K) -> bool:
+        """Whether `get` finds it; counts as no use."""
+        return key in self._kept
+
+    def get(self, key: K) -> V:
+        """The value; it was used now.
+
+        Raises:
+            KeyError: it is not there, or not any more.
+        """
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def put(self, key: K, value: V, weight: int = 1) -> None:
+        """Keep it, if it is not too heavy alone."""
+        self._drop(key)
+        if weight > self._weight_max:
+            return
+        self._kept[key] = value, weight
+        self.weight += weight
+        while self.weight > self._weight_max:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: K) -> None:
+        _, weight = self._kept.pop(key, (None, 0))
+        self.weight -= weight
 
 
 class SegmentIndexes:

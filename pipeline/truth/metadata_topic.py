@@ -5,12 +5,19 @@ Every call reads on to the end of that moment. Records are judged by the broker'
 know. Records of partitions that nobody asked for are passed over, nearly all unread.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafka_client.blocking import ClusterError
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import (
+    ErrorCode,
+    InflatedTooLargeError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -20,21 +27,14 @@ from kafka_protocol.records.batch import (
     iter_batches,
     read_header,
 )
-from kafka_protocol.records.errors import (
-    InflatedTooLargeError,
-    InvalidRecordError,
-    UnsupportedCodecError,
-)
 from kafka_protocol.records.records import iter_records
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicIdPartition, TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition, TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker, leader_of
 from pipeline.cluster.cluster import NotNowError, name_of
 from pipeline.cluster.questions import LATEST, list_offsets
 from pipeline.plan.live import LiveIndex
-from pipeline.truth.one_ahead import OneAhead
 from rlmm import records
 from rlmm.fold import Fold
 from rlmm.lifecycle import PartitionFacts
@@ -42,12 +42,64 @@ from rlmm.quick_records import partition_of
 from rlmm.store import START, Changes, MemoryStore, PartitionKey, Position, partition_key
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock
+from runtime.executors import ThreadPool
+
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 _FETCH_VERSION = 12
 _FETCH_BYTES = 8 << 20
 _WAIT_MS = 500
 _BATCH_FRONT = Struct(">qi")
 """Base offset and length."""
+
+
+class OneAhead(Generic[Q, A]):
+    """One question is on its way at most; used by one thread.
+
+    While one is on its way nobody else may use what `ask` uses.
+    """
+
+    def __init__(self, ask: Callable[[Q], A]) -> None:
+        """No thread is started yet.
+
+        Args:
+            ask: blocks until the answer is there, within a deadline of its own.
+        """
+        self._ask = ask
+        self._pool: ThreadPool | None = None
+        self._begun: tuple[Q, Future[A]] | None = None
+
+    def begin(self, question: Q) -> None:
+        """Ask this, in a thread."""
+        self.drop()
+        if self._pool is None:
+            self._pool = ThreadPool("pipeline-ahead", 1)
+        self._begun = question, self._pool.submit(self._ask, question)
+
+    def answer(self, question: Q) -> A:
+        """The answer, or the error: of what was begun if that is the question, else asked now."""
+        if self._begun is not None and self._begun[0] == question:
+            _, future = self._begun
+            self._begun = None
+            return future.result()
+        self.drop()
+        return self._ask(question)
+
+    def drop(self) -> None:
+        """Wait for what is on its way, whose answer or error nobody wants any more."""
+        if self._begun is not None:
+            _, future = self._begun
+            self._begun = None
+            with suppress(Exception):
+                future.result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.drop()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
 class DivergedError(NotNowError):

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from kafka_protocol.errors import TidemarkError
-from rlm.link.envelope import ANSWER, ONE_WAY, REQUEST, Envelope
-from rlm.link.messages import AnyMessage, Failure
+from rlm.link.messages import ANSWER, ONE_WAY, REQUEST, AnyMessage, Envelope, Failure
 from runtime.disk import OpenFile
 
 

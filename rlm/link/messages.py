@@ -13,9 +13,52 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
-from rlm.link.connect_message import Connect
-from rlm.link.control_messages import ControlMessage
 from rlmm.red import RedText
+from rsm_plugins.store_faults import StoreCall, StoreFault
+
+
+class RunPasses(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Copy and expire now, without waiting for the interval.
+
+    Answer: Ack once each partition that is ready has ended a copy pass and an expiration pass that
+    began after this message came.
+    """
+
+
+class SetStoreFaults(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Exactly these faults of the store are in force. Answer: Ack, not taken without a wrapper.
+
+    Of a fault that hits so often and no more, `count` is what was left of it.
+    """
+
+    faults: list[StoreFault]
+
+
+class StoreFaultHit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One-way: a fault of the store hits a call, which feels it after this was sent."""
+
+    fault_id: int
+    call: StoreCall
+    topic: str
+
+
+ControlMessage: TypeAlias = RunPasses | SetStoreFaults | StoreFaultHit
+"""All of them: a union."""
+
+
+class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The broker takes connections. Answer: Ack once the metadata manager took its settings.
+
+    Attributes:
+        client_settings: what the manager's Kafka clients need for these connections, by
+            librdkafka's names. The token by which the broker knows them is among it.
+    """
+
+    client_settings: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        """The names alone."""
+        return f"Connect({sorted(self.client_settings)})"
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -483,3 +526,21 @@ AnyMessage: TypeAlias = (
     | TopicsEmptied
     | Health
 )
+
+
+class Envelope(msgspec.Struct, frozen=True, array_like=True):
+    """A message on its way.
+
+    Attributes:
+        kind: 0 request, 1 answer, 2 one-way.
+        id: of the request; an answer repeats it. Each side counts its own requests.
+        descriptors: how many descriptors travel beside it.
+    """
+
+    kind: int
+    id: int
+    descriptors: int
+    body: AnyMessage
+
+
+REQUEST, ANSWER, ONE_WAY = 0, 1, 2

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rlm.link.endpoint import Endpoint, LinkEndedError
-from rlm.link.envelope import Envelope
+from rlm.link.messages import Envelope
 from runtime.disk import OpenFile
 
 FRAME_BYTES_MAX = 256 << 20

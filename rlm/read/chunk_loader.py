@@ -169,13 +169,13 @@ class ChunkLoader:
         except (RemoteResourceNotFoundError, RemoteObjectDamagedError):
             raise  # the store answered
         except (RemoteStorageError, OSError) as error:
-            self._store.telemetry.store_read_failed(error)
+            self._store.telemetry.fetch_outage.failed(error)
             raise
         finally:
             self._buffers.give_back(buffer)
             took_ms = self._clock.monotonic_ms() - began_ms
             self._store.telemetry.store_called("fetch", topic, got, took_ms, failed=failed)
-        self._store.telemetry.store_worked()
+        self._store.telemetry.fetch_outage.succeeded()
 
 
 def _key(segment_id: bytes, place: Place) -> ChunkKey:

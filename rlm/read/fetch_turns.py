@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlm.quota import RateQuota
-from rlm.read.fair_line import FairLine
-from rlm.read.line import CALLS_MAX
+from rlm.read.line import CALLS_MAX, FairLine
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, Timer
 

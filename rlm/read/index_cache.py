@@ -120,7 +120,7 @@ class IndexCache:
         except RemoteObjectDamagedError:
             raise
         except RemoteStorageError as error:
-            self._store.telemetry.store_read_failed(error)
+            self._store.telemetry.fetch_outage.failed(error)
             raise
         finally:
             took_ms = self._clock.monotonic_ms() - began_ms

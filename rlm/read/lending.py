@@ -18,7 +18,9 @@ from enum import Enum
 
 from rlm.read.chunk import Chunk
 from rlm.read.chunk_cache import ChunkCache
+from rlm.read.index_cache import IndexCache
 from rlm.read.line import Line, Waiter
+from rlm.read.loads import Loads
 from runtime.scheduler import Scheduler
 
 LENT_SHARE = 3 / 4
@@ -194,3 +196,13 @@ class Lending:
     def _forget_if_idle(self, holder: str, known: _Holder) -> None:
         if not known.holds and not len(known.line) and self._holders.get(holder) is known:
             del self._holders[holder]
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Indexes and chunks that are here, the loads that bring further ones, and what is lent."""
+
+    indexes: IndexCache
+    chunks: ChunkCache
+    loads: Loads
+    lending: Lending

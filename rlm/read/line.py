@@ -6,15 +6,110 @@ event costs no more than what it lets go on, however many wait. The waiters of o
 called first come, first served.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
 
-from rlm.read.fair_line import FairLine
 from runtime.scheduler import Scheduler
+
+READERS_MAX = 4_096
+"""So many readers' ends are remembered; one that is forgotten counts as new."""
+
+STALE_MAX = 64
+"""Entries of readers that have left the line; more are cleared away with the next that leaves."""
+
+Item = TypeVar("Item")
 
 Waiter = Callable[[], None]
 
 CALLS_MAX = 32
 """So many are called at a time; then somebody else gets the thread."""
+
+
+class FairLine(Generic[Item]):
+    """Items of several readers; those of one reader keep their order.
+
+    Start-time fair queueing: a reader's next item starts where its last one ended, counted in
+    costs, but not before what is being served now; the earliest start goes first. So a reader
+    with a thousand items waits for its own, one that comes new is served within a round, and
+    silence saves nothing up. Not safe between threads: its user holds a lock where that is
+    needed.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, OrderedDict[Item, int]] = {}  # with their costs
+        self._heap: list[tuple[int, int, str]] = []  # start, order of coming, reader
+        self._listed: set[str] = set()  # who has an entry there
+        self._ends: OrderedDict[str, int] = OrderedDict()
+        self._now = self._count = self._size = 0
+
+    def __len__(self) -> int:
+        """Items that wait."""
+        return self._size
+
+    def add(self, reader: str, item: Item, cost: int = 1) -> None:
+        """Let an item wait."""
+        self._waiting.setdefault(reader, OrderedDict())[item] = cost
+        self._size += 1
+        if reader not in self._listed:
+            self._list(reader, max(self._now, self._ends.get(reader, 0)))
+
+    def remove(self, reader: str, item: Item) -> None:
+        """An item does not wait any more, if it did; its reader keeps its place for the next."""
+        items = self._waiting.get(reader)
+        if items is None or items.pop(item, None) is None:
+            return
+        self._size -= 1
+        if not items:
+            del self._waiting[reader]
+            if len(self._heap) > 2 * len(self._waiting) + STALE_MAX:
+                self._heap = [entry for entry in self._heap if entry[2] in self._waiting]
+                heapify(self._heap)
+                self._listed = set(self._waiting)
+
+    def put_back(self, reader: str, item: Item, cost: int = 1) -> None:
+        """What was just taken could not be served: it is its reader's next again."""
+        self.charge(reader, -cost)
+        self.add(reader, item, cost)
+        self._waiting[reader].move_to_end(item, last=False)
+
+    def take(self) -> Item | None:
+        """The item whose turn it is; None if none waits."""
+        while self._heap:
+            start, _, reader = heappop(self._heap)
+            self._listed.discard(reader)
+            items = self._waiting.get(reader)
+            if items is None:
+                continue
+            end = self._ends.get(reader, 0)
+            if end > start:  # it was charged more since
+                self._list(reader, end)
+                continue
+            item = next(iter(items))
+            cost = items.pop(item)
+            self._size -= 1
+            self._now = start
+            self._ends[reader] = start + cost
+            self._ends.move_to_end(reader)
+            if len(self._ends) > READERS_MAX:
+                self._ends.popitem(last=False)
+            if items:
+                self._list(reader, start + cost)
+            else:
+                del self._waiting[reader]
+            return item
+        return None
+
+    def charge(self, reader: str, cost: int) -> None:
+        """An item that was taken cost so much more than was said, or less."""
+        if reader in self._ends:
+            self._ends[reader] += cost
+
+    def _list(self, reader: str, start: int) -> None:
+        self._count += 1
+        heappush(self._heap, (start, self._count, reader))
+        self._listed.add(reader)
 
 
 class Line:

@@ -24,26 +24,24 @@ from rlm.link.messages import (
     ReadAnswer,
     TimestampAnswer,
 )
+from rlm.plugins import Store
 from rlm.quota import RateQuota
 from rlm.read import disk_chunk_cache
-from rlm.read.caches import Caches
 from rlm.read.chunk_cache import ChunkCache
 from rlm.read.chunk_loader import ChunkLoader
 from rlm.read.disk_chunk_cache import DiskChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
 from rlm.read.fetch_turns import FetchTurns
 from rlm.read.index_cache import IndexCache
-from rlm.read.lending import Lending
+from rlm.read.lending import Caches, Lending
 from rlm.read.loads import DAMAGE, Loads
 from rlm.read.object_faults import ObjectFaults, index_name
 from rlm.read.read_ahead import ReadAhead
 from rlm.read.reader import RemoteReader
-from rlm.read.readiness import Readiness
-from rlm.read.remote_store import Partitions, RemoteStore
+from rlm.read.remote_store import Partitions, Readiness, RemoteStore
 from rlm.read.segment_index import DamagedIndexError
 from rlm.read.timestamp_search import TimestampSearches
 from rlm.red_kinds import TierRed
-from rlm.store import Store
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
 from rlmm.api import MetadataError
 from rsm_plugins.api import RemoteStorageError
@@ -169,10 +167,6 @@ class ReadPath:
             )
             return
         self._reader.read(tip, question, timed)
-
-    def released(self, tokens: list[int]) -> None:
-        """The broker gives back what it was lent under these tokens."""
-        self.lending.released(tokens)
 
     def may_be_readable(self, tip: TopicIdPartition) -> None:
         """A partition's segments became known, or it became known which of them count."""

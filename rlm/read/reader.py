@@ -8,7 +8,10 @@ when time is up depends on what it was waiting for (docs/tiering.md §6).
 """
 
 import logging
+from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 from weakref import WeakSet
 
@@ -17,14 +20,14 @@ from kafka_protocol.files import txn_index
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import Reply
 from rlm.link.messages import Read, ReadAnswer, Region
-from rlm.read.caches import Caches
-from rlm.read.chunk import select
+from rlm.read.chunk import Chunk, Selection, select
+from rlm.read.chunk_cache import ChunkCache
 from rlm.read.fetch_turns import FetchTurns, Turn
-from rlm.read.lending import COPY_BYTES_MAX, Verdict
+from rlm.read.lending import COPY_BYTES_MAX, Caches, Verdict
 from rlm.read.loads import Wait
-from rlm.read.pieces import Found, Piece, batch_table, gather
 from rlm.read.read_ahead import Answered, ReadAhead
 from rlm.read.remote_store import RemoteStore
+from rlm.read.segment_index import SegmentIndex
 from rlmm import lineage
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
@@ -34,11 +37,86 @@ from runtime.scheduler import Scheduler, Timer
 
 log = logging.getLogger(__name__)
 
+REGIONS_MAX = 16
+WINDOW_BATCHES_MAX = 2_000
+
 SHARE_WAIT_MS = 25
 """How long a read waits for its connection to give something back: the other partitions of its
 Fetch wait with it, and what is held may be their own answers."""
 
 NO_END = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of one chunk that goes into an answer."""
+
+    chunk: Chunk
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where in a segment an answer begins."""
+
+    metadata: RemoteLogSegmentMetadata
+    index: SegmentIndex
+    chunk: Chunk
+    offset: int
+
+
+def gather(
+    chunks: ChunkCache, found: Found, question: Read, *, room: int, window: int
+) -> list[Piece]:
+    """Batches of the first chunk and of those after it that are here, within the bounds.
+
+    Args:
+        chunks: those that are here.
+        found: where to begin.
+        question: its bound of bytes, and where its epoch ends.
+        room: so many bytes of further chunks may be lent.
+        window: so many bytes beyond the question's bound are of use.
+    """
+    pieces, batches = list[Piece](), 0
+    chunk, left = found.chunk, question.max_bytes + window
+    while len(pieces) < REGIONS_MAX:
+        picked = select(
+            chunk.table,
+            found.offset,
+            question.epoch_end,
+            left,
+            min_one_batch=question.min_one_batch and not pieces,
+        )
+        if picked is None:
+            break
+        pieces.append(Piece(chunk, picked))
+        left -= picked.size_bytes
+        batches += picked.end_batch - picked.first_batch
+        if window and batches > WINDOW_BATCHES_MAX:
+            return gather(chunks, found, question, room=room, window=0)
+        if picked.position + picked.size_bytes < chunk.size_bytes:
+            break
+        if chunk.end == found.metadata.segment_size_bytes:
+            break
+        following = chunks.peek(found.metadata, found.index, chunk.end)
+        if following is None or following.size_bytes > room:
+            break
+        room -= following.size_bytes
+        chunk = following
+    return pieces
+
+
+def batch_table(pieces: Sequence[Piece]) -> tuple[bytes, bytes]:
+    """Ends, counted over all pieces, and last offsets of the batches; see `ReadAnswer`."""
+    ends, last_offsets, base = array("q"), array("q"), 0
+    for piece in pieces:
+        table, picked = piece.chunk.table, piece.selection
+        shift = base - picked.position
+        first, end = picked.first_batch, picked.end_batch
+        ends.extend(position + shift for position in table.positions[first + 1 : end + 1])
+        last_offsets += table.last_offsets[first:end]
+        base += picked.size_bytes
+    return ends.tobytes(), last_offsets.tobytes()
 
 
 class NotReady(Enum):

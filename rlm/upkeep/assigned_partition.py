@@ -1,20 +1,64 @@
 """What the RemoteLogManager holds of one assigned partition; it belongs to the manager's thread."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import Assign, PartitionSettings
 from rlm.red_kinds import TierRed
-from rlm.upkeep.backoff import Backoff
-from rlm.upkeep.copy_turns import CopyTurn
+from rlm.upkeep.copy_policy import CopyTurn
 from rlm.upkeep.effects import PassResult
 from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.pass_ends import PassEnds
 from rlmm.red import NOT_RED, RedText
+from runtime.dice import Backoff
 from runtime.scheduler import Timer
 
 COPY, EXPIRE = "copy", "expire"
 _FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
+
+
+class CountDown:
+    """Calls a function once, after so many calls of `one`; at once where none is awaited."""
+
+    def __init__(self, count: int, done: Callable[[], None]) -> None:
+        self._left, self._done = count, done
+        if not count:
+            done()
+
+    def one(self) -> None:
+        """One of them has come."""
+        self._left -= 1
+        if self._left == 0:
+            self._done()
+
+
+class PassEnds:
+    """Those that wait for the end of one kind of pass of one partition."""
+
+    __slots__ = ("_next", "_running")
+
+    def __init__(self) -> None:
+        self._next: list[CountDown] = []
+        self._running: list[CountDown] = []
+
+    def wait(self, waiting: CountDown) -> None:
+        """Count down when the next pass that begins has ended, or when none will begin."""
+        self._next.append(waiting)
+
+    def begun(self) -> None:
+        """A pass begins."""
+        self._running, self._next = self._running + self._next, []
+
+    def ended(self) -> None:
+        """A pass has ended, successfully or not."""
+        over, self._running = self._running, []
+        for waiting in over:
+            waiting.one()
+
+    def cancelled(self) -> None:
+        """No pass begins any more."""
+        self.begun()
+        self.ended()
 
 
 @dataclass(slots=True)

@@ -23,13 +23,13 @@ from enum import Enum
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
 from rlm.plugin_calls import Cancellation
+from rlm.plugins import Store
 from rlm.red_kinds import TierRed
-from rlm.store import Store
-from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.incarnation import Counter, Incarnations
 from rlm.workers import EXPIRATION_POOL, Workers
 from rlmm.red import NOT_RED, RedText
 from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
+from runtime.dice import Backoff
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer

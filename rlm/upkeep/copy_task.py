@@ -20,8 +20,7 @@ from rlm.link.messages import (
     LossFound,
     PartitionSettings,
 )
-from rlm.upkeep.copy_policy import lag, next_to_copy, started_metadata
-from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX, is_over
+from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX, is_over, lag, next_to_copy, started_metadata
 from rlm.upkeep.effects import (
     AddStarted,
     BeginCopy,

@@ -26,9 +26,8 @@ from rlm.upkeep.effects import (
     WallMs,
     WasDeletedOnce,
 )
-from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.log_facts import LogFacts
-from rlm.upkeep.ownership import OwnCopies
+from rlm.upkeep.ownership import CallHangsError, OwnCopies
 from rlm.upkeep.retention_policy import (
     Deletion,
     deletion_is_due,

@@ -13,10 +13,10 @@ from typing import Final
 from kafka_protocol.types import TopicIdPartition
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import COPY, EXPIRE
-from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
 from rlm.upkeep.store_gate import StoreGate
 from rlmm.red import RedText
+from runtime.dice import Backoff
 from runtime.scheduler import Scheduler, Timer
 
 _RED: Final = {COPY: TierRed.COPY_WAITS, EXPIRE: TierRed.EXPIRE_WAITS}

@@ -11,11 +11,9 @@ from rlm.config import TierConfig
 from rlm.link.messages import Assign
 from rlm.upkeep.assigned_partition import AssignedPartition
 from rlm.upkeep.census import SLICE_PARTITIONS, Census, PartitionKey
-from rlm.upkeep.held_passes import StoreWaits
 from rlm.upkeep.owning import Owning, OwningEvents
 from rlm.upkeep.passes import Passes
 from rlm.upkeep.performer import World, always
-from rlm.upkeep.throttled_copies import ThrottledCopies
 from rlm.workers import Workers
 from runtime.scheduler import Scheduler
 
@@ -29,6 +27,7 @@ class RemoteLogManager:
 
     Attributes:
         census: counts the partitions.
+        passes: when what is copied and expired.
         on_readable: told of partitions whose segments became known, or were judged.
     """
 
@@ -57,7 +56,7 @@ class RemoteLogManager:
         self._partitions: dict[PartitionKey, AssignedPartition] = {}
         self.census = Census(self._partitions, world.metadata.is_ready, scheduler)
         self.on_readable: Callable[[TopicIdPartition], None] = _nobody
-        self._passes = Passes(
+        self.passes = Passes(
             config,
             world,
             workers,
@@ -72,23 +71,13 @@ class RemoteLogManager:
             OwningEvents(
                 may_own=may_own,
                 is_current=self._is_current,
-                settled=self._passes.begin,
+                settled=self.passes.begin,
                 readable=self._readable,
             ),
             next_incarnation=next_incarnation,
-            new_backoff=self._passes.new_backoff,
+            new_backoff=self.passes.new_backoff,
         )
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
-
-    @property
-    def throttled(self) -> ThrottledCopies:
-        """What waits for the copy quota."""
-        return self._passes.throttled
-
-    @property
-    def waits(self) -> StoreWaits:
-        """What waits for the store."""
-        return self._passes.waits
 
     def assign(self, assign: Assign) -> None:
         """Take a partition, or what changed about it."""
@@ -99,7 +88,7 @@ class RemoteLogManager:
         ):
             if known.settings != assign.settings:
                 known.settings = assign.settings
-                self._passes.run_soon(known)
+                self.passes.run_soon(known)
             return
         if known is not None:
             known.end_ownership()
@@ -110,15 +99,7 @@ class RemoteLogManager:
         else:
             self._world.metadata.follow(fresh.tip)
             self._world.telemetry.measured_elsewhere(fresh.tip)
-            self._passes.wait_no_more(fresh.tip)
-
-    def reconfigure(self, config: TierConfig) -> None:
-        """Go by other limits from now on."""
-        self._passes.reconfigure(config)
-
-    def run_now(self, done: Callable[[], None]) -> None:
-        """See Passes.run_now."""
-        self._passes.run_now(done)
+            self.passes.wait_no_more(fresh.tip)
 
     def unassign(self, topic_id: bytes, partition: int) -> None:
         """Let a partition go; when this returns no further plugin call starts for it."""
@@ -127,7 +108,7 @@ class RemoteLogManager:
             known.end_ownership()
             self._world.metadata.release(known.tip)
             self._world.telemetry.forget(known.tip)
-            self._passes.wait_no_more(known.tip)
+            self.passes.wait_no_more(known.tip)
 
     def claim_changed(self) -> None:
         """What may be written is another: own what waited for it, or own nothing any more."""
@@ -146,7 +127,7 @@ class RemoteLogManager:
             if self._owning.owns_nothing or is_waiting:
                 self._owning.own(known)
             else:
-                self._passes.run_soon(known)
+                self.passes.run_soon(known)
         rest = left[SLICE_PARTITIONS:]
         if rest:
             self._scheduler.call_later(0, lambda: self._take_claim_change(change, rest))

@@ -16,7 +16,6 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkEndedError
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import AssignedPartition
-from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.copy_task import withdraw_judgement
 from rlm.upkeep.effects import PassResult
 from rlm.upkeep.numbering import Numbering
@@ -28,6 +27,7 @@ from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import JUDGE_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
+from runtime.dice import Backoff
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """Passes of owned partitions: when each runs, in which pool, and what its end means.
 
 Of two kinds, copying and expiring, at once and then every interval, each kind one at a time.
-Copying goes by turns (`copy_turns`), within a quota (`throttled_copies`). A failed pass comes again
-after a backoff, or where the store fails when it works again (`held_passes`); a write of unknown
-outcome ends the ownership.
+Copying goes by turns (`copy_policy`), within a quota (`throttled_copies`). A failed pass comes
+again after a backoff, or where the store fails when it works again (`held_passes`); a write of
+unknown outcome ends the ownership.
 """
 
 import logging
@@ -15,23 +15,20 @@ from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
 from rlm.red_kinds import TierRed
-from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, Pass
-from rlm.upkeep.backoff import Backoff
+from rlm.upkeep.assigned_partition import COPY, EXPIRE, AssignedPartition, CountDown, Pass
 from rlm.upkeep.census import PartitionKey
-from rlm.upkeep.copy_queue import CopyQueue
 from rlm.upkeep.copy_task import copy_pass
 from rlm.upkeep.effects import PassResult, Task
 from rlm.upkeep.expiration_task import expiration_pass
-from rlm.upkeep.hanging_calls import CallHangsError
 from rlm.upkeep.held_passes import StoreWaits
-from rlm.upkeep.ownership import Ownership
-from rlm.upkeep.pass_ends import CountDown
+from rlm.upkeep.ownership import CallHangsError, Ownership
 from rlm.upkeep.performer import World
-from rlm.upkeep.task_run import TaskRun
+from rlm.upkeep.task_run import CopyQueue, TaskRun
 from rlm.upkeep.throttled_copies import ThrottledCopies
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
+from runtime.dice import Backoff
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)

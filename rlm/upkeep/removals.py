@@ -1,11 +1,19 @@
 """When the remover of deleted topics looks, and when partitions have their turns."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.plugins import RemovesTopics
+from rlm.link.endpoint import LinkFailureError
+from rlm.upkeep.broker_port import BrokerPort
 from rlm.workers import EXPIRATION_POOL, Workers
+from rlmm.topic_based.removal_policy import ClusterImage
+from rlmm.topic_based.removal_ports import NotTakenError
+
+if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
+    from rlmm.topic_based.remover import Remover
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +29,7 @@ class Removals:
     """
 
     def __init__(
-        self, remover: RemovesTopics | None, workers: Workers, may_write: Callable[[], bool]
+        self, remover: "Remover | None", workers: Workers, may_write: Callable[[], bool]
     ) -> None:
         """Nothing runs before `wake`; `may_write`: whether the store may be written to."""
         self._remover, self._workers, self._may_write = remover, workers, may_write
@@ -86,3 +94,28 @@ class Removals:
             ended(False, None)
 
         self._workers.run(EXPIRATION_POOL, lambda: remover.remove(partition, given_up), ended)
+
+
+class RemovedTopicsOfBroker:
+    """See `rlmm.topic_based.removal_ports.RemovedTopics`; fails as the link does."""
+
+    def __init__(self, broker: BrokerPort) -> None:
+        self._broker = broker
+
+    def image(self) -> ClusterImage | None:
+        """The newest committed image of the broker."""
+        answer = self._broker.image()
+        return ClusterImage(
+            frozenset(answer.topic_ids),
+            frozenset(answer.removed_topic_ids),
+            answer.cluster_id,
+        )
+
+    def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
+        """Nothing is left of these: they leave the list."""
+        try:
+            self._broker.topics_emptied(topic_ids)
+        except LinkFailureError as error:
+            raise NotTakenError(str(error)) from error
+        except FutureTimeoutError as error:
+            raise NotTakenError("the broker does not answer") from error

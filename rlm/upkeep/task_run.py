@@ -4,14 +4,18 @@ Thousands of passes wait for a thread at a time. So a run is one object, and mak
 begins: whatever waits is looked at again and again by the garbage collector, with all threads held.
 """
 
+import heapq
 from collections.abc import Callable
+from itertools import count
+from threading import Lock
+from typing import TypeAlias
 
 from rlm.upkeep.assigned_partition import AssignedPartition
+from rlm.upkeep.copy_policy import CopyTurn, place
 from rlm.upkeep.effects import PassResult, Task
-from rlm.upkeep.hanging_calls import CallHangsError
-from rlm.upkeep.ownership import Ownership
+from rlm.upkeep.ownership import CallHangsError, Ownership
 from rlm.upkeep.performer import Performer, World, run_task
-from rlm.workers import Workers
+from rlm.workers import COPIER_POOL, Workers
 
 MakeTask = Callable[[], Task[PassResult]]
 Ended = Callable[[AssignedPartition, PassResult | None, BaseException | None], None]
@@ -55,3 +59,41 @@ class TaskRun:
 
     def _given_up(self) -> None:
         self.done(None, CallHangsError("a call of the plugin hangs"))
+
+
+_Outcome: TypeAlias = tuple[TaskRun, PassResult | None, BaseException | None]
+
+
+class CopyQueue:
+    """One for all partitions; at most one pass of each ownership waits in it.
+
+    The pool keeps its own queue, of threads to come: which pass one of them runs is chosen when
+    it begins. So the pool's size, and threads that are given up, are the pool's business alone.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers, self._lock = workers, Lock()
+        self._waiting: list[tuple[tuple[int, float], int, TaskRun, CopyTurn]] = []
+        self._arrivals, self._round = count(), 0
+
+    def run(self, run: TaskRun, turn: CopyTurn) -> None:
+        """Run a pass when its turn has come; `turn` is written to then."""
+        with self._lock:
+            entry = (place(turn, self._round), next(self._arrivals), run, turn)
+            heapq.heappush(self._waiting, entry)
+        self._workers.run(COPIER_POOL, self._run_next, self._ended)
+
+    def _run_next(self) -> _Outcome:
+        """In a thread of the pool."""
+        with self._lock:
+            (self._round, _), _, run, turn = heapq.heappop(self._waiting)
+            turn.round = self._round
+        try:
+            return run, run.job(), None
+        except Exception as error:  # noqa: BLE001 - handed to the end of this run
+            return run, None, error
+
+    def _ended(self, outcome: _Outcome | None, error: BaseException | None) -> None:
+        assert outcome is not None, f"the queue failed: {error!r}"
+        run, result, raised = outcome
+        run.done(result, raised)

@@ -31,7 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
-from kafka_protocol.topics import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
@@ -44,8 +44,8 @@ from rlmm.topic_based.topic_port import (
     TopicRecord,
     TopicUnavailableError,
     Unreadable,
+    damaged,
 )
-from rlmm.topic_based.topic_red import damaged
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from threading import RLock
 from kafka_protocol.types import TopicIdPartition
 from rlmm import records
 from rlmm.api import (
+    LOWEST_FENCE,
     REMOVER_FENCE,
     Fence,
     MetadataError,
@@ -36,7 +37,6 @@ from rlmm.lifecycle import PartitionFacts, Verdict
 from rlmm.red import NOT_RED
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.asked_roles import AskedRoles
-from rlmm.topic_based.futures import Completions, running_future
 from rlmm.topic_based.lookups import Lookups, home_of
 from rlmm.topic_based.reader import ReadCounts, Stretch, TopicReader, sort_events
 from rlmm.topic_based.roles import Role, Stage, Tracked
@@ -51,7 +51,6 @@ from rlmm.topic_based.topic_port import (
 )
 from rlmm.topic_based.view_cache import ViewCache
 from rlmm.topic_based.writes import Write
-from rlmm.topic_based.written_pairs import WrittenPairs
 from runtime.clock import Clock
 from runtime.dice import Dice
 
@@ -65,6 +64,82 @@ ROLES_MAX = 1_000
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
+
+
+def running_future() -> "Future[None]":
+    """A future that its holder cannot cancel: the write is under way."""
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()
+    return done
+
+
+def complete(done: "Future[None]", error: Exception | None) -> None:
+    """End it, unless it has ended."""
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+class Completions:
+    """Calls that wait until the engine has let go of its lock; not thread-safe."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+
+    def add(self, call: Callable[[], None]) -> None:
+        """One more."""
+        self._calls.append(call)
+
+    def succeed(self, done: "Future[None] | None") -> None:
+        """End a future well; None: nobody waits."""
+        if done is not None and not done.done():
+            self._calls.append(partial(complete, done, None))
+
+    def fail(self, done: "Future[None] | None", error: Exception) -> None:
+        """End a future with an error; None: nobody waits."""
+        if done is not None and not done.done():
+            self._calls.append(partial(complete, done, error))
+
+    def take(self) -> list[Callable[[], None]]:
+        """All of them, to be called now."""
+        calls, self._calls = self._calls, []
+        return calls
+
+
+class WrittenPairs:
+    """Not thread-safe."""
+
+    __slots__ = ("_spent", "_written")
+
+    def __init__(self) -> None:
+        self._written: dict[int, dict[PartitionKey, Fence]] = {}
+        self._spent: dict[int, dict[PartitionKey, Fence]] = {}
+
+    def wrote(self, home: int, partition: PartitionKey, fence: Fence) -> None:
+        """A record of it went to the port."""
+        self._written.setdefault(home, {})[partition] = fence
+
+    def lost(self, home: int) -> None:
+        """That metadata partition lost records.
+
+        What was written under these pairs, and the barrier before it, may be lost, while what is
+        still under way lands: no barrier of the same pair keeps it out (model story H10).
+        """
+        self._spent.setdefault(home, {}).update(self._written.get(home, {}))
+
+    def spent(self, home: int, partition: PartitionKey) -> Fence:
+        """No barrier is written under this pair or a lower one."""
+        return self._spent.get(home, {}).get(partition, LOWEST_FENCE)
+
+    def forget(self, home: int, partition: PartitionKey) -> None:
+        """The deletion of the partition is complete: it has no owner any more."""
+        self._written.get(home, {}).pop(partition, None)
+        self._spent.get(home, {}).pop(partition, None)
 
 
 class MetadataEngine:

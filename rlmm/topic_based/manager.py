@@ -33,8 +33,7 @@ from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore
 from rlmm.topic_based.asked_roles import AskedRoles
 from rlmm.topic_based.confluent_port import ConfluentPort
-from rlmm.topic_based.engine import MetadataEngine
-from rlmm.topic_based.futures import running_future
+from rlmm.topic_based.engine import MetadataEngine, running_future
 from rlmm.topic_based.lookups import Lookups
 from rlmm.topic_based.roles import Role
 from rlmm.topic_based.settings import ManagerSettings, parse

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import PartitionDeleteState, RemovesDeletedTopics
-from rlmm.topic_based.newest_image import NewestImage
 from rlmm.topic_based.removal_policy import Standing, standing_of
-from rlmm.topic_based.removal_ports import RemoverConfig
+from rlmm.topic_based.removal_ports import NewestImage, RemoverConfig
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 

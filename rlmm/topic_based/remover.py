@@ -33,12 +33,12 @@ from rlmm.api import (
     SegmentUpdate,
 )
 from rlmm.red import RedText
-from rlmm.topic_based.newest_image import NewestImage
 from rlmm.topic_based.removal_notes import RemovalNotes
 from rlmm.topic_based.removal_policy import Standing, standing_of
 from rlmm.topic_based.removal_ports import (
     OPEN_GATE,
     DeletesSegments,
+    NewestImage,
     RemovedTopics,
     RemoverConfig,
     StoreGate,

@@ -10,9 +10,31 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
-from kafka_protocol.types import TopicIdPartition
-from rlmm.red import RedText
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
+from rlmm.red import RedKind, RedText
 from rlmm.store import Position
+
+
+class TopicRed(RedKind):
+    """What reading the metadata topic finds."""
+
+    DAMAGED = (
+        "{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
+        "raised or deleted for the partitions whose remote segments it lists",
+        "bytes of that log changed on its disk; all other metadata partitions go on",
+        "stop the broker and bring the directory of that partition back from a copy; without one "
+        "start the broker again and see `tidemark log inspect {topic} {partition}`",
+    )
+
+
+def damaged(partition: int, offset: int) -> RedText:
+    """That a metadata partition cannot be read on from `offset`."""
+    return TopicRed.DAMAGED.text(
+        name=f"{REMOTE_LOG_METADATA_TOPIC}-{partition}",
+        offset=offset,
+        topic=REMOTE_LOG_METADATA_TOPIC,
+        partition=partition,
+    )
 
 
 class TopicUnavailableError(TidemarkError):

@@ -5,8 +5,7 @@
 
 from rsm_plugins.contract.claiming import ClaimPromises
 from rsm_plugins.contract.concurrency import ThreadPromises
-from rsm_plugins.contract.copying import CopyPromises
-from rsm_plugins.contract.deleting import DeletePromises
+from rsm_plugins.contract.copying import CopyPromises, DeletePromises
 from rsm_plugins.contract.failing import FailurePromises
 from rsm_plugins.contract.indexes import IndexPromises
 from rsm_plugins.contract.listing import ListingPromises

@@ -9,10 +9,12 @@ Must not know: which store it is; which segments should exist.
 """
 
 import io
+import threading
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from crc32c import crc32c
 
@@ -24,7 +26,6 @@ from rsm_plugins.api import (
     StoredObject,
 )
 from rsm_plugins.layout import objects as object_layout
-from rsm_plugins.layout.bounded_map import BoundedMap
 from rsm_plugins.layout.claim_object import (
     CLAIM_BYTES_MAX,
     claim_key,
@@ -37,6 +38,9 @@ from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from rsm_plugins.settings import Setting, read_settings
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 _KNOWN_SEGMENTS_MAX = 10_000
 _WHOLE_INDEXES_BYTES_MAX = 1 << 20
 """Indexes up to this size come with one request and are kept for the next kind asked for."""
@@ -44,6 +48,35 @@ _WHOLE_INDEXES_KEPT = 8
 _STREAM_BUFFER_BYTES = 1 << 16
 _MANIFEST_BYTES_MAX = 16 << 20
 """Above what any list of leader epochs takes: something else lies there."""
+
+
+class BoundedMap(Generic[K, V]):
+    """Remembers at most `count_max` values."""
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._lock = threading.Lock()
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """The value, which counts as used now; None if it is not remembered."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def __setitem__(self, key: K, value: V) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._count_max:
+                self._values.popitem(last=False)
+
+    def pop(self, key: K) -> None:
+        """Forget a value, if it is remembered."""
+        with self._lock:
+            self._values.pop(key, None)
 
 
 @dataclass(frozen=True, slots=True)

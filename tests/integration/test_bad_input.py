@@ -24,10 +24,7 @@ SETTINGS = {
         "tidemark.request.receive.timeout.ms": "1000",
         "tidemark.connection.write.timeout.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
-        "group.max.size": "3",
         "max.connections.per.ip": "40",
-        "max.incremental.fetch.session.cache.slots": "20",
-        "fetch.max.bytes": "1048576",
     },
 }
 
@@ -57,8 +54,8 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 
 def marked(number: int, one: Case) -> Any:
-    """One in sixteen is a smoke test."""
-    smoke = [] if number % 16 or one.alone else [pytest.mark.smoke]
+    """One in eight is a smoke test."""
+    smoke = [] if number % 8 or one.alone else [pytest.mark.smoke]
     return pytest.param(one, id=one.id, marks=[pytest.mark.alone] if one.alone else smoke)
 
 

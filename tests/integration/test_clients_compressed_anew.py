@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafka_protocol.records.batch import iter_batches
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec, iter_batches
 from tests.support.brokers.clients import read_all
 from tests.support.brokers.process import BrokerProcess, until
 

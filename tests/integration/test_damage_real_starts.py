@@ -17,7 +17,7 @@ from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from tests.support.brokers.process import ROOT
 from tests.support.damage.check import judge, look, unlisted
 from tests.support.damage.copies import Damaged
-from tests.support.damage.impossible import INAPPLICABLE, Proof
+from tests.support.damage.impossible import INAPPLICABLE
 from tests.support.damage.life import OTHERS, PER_TOPIC, Base, fill
 from tests.support.damage.table import (
     CLEAN,
@@ -102,52 +102,6 @@ def test_each_cell_is_shown_by_a_start_or_cannot_be() -> None:
         if damage not in row.allowed and damage not in INAPPLICABLE.get(row.kind, ())
     }
     assert empty == set()
-
-
-@pytest.mark.parametrize(
-    ("kind", "damage"),
-    [(kind, damage) for kind, found in INAPPLICABLE.items() for damage in found],
-    ids=lambda one: getattr(one, "value", one),
-)
-def test_what_cannot_be_is_so(kind: str, damage: Damage, bases: dict[str, Base]) -> None:
-    """The directories that are damaged show what the reason claims."""
-    [row] = [row for row in TABLE if row.kind == kind]
-    now = [base.directory for base in bases.values()]
-    moments, stranger = list(bases[CLEAN].moments), bases[CLEAN].stranger
-    files = {root: _files_of(row, root) for root in [*now, *moments, stranger]}
-    match INAPPLICABLE[kind][damage].proof:
-        case Proof.EMPTY:
-            found = [path for root in now for path in files[root].values()]
-            assert found
-            assert not [path for path in found if path.stat().st_size]
-        case Proof.NO_FILE:
-            found = [path for root in now for path in files[root].values()]
-            assert found
-            assert all(path.is_dir() for path in found)
-        case Proof.ONE_CONTENT:
-            found = [path for one in files.values() for path in one.values()]
-            assert len(found) > len(now)
-            assert len({path.read_bytes() for path in found}) == 1
-        case Proof.ONE_IN_TIME:
-            for root in now:
-                assert files[root] or root.name not in row.left_by
-                for name, path in files[root].items():
-                    like = [files[one][name] for one in moments if name in files[one]]
-                    assert not [one for one in like if one.is_dir()]
-                    assert {one.read_bytes() for one in like} <= {_bytes_of(path)}
-
-
-def _bytes_of(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def _files_of(row: Row, root: Path) -> dict[str, Path]:
-    """All files of a kind in a broker's directory."""
-    if row.scope is Scope.PARTITION:
-        pattern = f"logs*/{PLAIN}-*" if row.pattern == "." else f"logs*/*-*/{row.pattern}"
-    else:
-        pattern = "logs*" if row.pattern == "." else f"logs*/{row.pattern}"
-    return {str(path.relative_to(root)): path for path in root.glob(pattern)}
 
 
 def _partition_cases(left_by: str) -> list[list[tuple[Row, Damage, str, int]]]:

@@ -10,13 +10,13 @@ import pytest
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.directories import ReplicaId, assign_directories
 from metadata_topic.controller.producer_ids import allocate_producer_ids
-from metadata_topic.controller.removed_topics import (
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import (
     RemoteDataWish,
+    delete_topics,
     note_emptied,
     wish_for_remote_data,
 )
-from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.records import make
@@ -24,12 +24,12 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
-from metadata_topic.testing import registration_of
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.ports import system_ports
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.executors import SimExecutors
 from tests.support.worlds.one_node import sole_voter
 

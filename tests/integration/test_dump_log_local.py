@@ -9,6 +9,7 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 
@@ -27,13 +28,9 @@ CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500, segment_index
 
 def _open(directory: Path, *, clean: bool) -> PartitionLog:
     return PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition("orders", 0),
+        OpenRequest(TopicPartition("orders", 0), directory, CONFIG, NOW_MS, is_clean=clean),
         topic_id=bytes(16),
-        config=CONFIG,
         disk=Disk(),
-        now_ms=NOW_MS,
-        is_clean=clean,
     )
 
 

@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec
 
 import tidemark
@@ -144,16 +144,6 @@ def test_admin_clients_are_told_the_error_and_who_made_it(
         assert admin_error(lambda: asked.result(30))[0] == 29
 
 
-def test_a_client_id_and_a_count_choose_what_is_hit(broker: tidemark.Broker, topic: str) -> None:
-    with broker.faults.add(api="Produce", client_id="chosen", delay_ms=1, count=3) as fault:
-        for name in ("other", "chosen") * 4:
-            producer = broker.producer(client_id=name, enable_idempotence=False)
-            producer.produce(topic, b"x")
-            assert producer.flush(30) == 0
-        assert (fault.hits, fault.is_over) == (3, True)
-        assert {hit["client_id"] for hit in fault.last_hits} == {"chosen"}
-
-
 def test_faults_are_listed_removed_and_forgotten_by_a_restart(topic: str) -> None:
     settings = {"remote.log.storage.system.enable": "false"}
     with tidemark.Broker(settings=settings, topics=[topic]) as broker:
@@ -169,20 +159,6 @@ def test_faults_are_listed_removed_and_forgotten_by_a_restart(topic: str) -> Non
         assert broker.faults.list() == []
         with pytest.raises(tidemark.BrokerError, match="started again since"):
             two.remove()
-
-
-def test_a_delay_ends_with_its_fault(broker: tidemark.Broker, topic: str) -> None:
-    """The deadlines of the clients are far below the delay."""
-    producer = broker.producer()
-    admin = broker.admin()
-    admin.list_topics(timeout=30)
-    with broker.faults.add(delay_ms=600_000) as fault:
-        producer.produce(topic, b"x")
-        fault.wait(1)
-        with pytest.raises(KafkaException):
-            admin.list_topics(timeout=0.1)
-    assert producer.flush(30) == 0
-    assert topic in admin.list_topics(timeout=30).topics
 
 
 def test_what_cannot_be_is_said(broker: tidemark.Broker) -> None:

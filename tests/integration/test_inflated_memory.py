@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.codec import Codec
-from kafka_protocol.records.deflate import deflated
+from kafka_protocol.records.batch import Codec
+from kafka_protocol.records.compression import deflated
 from kafka_protocol.records.records import Record, build_batch, encode_records
 from tests.support.brokers.bad_input import with_records
 from tests.support.brokers.process import BrokerProcess

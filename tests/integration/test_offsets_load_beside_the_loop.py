@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
-from broker.coordinator.placement import partition_of
+from broker.coordinator.service import partition_of
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey

@@ -13,10 +13,9 @@ import pytest
 
 from pipeline.errors import DataLossError, OptionError
 from pipeline.jobs.day_files import FileLimits
-from pipeline.jobs.export import Exported, ExportOptions, export
+from pipeline.jobs.export import Exported, ExportOptions, Target, export, open_target
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.spark_job import JobFailedError
-from pipeline.jobs.target import Target, open_target
 from pipeline.jobs.values import decode_committed
 from pipeline.values import Where
 from tests.support.lake.bucket import Bucket

@@ -5,8 +5,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from pipeline.jobs.export import ExportOptions, export
-from pipeline.jobs.target import Target, open_target
+from pipeline.jobs.export import ExportOptions, Target, export, open_target
 from pipeline.values import Where
 from tests.support.lake.bucket import Bucket
 from tests.support.lake.rows import rows_of_arrow

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, StoreUnreachableError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.split import read_split
 from pipeline.store import close_stores
 from pipeline.values import Isolation, RemotePiece, Source, Split, StoreAddress
@@ -72,38 +72,6 @@ def read(bucket: Bucket, proxy: S3Proxy, limits: ReadLimits = LIMITS, **more: st
     )
     split = Split(bucket.partitions[0].id.topic_partition, pieces, 1)
     return list(rows_of_arrow(read_split(split, source, tuple(TYPES), limits=limits)))
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault.RESET_MID_BODY,
-        Fault.CUT_BODY,
-        Fault.SHORT_BODY,
-        Fault.ERROR_500,
-        Fault.SLOW_DOWN,
-        Fault.LOST_ANSWER,
-        Fault.SLOW_FIRST_BYTE,
-    ],
-)
-def test_what_passes_costs_no_row(bucket: Bucket, proxy: S3Proxy, fault: Fault) -> None:
-    proxy.inject(Rule(fault, GET, probability=0.4))
-    assert read(bucket, proxy, **{"api.call.attempts": "1"}) == bucket.rows()
-    assert proxy.plan.struck(fault) > 0
-
-
-def test_a_store_that_hangs_once_costs_no_row(bucket: Bucket, proxy: S3Proxy) -> None:
-    proxy.inject(Rule(Fault.HANG, GET, key_suffix=".log", nth=2))
-    assert read(bucket, proxy) == bucket.rows()
-
-
-def test_a_store_that_always_fails_is_one_line(bucket: Bucket, proxy: S3Proxy) -> None:
-    proxy.inject(Rule(Fault.SLOW_DOWN, GET))
-    quick = ReadLimits(retry_s=0.2)
-    with pytest.raises(StoreUnreachableError, match="cannot be used from host") as refused:
-        read(bucket, proxy, quick, **{"api.call.attempts": "1"})
-    assert "\n" not in str(refused.value)
-    assert f"s3://{bucket.address.settings['bucket']}/tier" in str(refused.value)
 
 
 def test_flipped_bytes_are_an_error_and_never_a_row(bucket: Bucket, proxy: S3Proxy) -> None:

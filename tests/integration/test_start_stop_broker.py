@@ -111,31 +111,6 @@ def test_the_directory_of_another_cluster_is_refused_with_both_ids(make_broker: 
     assert "Traceback" not in message
 
 
-def test_an_unformatted_directory_is_refused(make_broker: MakeBroker) -> None:
-    broker = make_broker()
-    ended = broker.start_to_end()
-    message = ended.stderr + ended.stdout
-    assert ended.returncode == 1
-    assert str(broker.log_directory) in message
-    assert "format" in message
-    assert "Traceback" not in message
-    assert not broker.log_directory.exists() or not list(broker.log_directory.iterdir())
-
-
-def test_a_locked_directory_is_refused(make_broker: MakeBroker) -> None:
-    broker = make_broker().start()
-    second = make_broker("second")
-    second.settings["log.dirs"] = str(broker.log_directory)
-    ended = second.start_to_end()
-    message = ended.stderr + ended.stdout
-    assert ended.returncode == 1
-    assert str(broker.log_directory) in message
-    assert "lock" in message.lower()
-    assert "Traceback" not in message
-    produce(broker, "unharmed", RECORDS[:10])
-    assert read_all(broker, "unharmed") == AS_READ[:10]
-
-
 def test_a_taken_port_is_a_clear_error(make_broker: MakeBroker) -> None:
     first = make_broker().start()
     second = make_broker("second")

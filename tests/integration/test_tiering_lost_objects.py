@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.clients import produce, read_all
-from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.process import until
 from tests.support.brokers.tiered_partition import TIERED, MakeBroker, fill, first_value, reasons
 from tests.support.brokers.tiered_topics import create
 
@@ -79,55 +79,3 @@ def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others
     until(lambda: len(broker.remote_segments(topic)) >= 6, "copying goes on")
     off = "the index cache on disk is off"
     until(lambda: any(off in each for each in reasons(broker)), "health says what is off")
-
-
-def tiered_records(broker: BrokerProcess) -> int:
-    return len(read_all(broker, "orders"))
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        ("tier-incarnation", "lost"),
-        ("tier.lock", "flipped"),
-        pytest.param("tier-incarnation", "empty", marks=pytest.mark.long),
-        pytest.param("tier-incarnation", "flipped", marks=pytest.mark.long),
-        pytest.param("tier.lock", "lost", marks=pytest.mark.long),
-        pytest.param("tier.lock", "empty", marks=pytest.mark.long),
-    ],
-)
-def test_the_tier_comes_up_whatever_became_of_its_small_files(
-    make_broker: MakeBroker, name: str, damage: str
-) -> None:
-    broker = make_broker(tiered=True).start()
-    count = fill(broker)
-    broker.kill()
-    path = broker.log_directory / name
-    content = path.read_bytes()
-    if damage == "lost":
-        path.unlink()
-    else:
-        path.write_bytes(b"" if damage == "empty" else bytes(b ^ 1 for b in content))
-    broker.start()
-    assert tiered_records(broker) == count
-    produce(broker, "orders", [(None, bytes(100_000)) for _ in range(30)])
-    until(lambda: len(broker.remote_segments("orders")) >= 6, "copying goes on")
-    until(lambda: reasons(broker) == [], "health is green")
-
-
-def test_a_rocksdb_with_a_flipped_bit_is_read_again_from_the_topic(
-    make_broker: MakeBroker,
-) -> None:
-    broker = make_broker(tiered=True).start()
-    count = fill(broker)
-    assert broker.terminate() == 0  # a clean stop leaves tables
-    tables = list((broker.log_directory / "remote-log-metadata").glob("*.sst"))
-    assert tables
-    for path in tables:
-        data = bytearray(path.read_bytes())
-        data[len(data) // 3] ^= 4
-        path.write_bytes(data)
-    broker.start()
-    assert tiered_records(broker) == count
-    until(lambda: reasons(broker) == [], "health is green")
-    assert "metadata cache" in broker.log_text()

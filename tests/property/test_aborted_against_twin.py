@@ -8,7 +8,7 @@ import pytest
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
-from tests.support.worlds.local_log import NOW_MS, batch_of, open_log
+from tests.support.worlds.local_log import NOW_MS, batch_of, open_log, retain
 
 PRODUCERS = range(4)
 
@@ -62,11 +62,12 @@ class Twin:
             self.log.append_as_leader(batch_of(), leader_epoch=0, now_ms=NOW_MS)
 
     def drop(self) -> None:
-        self.log.high_watermark = self.committed = self.log.log_end_offset
+        self.committed = self.log.log_end_offset
+        self.log.update_high_watermark(self.committed)
         middle = (self.log.log_start_offset + self.log.log_end_offset) // 2
         if self.log.last_stable_offset > middle:
             self.log.raise_log_start(middle)
-            self.log.retain(NOW_MS)
+            retain(self.log, NOW_MS)
 
     def cut(self) -> None:
         end = self.log.log_end_offset - self.dice.randrange(1, 30)
@@ -99,7 +100,7 @@ class Twin:
             for t in self.all
             if t.marker is not None and t.is_aborted and t.marker >= start and t.first < end
         )
-        assert sorted(self.log.reader.aborted_transactions(start, end)) == expected, (start, end)
+        assert sorted(self.log.aborted_transactions(start, end)) == expected, (start, end)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -141,11 +142,11 @@ def test_a_transaction_index_is_opened_once_and_only_where_there_is_one(tmp_path
     end = log.log_end_offset
     disk.opened.clear()
     for start in (0, 20, end - 1):
-        log.reader.aborted_transactions(start, end)
-    assert disk.opened == [log.segments[-1].path(".txnindex").name]
+        log.aborted_transactions(start, end)
+    assert disk.opened == [log.segments.all[-1].path(".txnindex").name]
     disk.opened.clear()
     again = open_log(tmp_path, disk=disk, clean=False)
     disk.opened.clear()
-    aborted = again.reader.aborted_transactions(0, end)
-    assert aborted == log.reader.aborted_transactions(0, end) != []
-    assert disk.opened == [log.segments[-1].path(".txnindex").name]
+    aborted = again.aborted_transactions(0, end)
+    assert aborted == log.aborted_transactions(0, end) != []
+    assert disk.opened == [log.segments.all[-1].path(".txnindex").name]

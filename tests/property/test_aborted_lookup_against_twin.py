@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.aborted import AbortedRange, AbortedRanges
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 RANGES = st.lists(

@@ -196,7 +196,7 @@ def _walk(path: Path, steps: list[tuple]) -> None:
 
 def _clean(log: PartitionLog, cleaned_to: int | None, now_ms: int, map_bytes: int) -> int | None:
     unstable = log.last_stable_offset
-    ends = [segment.base_offset for segment in log.segments[1:]]
+    ends = [segment.base_offset for segment in log.segments.all[1:]]
     end = max((end for end in ends if end <= unstable), default=0)
     dirty = [b for b in twin_of(log) if (cleaned_to or 0) <= b.header.last_offset < end]
     if not dirty:
@@ -204,7 +204,7 @@ def _clean(log: PartitionLog, cleaned_to: int | None, now_ms: int, map_bytes: in
     before, twin = table_of(log), twin_of(log)
     last = {
         producer_id: (state.batches[-1][1] if state.batches else -1, state.epoch)
-        for producer_id, state in log.producers.producers.items()
+        for producer_id, state in log.producers.states.producers.items()
     }
     done = clean(log, cleaned_to, now_ms=now_ms, map_bytes=map_bytes)
     note(f"{done} of {cleaned_to} up to {end}")

@@ -28,11 +28,11 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.decisions import Failed
-from metadata_topic.quorum.active.idle_records import Audience
+from metadata_topic.quorum.active.ports import Audience
 from metadata_topic.quorum.log.batches import read_batches
-from metadata_topic.testing import registration_of
 from runtime.work import Steps
 from tests.support.rounds import IS_PROVING
+from tests.support.samples.metadata import registration_of
 from tests.support.worlds.naive_quorum import PLAIN, Answer, NaiveQuorum, replay_batch
 
 SESSION_MS = 1_000

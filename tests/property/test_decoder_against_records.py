@@ -11,26 +11,27 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from kafka_protocol.errors import (
+    InflatedTooLargeError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
 from kafka_protocol.records.batch import (
     HEADER_SIZE,
     BatchHeader,
+    Codec,
     iter_batches,
     pack_header,
     read_header,
     write_crc,
 )
-from kafka_protocol.records.compression import Codec, compress
-from kafka_protocol.records.errors import (
-    InflatedTooLargeError,
-    InvalidRecordError,
-    UnsupportedCodecError,
-)
+from kafka_protocol.records.compression import compress
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import encode_zigzag
 from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import TYPES
 from pipeline.decode import fields, lanes, rows
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError
 

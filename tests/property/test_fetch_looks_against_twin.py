@@ -21,6 +21,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.worlds.data_plane import World, batch, finish, start
 from tests.support.worlds.fetch import ask
+from tests.support.worlds.local_log import retain
 from tests.support.worlds.pools import turns
 
 pytestmark = pytest.mark.lasts(seconds=20)
@@ -177,7 +178,7 @@ def _change(world: World, dice: Random) -> None:
         log.roll(world.clock.wall_ms())
         log.raise_log_start(log.high_watermark)
         partition.log_start_raised()
-        log.retain(world.clock.wall_ms())
+        retain(log, world.clock.wall_ms())
     elif event < 0.88:
         epoch = world.topics[tp.topic].partitions[tp.partition].leader_epoch
         leader = dice.choice((1, 1, 2))

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec
 from kafka_protocol.records.keyed import keyed_batch
 from kafka_protocol.records.records import build_batch
 

@@ -12,8 +12,11 @@ from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
+from local_log.log import lookups
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
+from tests.support.worlds.local_log import read_bytes, retain
 
 NOW_MS = 1_700_000_000_000
 
@@ -43,17 +46,19 @@ class LogTwin(RuleBasedStateMachine):
 
     def _open(self, *, clean: bool) -> PartitionLog:
         log = PartitionLog.open(
-            self.root,
-            topic_partition=TopicPartition("t", 0),
+            OpenRequest(
+                TopicPartition("t", 0),
+                self.root,
+                self.config,
+                self.clock,
+                is_clean=clean,
+                log_start=self.start,
+                recovery_point=self.log.recovery_point if hasattr(self, "log") else 0,
+            ),
             topic_id=bytes(16),
-            config=self.config,
             disk=Disk(),
-            now_ms=self.clock,
-            is_clean=clean,
-            log_start=self.start,
-            recovery_point=self.log.recovery_point if hasattr(self, "log") else 0,
         )
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
         return log
 
     @property
@@ -74,7 +79,7 @@ class LogTwin(RuleBasedStateMachine):
         info = self.log.append_as_leader(batch, leader_epoch=self.epoch, now_ms=self.clock)
         assert info.first_offset == first
         self.batches.append([(first + i, self.epoch, r[0], r[2]) for i, r in enumerate(records)])
-        self.log.high_watermark = self.log.log_end_offset
+        self.log.update_high_watermark(self.log.log_end_offset)
         self.clock += 7
 
     @rule()
@@ -98,7 +103,7 @@ class LogTwin(RuleBasedStateMachine):
         self.batches = [batch for batch in self.batches if batch[-1][0] < offset]
         if self.batches and self.batches[-1][-1][0] + 1 < self.start:
             self.batches = []
-        self.log.high_watermark = self.log.log_end_offset
+        self.log.update_high_watermark(self.log.log_end_offset)
 
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
@@ -120,10 +125,10 @@ class LogTwin(RuleBasedStateMachine):
                 file_delete_delay_ms=0,
             )
         )
-        self.log.retain(self.clock)
+        retain(self.log, self.clock)
         assert self.log.size_bytes >= min(limit, before) or self.start > 0
         self.start = self.log.log_start_offset
-        local = self.log.segments[0].base_offset
+        local = self.log.segments.all[0].base_offset
         self.batches = [batch for batch in self.batches if batch[-1][0] >= local]
 
     @rule(clean=st.booleans())
@@ -146,7 +151,7 @@ class LogTwin(RuleBasedStateMachine):
         seen = []
         offset = max(self.start, log.local_log_start_offset)
         while offset < log.log_end_offset:
-            data = log.read_bytes(offset, 300)
+            data = read_bytes(log, offset, 300)
             if not data:
                 break
             found = [
@@ -162,9 +167,9 @@ class LogTwin(RuleBasedStateMachine):
         assert seen == records
         for timestamp in {record[2] for record in records[::3]} | {self.clock + 1000}:
             expected = next((r for r in records if r[2] >= timestamp), None)
-            hit = log.lookups.offset_for_timestamp(timestamp)
+            hit = lookups.offset_for_timestamp(log, timestamp)
             assert (hit and hit.offset) == (expected and expected[0])
-        assert sum(s.size_bytes for s in log.segments) == log.size_bytes
+        assert sum(s.size_bytes for s in log.segments.all) == log.size_bytes
 
 
 LogTwin.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -4,12 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_client.blocking import ClusterError
-from kafka_protocol.records.batch import CODEC_MASK, read_header
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     UnsupportedCodecError,
 )
+from kafka_protocol.records.batch import CODEC_MASK, read_header
 from kafka_protocol.records.records import build_batch, iter_records
 from pipeline.truth.metadata_topic import values_of
 

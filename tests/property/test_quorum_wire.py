@@ -40,11 +40,11 @@ from metadata_topic.raft.messages import (
     Node,
     Request,
     Response,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.samples.any_message import versions_and_values
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.columns import TYPES
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.split import read_split
 from pipeline.store import close_stores
 from pipeline.values import Isolation, RemotePiece, Source, Split

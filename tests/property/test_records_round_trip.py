@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_protocol.records.batch import (
-    has_valid_crc,
-    iter_batches,
-    patch_offset_and_epoch,
-    read_header,
-    write_crc,
-)
-from kafka_protocol.records.compression import Codec, compress, decompress
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     UnsupportedCodecError,
 )
+from kafka_protocol.records.batch import (
+    Codec,
+    has_valid_crc,
+    patch_offset_and_epoch,
+    read_header,
+    write_crc,
+)
+from kafka_protocol.records.compression import compress, decompress
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import (
     encode_uvarint,
@@ -101,16 +101,6 @@ def test_damaged_streams_inflate_or_are_refused(
         packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(0, 255))
     with suppress(*REFUSED):
         assert len(decompress(codec, packed, max_bytes=1 << 20)) <= 1 << 20
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_can_be_walked(data: bytes) -> None:
-    end = 0
-    for position, header in iter_batches(data):
-        assert position == end
-        end += header.size_bytes
-        has_valid_crc(data, position, header)
-    assert end <= len(data)
 
 
 @given(st.integers(0, (1 << 35) - 1))

@@ -21,8 +21,10 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
+from local_log.log import lookups
 from local_log.log.partition_log import PartitionLog
 from local_log.producers.state import BatchMeta
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk, OpenFile
 
 NOW_MS = 1_700_000_000_000
@@ -62,13 +64,9 @@ class _HastyDisk(Disk):
 
 def _open(directory: Path, **known: object) -> PartitionLog:
     return PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition("t", 0),
+        OpenRequest(TopicPartition("t", 0), directory, CONFIG, NOW_MS, **known),
         topic_id=bytes(16),
-        config=CONFIG,
         disk=_HastyDisk(),
-        now_ms=NOW_MS,
-        **known,  # type: ignore[arg-type]
     )
 
 
@@ -80,7 +78,7 @@ def _write(directory: Path, *, clean: bool = False) -> bytes:
         sequence = sum(1 + j % 2 for j in range(i))
         batch = build_batch(records, producer_id=4, producer_epoch=0, base_sequence=sequence)
         log.append_as_leader(batch, leader_epoch=i // 5, now_ms=NOW_MS)
-    assert log.segment_count == 3
+    assert len(log.segments.all) == 3
     assert log.log_end_offset == END
     log.close(clean=clean)
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
@@ -113,17 +111,17 @@ def _check(directory: Path, whole: bytes, length: int, **known: object) -> None:
     end = headers[-1].next_offset if headers else 0
     log = _open(directory, **known)
     assert log.log_end_offset == end, f"cut at {length}"
-    found = [h for segment in log.segments for _, h in segment.batches(0)]
+    found = [h for segment in log.segments.all for _, h in segment.batches(0)]
     assert found == headers
     for header in headers:
         assert log.epochs.epoch_for(header.base_offset) == header.partition_leader_epoch
         assert log.read(header.base_offset, 1 << 20).first_batch_offset == header.base_offset
-        at = log.lookups.offset_for_timestamp(header.max_timestamp)
+        at = lookups.offset_for_timestamp(log, header.max_timestamp)
         assert at is not None
         assert at.offset <= header.last_offset
     assert log.epochs.latest_epoch == (headers[-1].partition_leader_epoch if headers else None)
     if headers:
-        state = BatchMeta._make(log.producers.producers[4].batches[-1])
+        state = BatchMeta._make(log.producers.states.producers[4].batches[-1])
         assert (state.last_sequence, state.last_offset) == (end - 1, end - 1)
     following = build_batch(
         [(NOW_MS, b"k", b"v", [])], producer_id=4, producer_epoch=0, base_sequence=end
@@ -216,7 +214,7 @@ def test_flipped_byte_anywhere_loses_nothing_that_was_flushed(point, tmp_path):
         assert log.log_end_offset >= (batches[-1][0].base_offset if point is None else point)
         found = [
             (header, segment.read_bytes(at, header.size_bytes)[16:])
-            for segment in log.segments
+            for segment in log.segments.all
             for at, header in segment.batches(0)
         ]
         log.close(clean=False)
@@ -296,7 +294,7 @@ def test_lost_indexes_are_made_again(how, clean, tmp_path):
             case "zeros":
                 path.write_bytes(bytes(len(content)))
         log = _open(work, is_clean=clean)
-        found = [h for segment in log.segments for _, h in segment.batches(0)]
+        found = [h for segment in log.segments.all for _, h in segment.batches(0)]
         assert found == [h for _, h in iter_batches(whole)]
         log.close()
         assert path.read_bytes() == content, name

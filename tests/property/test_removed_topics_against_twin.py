@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_topic.controller.removed_topics import note_emptied
-from metadata_topic.controller.topic_deletion import delete_topics
+from metadata_topic.controller.topic_deletion import delete_topics, note_emptied
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make

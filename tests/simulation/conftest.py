@@ -1,4 +1,4 @@
-"""Two brokers on one metadata topic; the seed of a simulation that is to be replayed."""
+"""Two brokers on one metadata topic; whether stories are written anew."""
 
 import pytest
 
@@ -8,8 +8,6 @@ from tests.support.tier.metadata_topic import Node
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, help="run this seed of a simulation, no others")
-    parser.addoption("--events", type=int, help="for so many events")
     parser.addoption("--rewrite-stories", action="store_true", help="write what happens now")
 
 

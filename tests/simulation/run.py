@@ -1,11 +1,11 @@
 """Simulates seed after seed until something does not hold.
 
-    make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000
-    python -m tests.simulation.run raft --seeds 1000-1299 --events 5000 [--seconds 180]
-    python -m tests.simulation.run core --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
+    make simulate SEEDS=1000-1299 EVENTS=5000
+    python -m tests.simulation.run --seeds 1000-1299 --events 5000 [--seconds 180]
+    python -m tests.simulation.run --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
 
-`raft` is the whole quorum: logs and snapshots on disks, images, the active controller, clients and
-brokers. `core` is the Raft core alone, ten times as fast.
+A seed is a whole quorum of the product's own nodes: logs and snapshots on disks, images, the active
+controller, clients and brokers.
 
 At the first violation the run is made smaller, its end is printed with the command that replays
 it, and the exit status is 1.
@@ -15,13 +15,12 @@ import argparse
 import ast
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.quorum_world.kind import RAFT
-from tests.support.raft.kinds import CORE, Kind
-from tests.support.raft.seeds import (
+from tests.support.quorum_world.plan import QuorumPlan, plan_of
+from tests.support.quorum_world.seeds import (
     Outcome,
     Summary,
     numbers_of,
@@ -31,7 +30,6 @@ from tests.support.raft.seeds import (
     shrink,
 )
 
-KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (CORE, RAFT)}
 PROGRESS_SECONDS = 10.0
 TRACE_LINES = 120
 
@@ -40,7 +38,6 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
-    options.add_argument("world", choices=sorted(KINDS), help="core: the Raft core alone")
     options.add_argument("--seeds", default="0-99", help="such as 1000-1299, or one number")
     options.add_argument("--events", type=int, default=5000, help="of each seed, before it calms")
     options.add_argument("--seconds", type=float, help="begin no seed after so long")
@@ -53,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def changed(plan: Any, changes: Sequence[str], without: str) -> Any:
+def changed(plan: QuorumPlan, changes: Sequence[str], without: str) -> QuorumPlan:
     """A seed's plan with what the command line says."""
     values: dict[str, Any] = {}
     for change in changes:
@@ -64,18 +61,16 @@ def changed(plan: Any, changes: Sequence[str], without: str) -> Any:
     return replace(plan, **values)
 
 
-def main(arguments: Sequence[str], *, kinds: Mapping[str, Kind] = KINDS) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run from the command line; the exit status."""
     options = parser().parse_args(arguments)
-    kind = kinds[options.world]
     until_s = None if options.seconds is None else time.monotonic() + options.seconds
     said_s = time.monotonic()
     summary, failed = Summary(), None
     for summary, outcome in run_seeds(
-        kind,
         numbers_of(options.seeds),
         options.events,
-        lambda seed: changed(kind.plan_of(seed), options.changes, options.without),
+        lambda seed: changed(plan_of(seed), options.changes, options.without),
         until_s=until_s,
         seeds_min=options.at_least,
         processes=options.processes,
@@ -91,20 +86,20 @@ def main(arguments: Sequence[str], *, kinds: Mapping[str, Kind] = KINDS) -> int:
     if options.plain:
         print(f"seed {failed.plan.seed}: {failed.violation}")
     else:
-        _tell(kind, failed, options)
+        _tell(failed, options)
     return 1
 
 
-def _tell(kind: Kind, failed: Outcome, options: argparse.Namespace) -> None:
-    original = kind.plan_of(failed.plan.seed)
+def _tell(failed: Outcome, options: argparse.Namespace) -> None:
+    original = plan_of(failed.plan.seed)
     print(f"seed {failed.plan.seed}, event {failed.events}: {failed.violation}", flush=True)
-    print(f"replay: {replay_line(kind, failed, options.events, original)}", flush=True)
-    small, events = shrink(kind, failed, options.events)
-    again = run_plan(kind, small.plan, events, trace_lines=max(options.trace, 1))
+    print(f"replay: {replay_line(failed, options.events, original)}", flush=True)
+    small, events = shrink(failed, options.events)
+    again = run_plan(small.plan, events, trace_lines=max(options.trace, 1))
     print("\n".join(again.trace))
     print(f"made smaller: {small.faults - len(small.plan.without)} faults, event {again.events}")
     print(f"{again.violation}")
-    print(f"replay: {replay_line(kind, small, events, original)}", flush=True)
+    print(f"replay: {replay_line(small, events, original)}", flush=True)
 
 
 if __name__ == "__main__":

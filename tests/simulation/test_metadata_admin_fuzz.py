@@ -31,8 +31,8 @@ from metadata_topic.quorum.log.decision_batches import ContradictoryDecision, Un
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
-from metadata_topic.testing import registration_of
 from tests.support.rounds import rounds
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.ports import simulated
 from tests.support.worlds.forgetful_disk import QuickDisk
 from tests.support.worlds.one_node import looped, sole_voter

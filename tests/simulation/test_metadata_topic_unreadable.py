@@ -5,8 +5,7 @@ import pytest
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence, MetadataNotReadyError, MetadataWriteTimeoutError, PartitionDeleteState
 from rlmm.testing import segment
-from rlmm.topic_based.topic_port import metadata_partition_for
-from rlmm.topic_based.topic_red import damaged
+from rlmm.topic_based.topic_port import damaged, metadata_partition_for
 from tests.support.sim.clock import ManualClock
 from tests.support.tier.led_partitions import PARTITIONS, one_in_each
 from tests.support.tier.memory_topic import MemoryTopic

@@ -1,7 +1,6 @@
 """The product's metadata quorum in simulated clusters: logs, images, controller, brokers.
 
-pytest tests/simulation/test_raft_quorum.py --seed=8812 --events=5000    # one seed
-make simulate WORLD=raft SEEDS=1000-1299 EVENTS=5000                     # many
+make simulate SEEDS=1000-1299 EVENTS=5000    # many seeds
 """
 
 import pytest
@@ -12,41 +11,29 @@ from metadata_topic.raft.voters import VoterSet
 from tests.simulation.run import main
 from tests.support.planted_bugs import recorded_seeds
 from tests.support.quorum_world.history import Said
-from tests.support.quorum_world.kind import RAFT
-from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.plan import QuorumPlan, plan_of
+from tests.support.quorum_world.seeds import Outcome, replay_line, run_plan
 from tests.support.quorum_world.world import QuorumWorld, simulated
-from tests.support.raft.seeds import Outcome, replay_line, run_plan
 
 pytestmark = pytest.mark.lasts(seconds=20)
 
 EVENTS = 2500
-RECORDED = recorded_seeds("raft")
-"""Those that find a planted bug; `make simulate-bugs` tells how to record them anew."""
 LEADER_MS_P99_MAX = 2000 + 5 * 1000
 """One fetch timeout and five election timeouts."""
 
 
 def hold(seed: int, events: int) -> Outcome:
     """Run a seed to its end."""
-    plan = RAFT.plan_of(seed)
-    outcome = run_plan(RAFT, plan, events)
-    replay = f"pytest tests/simulation/test_raft_quorum.py --seed={seed} --events={events}"
-    again = replay_line(RAFT, outcome, events, plan)
-    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}\n   or: {again}"
+    plan = plan_of(seed)
+    outcome = run_plan(plan, events)
+    replay = replay_line(outcome, events, plan)
+    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}"
     return outcome
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_every_rule_holds_after_every_event(request: pytest.FixtureRequest, block: int) -> None:
-    asked = request.config.getoption("--seed", default=None)
-    events = request.config.getoption("--events", default=None) or EVENTS
-    usual = range(block * 3, block * 3 + 3)
-    for seed in usual if asked is None else [asked]:
-        hold(seed, events)
-
-
-@pytest.mark.parametrize("seed", RECORDED)
-def test_a_recorded_seed_holds(seed: int) -> None:
+@pytest.mark.parametrize("seed", sorted(recorded_seeds()))
+def test_every_rule_holds_after_every_event(seed: int) -> None:
+    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them anew."""
     hold(seed, EVENTS)
 
 
@@ -62,7 +49,7 @@ def test_every_rule_holds_in_many_seeds(block: int) -> None:
     assert sum(one.voter_faults > 0 for one in outcomes) > len(seeds) // 2
 
 
-@pytest.mark.parametrize("voters", [1, 2, 3])
+@pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_an_undisturbed_quorum_elects_once_and_does_what_it_is_asked(
     voters: int, dynamic: bool
@@ -120,7 +107,7 @@ def test_a_broken_rule_is_found_made_small_and_replayed(
         self._disk.atomic_write(self._path, data, durable=False)
 
     monkeypatch.setattr(QuorumStateFile, "write", forgets)
-    assert main(["raft", "--seeds", "0-9", "--events", "900"]) == 1
+    assert main(["--seeds", "0-9", "--events", "900"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "violations=1" in lines[0]
     replay = lines[-1].removeprefix("replay: python -m tests.simulation.run ")

@@ -1,24 +1,24 @@
 """Scenarios of Kafka's own simulation of Raft about partitions, by their names there.
 
-Each runs with several seeds, with static and with dynamic voters, while records are proposed all
+Each runs with several seeds, with static and with dynamic voters, while clients ask for changes all
 the time and snapshots are made; the oracle checks its rules after every step. The other scenarios
 (first elections, killed and stopped nodes, lost disks) are met by seeds of `test_raft_quorum.py`.
 
 Source: RaftEventSimulationTest of Apache Kafka 4.x.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from random import Random
 
 import pytest
 
 from metadata_topic.raft.messages import Request, Response
-from tests.support.raft.plan import Plan
-from tests.support.raft.sim_node import SimNode
-from tests.support.raft.world import World
+from tests.support.quorum_world.node import QuorumNode
+from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.world import QuorumWorld, simulated
 from tests.support.rounds import rounds
 
-SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=3, full=30))
+SEEDS = range(rounds("TIDEMARK_RAFT_SCENARIO_SEEDS", quick=1, full=30))
 pytestmark = pytest.mark.rounds(seconds=2)
 both_kinds_of_voters = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 each_seed = pytest.mark.parametrize("seed", SEEDS)
@@ -26,12 +26,18 @@ PROGRESS = 10
 FOR_EVER_MS = 10**9
 
 
+@pytest.fixture(autouse=True)
+def simulation() -> Iterator[None]:
+    with simulated():
+        yield
+
+
 class Scenario:
-    """A quorum whose leader gets a record about every 100 ms."""
+    """A quorum whose leader gets a change about every 100 ms."""
 
     def __init__(self, seed: int, voters: int, observers_max: int, *, dynamic: bool) -> None:
         observers = Random(f"raft-scenario-{seed}").randint(0, observers_max)
-        plan = Plan(
+        plan = QuorumPlan(
             seed=seed,
             voters=tuple(range(1, voters + 1)),
             observers=tuple(range(101, 101 + observers)),
@@ -39,19 +45,21 @@ class Scenario:
             delay_us=(500, 2_000),
             disk_us=(200, 1_000),
             propose_every_ms=100,
-            snapshot_every_ms=200,
+            snapshot_bytes=500,
+            retention_bytes=500,
+            segment_bytes=400,
             clock_skew=0.01,
         )
-        self.world = World(plan, trace_lines=100)
+        self.world = QuorumWorld(plan)
         self.voters = [self.world.nodes[one] for one in plan.voters]
 
-    def begin(self) -> SimNode:
+    def begin(self) -> QuorumNode:
         """Start all; the leader once something is committed."""
         self.world.start()
         self.until_some_reach(PROGRESS)
         return self.leader()
 
-    def leader(self) -> SimNode:
+    def leader(self) -> QuorumNode:
         leader = self.world.leader
         assert leader is not None, self.world.states
         return leader
@@ -60,7 +68,7 @@ class Scenario:
     def committed(self) -> int:
         return self.world.oracle.high_watermark
 
-    def reached(self, node: SimNode) -> int:
+    def reached(self, node: QuorumNode) -> int:
         return node.core.high_watermark if node.up else -1
 
     def until_some_reach(self, offset: int) -> None:
@@ -68,15 +76,15 @@ class Scenario:
         done = self.world.run_until(lambda: any(self.reached(one) >= offset for one in nodes))
         assert done, self.world.states
 
-    def until_all_reach(self, offset: int, nodes: Collection[SimNode] = ()) -> None:
+    def until_all_reach(self, offset: int, nodes: Collection[QuorumNode] = ()) -> None:
         nodes = nodes or self.world.nodes.values()
         done = self.world.run_until(lambda: all(self.reached(one) >= offset for one in nodes))
         assert done, self.world.states
 
-    def others(self, *nodes: SimNode) -> list[SimNode]:
+    def others(self, *nodes: QuorumNode) -> list[QuorumNode]:
         return [one for one in self.world.nodes.values() if one not in nodes]
 
-    def cut_off(self, node: SimNode) -> None:
+    def cut_off(self, node: QuorumNode) -> None:
         until_us = self.world.now_us + FOR_EVER_MS * 1000
         for other in self.others(node):
             self.world.net.cut(node.id, other.id, until_us)

@@ -1,4 +1,4 @@
-"""Stories of the Raft core, told again exactly: commands and what comes of them.
+"""Stories of a simulated quorum, told again exactly: commands and what comes of them.
 
 pytest tests/simulation/test_raft_stories.py --rewrite-stories    # after a wanted change
 """
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.raft.stories import Teller
+from tests.support.quorum_world.stories import Teller
 
 STORIES = sorted((Path(__file__).parent / "raft_stories").glob("*.txt"))
 

@@ -15,11 +15,11 @@ import pytest
 
 from rlm.config import TierConfig
 from rlm.deletions import Deletions
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import (
     Assign,
     Configure,
+    Connect,
     PartitionSettings,
     Read,
     ReadAnswer,

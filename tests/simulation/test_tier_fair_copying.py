@@ -9,7 +9,7 @@ import pytest
 
 from rlm.config import NO_LIMIT
 from rlm.upkeep.assigned_partition import COPY
-from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
+from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 
@@ -102,7 +102,7 @@ def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int)
         dangling_before, tried_before = tier.dangling().total(), tier.store.tried.total()
         tier.store.error = lambda number: RetriableRemoteStorageError("away")
         outage_ms = dice.randrange(10_000, 120_000)
-        gate = tier.manager.waits.gate(COPY)
+        gate = tier.manager.passes.waits.gate(COPY)
         for _ in range(outage_ms // 1_000):
             was_open = gate.is_open
             tier.run(1_000, rates)  # longer than a call
@@ -111,7 +111,7 @@ def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int)
         assert tier.dangling().total() - dangling_before <= copiers + probes, seed
         # Deletions are probed apart, with the same pauses.
         assert tier.store.tried.total() - tried_before <= 2 * (copiers + probes), seed
-        reds = [str(red) for red in tier.manager.waits.reds()]
+        reds = [str(red) for red in tier.manager.passes.waits.reds()]
         assert any("copying waits" in red and "away" in red for red in reds), reds
         tier.run(INTERVAL_MS, rates)
         lags = {number: tier.lag(number) for number in range(count)}
@@ -121,7 +121,7 @@ def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int)
         tier.run(round(1.2 * PAUSE_MAX_MS + until_all) + 4 * call_ms, rates)
         limit_ms = INTERVAL_MS + 3 * round_ms(tier, copiers, call_ms)
         assert max(tier.oldest_ms(number) for number in range(count)) <= limit_ms, seed
-        assert tier.manager.waits.reds() == []
+        assert tier.manager.passes.waits.reds() == []
 
 
 def test_all_that_waited_start_at_once_when_the_store_is_back(make: Make) -> None:
@@ -131,10 +131,10 @@ def test_all_that_waited_start_at_once_when_the_store_is_back(make: Make) -> Non
     for number in range(30):
         tier.close_one(number)
     tier.run(INTERVAL_MS)
-    assert any("copying waits" in red for red in tier.manager.waits.reds())
+    assert any("copying waits" in red for red in tier.manager.passes.waits.reds())
     assert sum(tier.measured("RemoteCopyLagSegments").values()) == 30
     tier.store.error = lambda number: None
-    while tier.manager.waits.reds():
+    while tier.manager.passes.waits.reds():
         tier.run(100)
     tier.run(1_000)
     assert [tier.lag(number) for number in range(30)] == [0] * 30
@@ -160,7 +160,7 @@ def test_a_store_that_refuses_everybody_is_an_outage_too(make: Make) -> None:
     tier.store.error = lambda number: RemoteStorageError("no such bucket")
     tier.run(200_000, dict.fromkeys(range(40), 0.2))
     assert tier.dangling().total() <= 4 + 2 + probes_at_most(200_000)
-    assert any("no such bucket" in red for red in tier.manager.waits.reds())
+    assert any("no such bucket" in red for red in tier.manager.passes.waits.reds())
 
 
 def test_a_partition_that_goes_in_the_middle_of_its_probe_stops_nobody(make: Make) -> None:
@@ -186,7 +186,7 @@ def test_what_is_led_elsewhere_does_not_wait_for_the_store(make: Make, is_follow
     for number in range(10):
         tier.close_one(number)
     tier.run(INTERVAL_MS)
-    waits = tier.manager.waits._held[COPY]
+    waits = tier.manager.passes.waits._held[COPY]
     assert waits.count > 5
     for number in range(10):
         if is_followed:
@@ -229,16 +229,16 @@ def test_the_copy_quota_goes_round(make: Make) -> None:
     copies = [tier.store.tried["copy", number] for number in range(30)]
     assert sum(copies) < 30 * 40, "all wait for it"
     assert max(copies) <= min(copies) + 2 * TURN_SEGMENTS_MAX, copies
-    assert tier.manager.throttled.quota.throttling(tier.clock.monotonic_ms()).average_ms > 0
+    assert tier.manager.passes.throttled.quota.throttling(tier.clock.monotonic_ms()).average_ms > 0
 
 
 def test_a_copy_quota_that_is_raised_holds_nobody_up_any_more(make: Make) -> None:
     tier = make(30, copiers=4, call_ms=20, backlog=5, copy_bytes_per_second=1)
     tier.run(5_000)
-    assert len(tier.manager.throttled) == 30
+    assert len(tier.manager.passes.throttled) == 30
     tier.manager.unassign(partition(7).topic_id, 7)
-    assert len(tier.manager.throttled) == 29
-    tier.manager.reconfigure(replace(tier.config, copy_bytes_per_second=NO_LIMIT))
+    assert len(tier.manager.passes.throttled) == 29
+    tier.manager.passes.reconfigure(replace(tier.config, copy_bytes_per_second=NO_LIMIT))
     tier.run(5_000)
-    assert len(tier.manager.throttled) == 0
+    assert len(tier.manager.passes.throttled) == 0
     assert [tier.lag(number) for number in range(30) if number != 7] == [0] * 29

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.replica.judgement import Judgement
 from kafka_protocol.types import EpochEntry
-from rlm.link.judgement import Judgement
 from rlm.link.messages import Loss, PartitionSettings
 from rlm.upkeep.effects import Restore
 from rlmm.api import MetadataRefusedError, SegmentUpdate

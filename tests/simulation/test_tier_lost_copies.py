@@ -49,7 +49,7 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_two_threads_and_then_all_g
     for number in range(count):
         tier.close_one(number)
     tier.run(INTERVAL_MS + round(LOOK_MS) + count * call_ms)
-    assert any("copying waits" in red and "404" in red for red in tier.manager.waits.reds())
+    assert any("copying waits" in red and "404" in red for red in tier.manager.passes.waits.reds())
     assert tier.failed_copies() > 0
     dangling = tier.dangling().total()
     for _ in range(dice.randrange(0, 200)):
@@ -60,7 +60,7 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_two_threads_and_then_all_g
     tried = tier.store.tried.total()
     tier.run(round(LOOK_MS) + 2 * PAUSE_MAX_MS + INTERVAL_MS + 4 * call_ms)
     assert lags(tier) == [0] * count, seed
-    assert tier.manager.waits.reds() == []
+    assert tier.manager.passes.waits.reds() == []
     assert dangling <= copiers + count, seed
     assert tier.store.tried.total() - tried < 10 * count, seed
     tier.run(2 * tier.config.copy_max_ms)
@@ -85,7 +85,7 @@ def test_one_lost_copy_closes_a_store_that_works_once_at_most(make: Make, seed: 
     tier.store.loses = loses
     while not lost:
         tier.run(1_000, rates)
-    gate, closed = tier.manager.waits.gate(COPY), 0
+    gate, closed = tier.manager.passes.waits.gate(COPY), 0
     for _ in range(200):
         was_open = gate.is_open
         tier.run(1_000, rates)

@@ -11,9 +11,9 @@
 `why` says what the changed program does wrong, and each of `tests` (paths or pytest ids) must fail,
 on its own or with others. `function` is the qualified name of a function or class in which the
 lines `old` occur once; without it they occur once in the file. Without `new` they are deleted.
-Where a bug needs several edits, each is a table `[[AD01.edits]]` of these four. `simulate` and
-`seed` are of bugs that a simulation finds (docs/testing.md). Text is folded, tables and bugs are in
-the order of their names.
+Where a bug needs several edits, each is a table `[[AD01.edits]]` of these four. `seed` is of
+a bug that the simulated quorum finds (docs/testing.md). Text is folded, tables and bugs are in the
+order of their names.
 """
 
 import ast
@@ -45,14 +45,13 @@ class Edit:
 
 @dataclass(frozen=True)
 class Planted:
-    """One bug; `seed` of the simulation `simulate` finds it."""
+    """One bug; `seed` of the simulated quorum finds it."""
 
     id: str
     table: Path
     why: str
     tests: tuple[str, ...]
     edits: tuple[Edit, ...]
-    simulate: str | None = None
     seed: int | None = None
 
 
@@ -103,8 +102,7 @@ def read_table(path: Path) -> list[Planted]:
                 raise BadTable(f"{path}: {name}: {'; '.join(wrong)}")
             edits = tuple(edit_of(one) for one in fields.get("edits", [fields]))
             why, tests = " ".join(fields["why"].split()), tuple(fields["tests"])
-            seeds = fields.get("simulate"), fields.get("seed")
-            bugs.append(Planted(name, path, why, tests, edits, *seeds))
+            bugs.append(Planted(name, path, why, tests, edits, fields.get("seed")))
     except tomllib.TOMLDecodeError as error:
         raise BadTable(f"{path}: {error}") from error
     except KeyError as error:
@@ -125,9 +123,9 @@ def read_tables(root: Path, ids: Sequence[str] = ()) -> list[Planted]:
     return [found[one] for one in (ids or found)]
 
 
-def recorded_seeds(world: str) -> list[int]:
-    """The seeds of a simulation that find a planted bug."""
-    return sorted({bug.seed or 0 for bug in read_tables(ROOT) if bug.simulate == world})
+def recorded_seeds() -> set[int]:
+    """The seeds of the simulated quorum that find a planted bug."""
+    return {bug.seed for bug in read_tables(ROOT) if bug.seed is not None}
 
 
 @cache
@@ -266,8 +264,8 @@ def entry(bug: Planted) -> str:
     if len(tests) > COLUMNS and len(bug.tests) > 1:
         tests = "\n".join(["tests = [", *(f"    {toml_text(one)}," for one in bug.tests), "]"])
     lines = [f"[{bug.id}]", f"why = {toml_text(why)}", tests]
-    if bug.simulate is not None:
-        lines += [f'simulate = "{bug.simulate}"', f"seed = {bug.seed}"]
+    if bug.seed is not None:
+        lines.append(f"seed = {bug.seed}")
     for edit in bug.edits:
         if len(bug.edits) > 1:
             lines.append(f"[[{bug.id}.edits]]")

@@ -15,22 +15,22 @@ from broker.remote import windows
 from broker.remote.windows import Position, Window, Windows
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.log.recent_places import GENERATION_BATCHES, RecentPlaces
+from local_log.log.segments import RECENT_BATCHES
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from rlm.link.messages import ReadAnswer
 from rlm.read import index_cache, loads
 from rlm.read.index_cache import IndexCache
 from rlm.read.loads import Loads, Wait
+from rlm.read.read_ahead import READERS_MAX, Sequence, Sequences
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.segment_index import SegmentIndex
-from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rlmm import quick_records, records
 from rlmm.api import PartitionDeleteState
 from rlmm.events import SegmentAdded
 from rlmm.lifecycle import Fence, PartitionFacts, Stamp
 from rlmm.store import Changes, MemoryStore, SegmentChange
 from rlmm.topic_based.view_cache import ViewCache
-from rsm_plugins.layout.bounded_map import BoundedMap
+from rsm_plugins.layout.manager import BoundedMap
 from rsm_plugins.segment import RemoteLogSegmentId
 from runtime.metrics import Registry
 from tests.support.samples.remote import PARTITION, STARTED, entry, metadata
@@ -38,17 +38,18 @@ from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.tier.log_in_memory import InlineWorkers
 from tests.support.worlds.admin import Admin
+from tests.support.worlds.local_log import open_log
 
 
-def test_places_of_few_batches_are_remembered() -> None:
-    places = RecentPlaces()
-    count = 5 * GENERATION_BATCHES
+def test_places_of_few_batches_are_remembered(tmp_path: Path) -> None:
+    places = open_log(tmp_path).segments
+    count = 5 * RECENT_BATCHES
     for n in range(count):
-        places.note(n, n * 100, 100)
-    known = [n for n in range(count) if places.find(n) is not None]
-    assert GENERATION_BATCHES <= len(known) <= 2 * GENERATION_BATCHES
+        places.note_place(n, n * 100, 100)
+    known = [n for n in range(count) if places.recent_place(n) is not None]
+    assert RECENT_BATCHES <= len(known) <= 2 * RECENT_BATCHES
     assert known[-1] == count - 1  # the newest are
-    assert places.find(count - 1) == ((count - 1) * 100, 100)
+    assert places.recent_place(count - 1) == ((count - 1) * 100, 100)
 
 
 def test_readers_that_go_on_are_bounded() -> None:

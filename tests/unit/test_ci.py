@@ -42,7 +42,6 @@ PASSES = {
     "pythons": "@test $(TURN) -gt 0; echo '===== 5 passed in 1.00s ====='",
     "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
     "planted": "@test $(SECONDS_MAX) -gt 0; echo '3 of 3 planted bugs are caught'",
-    "model": "@test $(SECONDS_MAX) -gt 0; echo '===== 1 passed in 60.00s ====='",
     "again": "@echo 'nothing had failed'; exit 1",
 }
 IN_THE_TIME_LEFT = [one for one in PASSES if one not in ("test", "integration", "again")]
@@ -120,7 +119,6 @@ def test_when_all_passed_the_last_line_is_that_of_make_test(tmp_path: Path) -> N
         ("simulate", "@echo 'seeds=9 violations=1'; exit 1"),
         ("long", "@echo '===== 1 failed, 2 passed in 2.00s ====='; exit 1"),
         ("planted", "@echo 'the tests fail without any planted bug'; exit 1"),
-        ("model", "@exit 1"),
     ],
 )
 def test_the_last_line_names_the_part_that_failed(target: str, recipe: str, tmp_path: Path) -> None:
@@ -130,7 +128,7 @@ def test_the_last_line_names_the_part_that_failed(target: str, recipe: str, tmp_
     assert "not run" not in done.stdout
 
 
-@pytest.mark.parametrize("target", ["test", "integration", "long", "model"])
+@pytest.mark.parametrize("target", ["test", "integration", "long"])
 def test_a_test_that_passes_when_it_runs_again_alone_is_named(target: str, tmp_path: Path) -> None:
     failing = "@echo '===== 1 failed, 6 passed in 3.00s ====='; exit 1"
     done = ci(tmp_path, **{target: failing, "again": ALONE})
@@ -171,9 +169,9 @@ def test_what_does_not_pass_alone_fails(
 
 
 def test_all_parts_that_failed_are_named(tmp_path: Path) -> None:
-    done = ci(tmp_path, pythons="@exit 1", model="@exit 3")
+    done = ci(tmp_path, pythons="@exit 1", planted="@exit 3")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "ci: failed: make pythons, make model"
+    assert done.stdout.splitlines()[-1] == "ci: failed: make pythons, make planted"
 
 
 def test_parts_for_which_no_time_is_left_are_named_before_the_last_line(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import tokenize
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,50 @@ PACKAGES = [
     "tidemark",
 ]
 LINES_MAX = 800
+LINES_MIN = 60
+ONE_API = "api_key = ApiKey."
+"""A handler: one file an API key, whatever its size."""
+SHORT_FILES = {
+    "*/__init__.py": "says what its folder holds",
+    "kafka_protocol/wire/messages/*": "the schemas of one API",
+    "kafka_protocol/files/*": "one format of a file",
+    "kafka_protocol/types.py": "every package names these, and loads no more with them",
+    "tidemark/commands/*": "one command, which is imported by its name when it is called",
+    "tidemark/embedded/errors.py": "a test suite's process imports nothing else of ours",
+    "tidemark/errors.py": "public: the errors that users catch",
+    "tidemark/plugins/testing.py": "public: needs pytest, the rest of `tidemark.plugins` does not",
+    "tidemark/remote/progress.py": "loads rich, for the commands that show how far they are",
+    "broker/coordinator/group/lifecycle.py": "the table that docs/groups.md draws",
+    "broker/handlers/controllers/parts.py": "below each handler of the listener and above none",
+    "broker/handlers/docs.py": "a program: it makes docs/apis.md",
+    "broker/handlers/errors_out.py": "the one place where errors become codes",
+    "broker/handlers/fetch_asked.py": "what a Fetch asks for, for all that answer it",
+    "broker/handlers/fetch_versions.py": "below all files of Fetch",
+    "broker/handlers/group_shards.py": "below all handlers of groups",
+    "broker/handlers/produce_versions.py": "below all files of Produce",
+    "broker/replica/errors.py": "below replicas and handlers",
+    "broker/testing/faults/fetch_splice.py": "pure, by its import contract",
+    "local_log/log/place.py": "below all parts of a log",
+    "local_log/log/recent_places.py": "below all parts of a log",
+    "local_log/log/segment_mending.py": "one part of a log",
+    "local_log/manager/closing.py": "one thing that a manager does with all logs",
+    "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
+    "local_log/small_files.py": "below all floors of a log",
+    "metadata_topic/controller/features.py": "the list of what this version serves",
+    "metadata_topic/controller/result.py": "below all decisions",
+    "metadata_topic/quorum/errors.py": "below all of the quorum",
+    "metadata_topic/raft/config.py": "below all of the core; brokers make it",
+    "pipeline/columns.py": "needs Arrow, `pipeline.values` does not",
+    "pipeline/jobs/session.py": "needs no Spark before it is called, the jobs do",
+    "pipeline/opening.py": "the one place that chooses between cluster and bucket",
+    "pipeline/spark/reading.py": "loaded when something is read: `source` must be light",
+    "pipeline/spark/stream_reader_42.py": "needs PySpark 4.2",
+    "rlmm/loader.py": "loads a plugin by its name",
+    "rlmm/red.py": "below all kinds of red, in each package",
+    "rsm_plugins/hdfs/native_fs.py": "needs hdfs-native, an extra",
+    "runtime/ports.py": "above all ports",
+}
+"""Files of the packages that are shorter than a subject, and why they are files."""
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoint\(\)")
 # Absolute paths of somebody's machine; Kafka's own defaults are the exceptions.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+")
@@ -86,6 +131,22 @@ def test_no_file_is_longer_than_a_reader_can_hold() -> None:
     assert [
         f"{path.relative_to(ROOT)}: {size}" for path, size in sizes.items() if size > LINES_MAX
     ] == []
+
+
+def test_no_file_of_the_packages_is_a_crumb_without_a_reason() -> None:
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text() for path in python_files(of_packages=True)
+    }
+    crumbs = [
+        name
+        for name, text in texts.items()
+        if len(text.splitlines()) < LINES_MIN and ONE_API not in text
+    ]
+    assert [
+        name for name in crumbs if not any(fnmatch(name, short) for short in SHORT_FILES)
+    ] == [], "fold it into the file whose subject it is part of, or give a reason"
+    grown = [name for name in SHORT_FILES if name in texts and name not in crumbs]
+    assert grown == [], "these need no reason any more"
 
 
 def test_every_module_of_the_packages_says_what_it_is() -> None:
@@ -165,7 +226,7 @@ def test_no_test_imports_a_test_and_every_harness_lies_in_support() -> None:
     wrong = []
     for path in python_files():
         where = path.relative_to(ROOT)
-        if where.parts[0] != "tests" or where.parts[1] in ("support", "model"):
+        if where.parts[0] != "tests" or where.parts[1] == "support":
             continue
         if not path.name.startswith("test_") and path.name not in harness:
             wrong.append(str(where))

@@ -105,7 +105,7 @@ def command(
     log_starts: tuple[tuple[int, int], ...],
 ) -> None:
     """Print or save a topic's records, partition by partition, from the remote tier and brokers."""
-    from pipeline.packages import need
+    from pipeline.errors import need
 
     need("arrow", *_PACKAGES)
     from pipeline.scan import plan_scan

@@ -103,8 +103,7 @@ def _seeding(
         SeedError: something is wrong with it, and nothing was written.
     """
     from tidemark.seed.plan import read_plan  # reads YAML, which others do without
-    from tidemark.seed.seeding import Seeder
-    from tidemark.seed.startup import seed_at_start
+    from tidemark.seed.seeding import Seeder, seed_at_start
     from tidemark.seed.unfinished import UnfinishedSeed
 
     plan = read_plan(file)

@@ -18,7 +18,7 @@ from tidemark.node_files.log_directories import (
     lost_by_forgetting,
 )
 from tidemark.node_files.lost_vote import abstain
-from tidemark.node_files.offline_options import config_options
+from tidemark.remote.options import config_options
 
 _SHOWN_MAX = 20
 

@@ -7,10 +7,13 @@ import click
 from local_log.recovery.inspection import accept, report
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
-from tidemark.node_files.offline_logs import inspections
-from tidemark.node_files.offline_options import partition_options
-from tidemark.node_files.offline_placement import placement_problem
-from tidemark.node_files.offline_topics import OfflineLogError, refused_snapshots
+from tidemark.node_files.offline_topics import (
+    OfflineLogError,
+    inspections,
+    placement_problem,
+    refused_snapshots,
+)
+from tidemark.remote.options import partition_options
 
 
 @click.group("log")

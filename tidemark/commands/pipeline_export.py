@@ -59,7 +59,7 @@ def command(topic: str, **given: Any) -> None:
         raise WrongOptionError("--tail needs --bootstrap-server: only brokers have the tail")
     if sum(given[name] is not None for name in ("directory", "iceberg", "delta")) != 1:
         raise WrongOptionError("say where to export to: one of --to, --iceberg and --delta")
-    from pipeline.packages import need
+    from pipeline.errors import need
 
     need("spark", "pyspark", "pyarrow", "numpy")
     from pipeline.scan_options import where_of
@@ -67,9 +67,8 @@ def command(topic: str, **given: Any) -> None:
     where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     with spark_session(f"tidemark export {topic}", given["master"], given["conf"]) as spark:
-        from pipeline.jobs.export import ExportOptions, export
+        from pipeline.jobs.export import ExportOptions, Target, export, open_target
         from pipeline.jobs.json_schema import value_type_of
-        from pipeline.jobs.target import Target, open_target
 
         kind = None if given["schema"] is None else value_type_of(_text(given["schema"]))
         options = ExportOptions(topic, where, given["tail"], kind, given["run_bytes"])

@@ -4,7 +4,7 @@ from types import MappingProxyType
 
 import click
 
-from tidemark.lazy_group import LazyGroup
+from tidemark.cli import LazyGroup
 
 _COMMANDS = MappingProxyType(
     {

@@ -9,7 +9,6 @@ from local_log.recovery.acceptance import ACCEPTED
 from runtime.clock import SystemClock
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
-from tidemark.node_files.offline_options import partition_options
 from tidemark.node_files.offline_topics import OfflineLogError
 from tidemark.remote.adopting import (
     Found,
@@ -25,6 +24,7 @@ from tidemark.remote.adopting import (
     write_end,
 )
 from tidemark.remote.adoption import adopt_end
+from tidemark.remote.options import partition_options
 from tidemark.remote.storage import opened, storage_settings
 
 

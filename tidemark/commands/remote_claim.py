@@ -7,8 +7,8 @@ import click
 from runtime.clock import SystemClock
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
-from tidemark.node_files.offline_options import config_options
 from tidemark.remote.claim import compare, locked, take
+from tidemark.remote.options import config_options
 from tidemark.remote.storage import opened, storage_settings
 
 _WARNING = """\

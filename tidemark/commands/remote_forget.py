@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from kafka_protocol.wire.primitives import uuid_to_text
-from metadata_topic.controller.removed_topics import RemoteDataWish
+from metadata_topic.controller.topic_deletion import RemoteDataWish
 from runtime.disk import Disk
 from tidemark.remote.forget import (
     ForgetRefusedError,

@@ -24,8 +24,8 @@ from rsm_plugins.contract.run import (
 from tidemark.remote.options import ToolCommand
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import make_console
+from tidemark.remote.storage import make_first_plugin, make_plugin, settings_of
 from tidemark.rsm import check_view
-from tidemark.rsm.plugin import make_first_plugin, make_plugin, settings_of
 from tidemark.rsm.speed import measure
 
 _BROKEN = 2

@@ -4,6 +4,7 @@ It lives in a child process, whose guardian ends it with this process, in whatev
 ends. Nothing of the broker is imported here.
 """
 
+import json
 import re
 import secrets
 import socket
@@ -18,7 +19,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidemark.embedded import clients
-from tidemark.embedded.control import send
 from tidemark.embedded.errors import BrokerError, BrokerStartError
 from tidemark.embedded.faults import Faults
 from tidemark.embedded.guarded import Guarded
@@ -26,6 +26,10 @@ from tidemark.embedded.guarded import Guarded
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient
+
+
+TIMEOUT_S: Final = 610.0
+"""A little more than the broker allows a command."""
 
 Topics = Mapping[str, int] | Iterable[str | Mapping[str, int]]
 
@@ -38,6 +42,37 @@ _ATTEMPTS: Final = 5
 _CALLERS: Final = 4
 """Frames from where settings are warned of to who called `start`."""
 _STOP_S_MAX: Final = 30.0
+
+
+def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Send one command and return its answer.
+
+    Raises:
+        BrokerError: the broker refuses it, or does not answer.
+    """
+    import http.client  # not before a command is sent: it imports much
+
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection.request(
+            "POST",
+            f"/v1/{command}",
+            json.dumps(arguments).encode(),
+            {"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+        )
+        response = connection.getresponse()
+        text = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise BrokerError(f"{command}: the broker does not answer: {error!r}") from error
+    finally:
+        connection.close()
+    try:
+        answer: dict[str, Any] = json.loads(text)
+    except ValueError:
+        answer = {"error": text.decode(errors="replace").strip()}
+    if response.status != 200:
+        raise BrokerError(f"{command}: {answer.get('error', answer)}")
+    return answer
 
 
 class Broker:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.remote.process import EarlyTierProcess, start_tier_process
-from runtime.parent import die_with_parent
+from runtime.child_process import die_with_parent
 from tidemark.dev.settings import HOST, dev_settings
 
 _HAS_TIER: Final = "remote.log.storage.system.enable"
@@ -35,7 +35,7 @@ def main() -> None:
     from tidemark.node_files.loading import LOG_FORMAT
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
-    from tidemark.failures import explained
+    from tidemark.cli import explained
 
     with explained():
         sys.exit(_run(given, events_fd, spawn_tier))
@@ -44,8 +44,7 @@ def main() -> None:
 def _run(given: dict[str, Any], events_fd: int, spawn_tier: "EarlyTierProcess | None") -> int:
     from broker.app import run
     from broker.process.server_process import ServerProcess
-    from broker.testing.control.status import bootstrap_servers
-    from broker.testing.wiring import Control
+    from broker.testing.wiring import Control, bootstrap_servers
     from runtime.clock import ShiftedClock
     from runtime.ports import Ports, system_ports
     from tidemark.embedded.child import embedded_settings

@@ -19,7 +19,7 @@ from broker.node.lives import Life, dump_lives, read_lives
 from broker.node.metadata_log import open_metadata_node
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import (

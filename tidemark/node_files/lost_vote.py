@@ -4,11 +4,14 @@ from broker.config.broker_config import BrokerConfig
 from broker.node.raft_config import quorum_settings
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
-from metadata_topic.quorum.start.abstention import AbstentionError, abstain_until
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
-from metadata_topic.quorum.start.quorum_start import static_voter_set
+from metadata_topic.quorum.start.quorum_start import (
+    AbstentionError,
+    abstain_until,
+    static_voter_set,
+)
 from metadata_topic.quorum.start.recovery import read_directory
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
+from metadata_topic.raft.messages import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.dice import Dice
 from runtime.disk import Disk

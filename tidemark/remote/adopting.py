@@ -34,8 +34,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from runtime.disk import Disk
-from tidemark.node_files.offline_logs import inspections
-from tidemark.node_files.offline_topics import OfflineLogError, read_image
+from tidemark.node_files.offline_topics import OfflineLogError, inspections, read_image
 from tidemark.remote.adoption import (
     AdoptRefusedError,
     EndAdoption,

@@ -16,7 +16,7 @@ from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
-from metadata_topic.controller.removed_topics import RemoteDataWish
+from metadata_topic.controller.topic_deletion import RemoteDataWish
 from pipeline.cluster.cluster import Cluster
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import PartitionFacts

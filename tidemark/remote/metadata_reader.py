@@ -13,8 +13,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from kafka_client.blocking import ClusterError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rlmm.store import Changes, MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.confluent_port import make_client

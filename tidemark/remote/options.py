@@ -1,10 +1,12 @@
-"""Options that the commands of `tidemark remote` share, and their exit code for wrong ones."""
+"""Arguments and options that commands share, and their exit code for wrong ones."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])  # Any: click gives what the options say
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,3 +39,25 @@ def cluster_options(function: F) -> F:
         help="Properties of the Kafka client.",
     )  # fmt: skip
     return server(config(function))
+
+
+def config_options(command: Command) -> Command:
+    """Add --config and --override."""
+    command = click.option(
+        "--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable."
+    )(command)
+    return click.option(
+        "--config",
+        "-c",
+        "config_file",
+        required=True,
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The node's server.properties.",
+    )(command)
+
+
+def partition_options(command: Command) -> Command:
+    """Add TOPIC, PARTITION, --config and --override."""
+    command = click.argument("partition", type=click.IntRange(min=0))(config_options(command))
+    return click.argument("topic")(command)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from broker.config.broker_config import read_properties
 from kafka_client.blocking import BlockingClient, ClusterError
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from pipeline.cluster.cluster import Cluster, Topic, look
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.topic_based.topic_port import metadata_partition_for

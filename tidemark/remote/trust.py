@@ -10,8 +10,7 @@ store's claim must be one that this counter has noted. Whatever is missing prove
 from collections.abc import Mapping
 
 from broker.config.broker_config import BrokerConfig
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from pipeline.cluster.cluster import broker_setting, look
 from rlm.upkeep.incarnation import FILE_NAME, Counter, read
 from rlmm.loader import JAVA_COUNTERPARTS

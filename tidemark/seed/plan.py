@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.packages import need
+from pipeline.errors import need
 from tidemark.seed.records import Record, SeedError, read_records, wrong
 
 PARTITIONS_MAX: Final = 10_000

@@ -5,11 +5,13 @@ finished is deleted again, by the next start where this one was killed, so that 
 done.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.config.key import ConfigError
 from kafka_protocol.errors import TidemarkError
 from tidemark.seed.plan import SeedPlan, SeedTopic
 from tidemark.seed.records import SeedError, wrong
@@ -17,6 +19,9 @@ from tidemark.seed.unfinished import UnfinishedSeed, exists
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
+
+
+_running: set[asyncio.Task[None]] = set()
 
 _REQUEST_S_MAX: Final = 30.0
 _FLUSH_S: Final = 0.2
@@ -184,3 +189,35 @@ def _noting(
             failed.append(wrong(path, line, f"the broker refuses the record: {error.str()}"))
 
     return done
+
+
+def seed_at_start(
+    fatal: "asyncio.Future[None]",
+    seeder: Seeder,
+    done: Callable[[], None],
+) -> None:
+    """Begin to seed; called on the broker's loop.
+
+    Args:
+        fatal: fails where the seed does: the broker ends with its message.
+        seeder: of this broker.
+        done: called at the end, when all went well.
+    """
+    task = asyncio.get_running_loop().create_task(_seed(fatal, seeder, done))
+    _running.add(task)  # the loop alone would not keep it
+    task.add_done_callback(_running.discard)
+
+
+async def _seed(fatal: "asyncio.Future[None]", seeder: Seeder, done: Callable[[], None]) -> None:
+    try:
+        await asyncio.to_thread(seeder.run)
+    except asyncio.CancelledError:
+        seeder.stop()  # the broker ends: its thread is waited for
+        raise
+    except SeedStopped:
+        return
+    except SeedError as error:
+        if not fatal.done():
+            fatal.set_exception(ConfigError("--seed", None, str(error)))
+        return
+    done()

@@ -8,11 +8,10 @@ assignment).
 from typing import Any
 
 from broker.coordinator.group import refusals
-from broker.coordinator.group.asked import Asked
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import SetTimer
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import MEMBER_BYTES, Member, protocols_of, said_bytes
+from broker.coordinator.group.member import MEMBER_BYTES, Asked, Member, protocols_of, said_bytes
 from broker.coordinator.group.rebalance import (
     complete_if_all_joined,
     joined,

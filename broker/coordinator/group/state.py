@@ -13,8 +13,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker.coordinator.group import offset_requests, refusals
-from broker.coordinator.group.asked import Asked
-from broker.coordinator.group.classic_group import ClassicGroup, group_bytes
+from broker.coordinator.group.classic_group import (
+    ClassicGroup,
+    describe,
+    describe_missing,
+    group_bytes,
+)
 from broker.coordinator.group.decision import (
     NOTHING,
     Answer,
@@ -23,6 +27,7 @@ from broker.coordinator.group.decision import (
     Decision,
     GroupRecord,
     Now,
+    Room,
     Ticket,
     TimerKey,
     TimerKind,
@@ -33,16 +38,15 @@ from broker.coordinator.group.deletion import (
     thin_out_group,
     topics_deleted,
 )
-from broker.coordinator.group.describing import describe, describe_missing
 from broker.coordinator.group.foreign import CONVERTIBLE, PROTOCOL_TYPES
 from broker.coordinator.group.joining import has_memory, join, refuse_for_memory
 from broker.coordinator.group.leaving import heartbeat, leave, session_timer_fired
 from broker.coordinator.group.lifecycle import GroupStatus, GroupType
+from broker.coordinator.group.member import Asked
 from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_time_is_up
 from broker.coordinator.group.records import new_group_record
 from broker.coordinator.group.replaying import LoggedRecord, Replay
 from broker.coordinator.group.retention import expired
-from broker.coordinator.group.room import Room
 from broker.coordinator.group.syncing import lacks_protocol, sync
 from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.coordinator.group import refusals
-from broker.coordinator.group.asked import Asked
 from broker.coordinator.group.classic_group import ClassicGroup
 from broker.coordinator.group.decision import NOTHING, Decision, Now
 from broker.coordinator.group.lifecycle import GroupStatus
-from broker.coordinator.group.member import Member, Protocols, Timeouts, protocols_of
+from broker.coordinator.group.member import Asked, Member, Protocols, Timeouts, protocols_of
 from broker.coordinator.group.rebalance import (
     complete_if_all_joined,
     joined,

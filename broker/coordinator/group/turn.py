@@ -12,6 +12,7 @@ from broker.coordinator.group.decision import (
     Decision,
     GroupRecord,
     Now,
+    Room,
     SetTimer,
     Ticket,
     TimerKey,
@@ -19,7 +20,6 @@ from broker.coordinator.group.decision import (
 )
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.refusals import refused
-from broker.coordinator.group.room import Room
 from kafka_protocol.errors import ErrorCode
 
 Then = Callable[[ErrorCode | None, Now], Decision]

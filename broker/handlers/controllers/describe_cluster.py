@@ -9,7 +9,7 @@ Versions:
 
 from typing import Any, Final
 
-from broker.handlers.controllers.parts import ControllerParts, Quorum
+from broker.handlers.controllers.parts import ControllerParts
 from broker.handlers.describe_cluster import ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
@@ -17,6 +17,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
+from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.wire.rpc import WireIdentity
 
 _Response: Final = response(ApiKey.DESCRIBE_CLUSTER).cls
@@ -30,7 +31,7 @@ class DescribeControllersHandler(DecodedHandler):
     api_key = ApiKey.DESCRIBE_CLUSTER
     versions = Versions(0, 2)
 
-    def __init__(self, identity: WireIdentity, quorum: Quorum) -> None:
+    def __init__(self, identity: WireIdentity, quorum: MetadataNode) -> None:
         self._identity, self._quorum = identity, quorum
 
     def handle(self, context: RequestContext, request: Any) -> Any:

@@ -3,25 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 from broker.handlers.api_versions import Features
 from broker.network.registry import HandlerTable
-from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.wire.rpc import WireIdentity
-from metadata_topic.raft.messages import Request, Response
-
-
-class Quorum(Protocol):
-    """This node's replica of the metadata log."""
-
-    def receive(self, request: Request, respond: Callable[[Response], None]) -> None:
-        """Take a request; `respond` is called once, at once or later, on the loop's thread."""
-        ...
-
-    def describe(self) -> QuorumView:
-        """The quorum as this replica sees it now."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -34,6 +20,6 @@ class ControllerParts:
     """
 
     identity: WireIdentity
-    quorum: Quorum
+    quorum: MetadataNode
     features: Callable[[], Features]
     table: HandlerTable = field(default_factory=partial(HandlerTable, may_overtake=True))

@@ -11,10 +11,11 @@ not say which topic id it means.
 import asyncio
 from typing import Any, Final
 
-from broker.handlers.controllers.parts import ControllerParts, Quorum
+from broker.handlers.controllers.parts import ControllerParts
 from broker.network.registry import DecodedHandler, InTurn, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
+from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.wire.requests import Refused, admit
 from metadata_topic.quorum.wire.responses import write_answer
 from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity
@@ -26,7 +27,7 @@ _OLDEST_FETCH: Final = 4
 class QuorumHandler(DecodedHandler):
     """Serves one of the quorum's APIs."""
 
-    def __init__(self, api_key: ApiKey, identity: WireIdentity, quorum: Quorum) -> None:
+    def __init__(self, api_key: ApiKey, identity: WireIdentity, quorum: MetadataNode) -> None:
         self.api_key, self.versions = api_key, VERSIONS[api_key]
         if api_key == ApiKey.FETCH:
             self.versions = Versions(_OLDEST_FETCH, VERSIONS[api_key].last)

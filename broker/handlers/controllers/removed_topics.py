@@ -1,6 +1,6 @@
 """UpdateRemovedTopics (32002): what a broker's tier knows of topics that were removed.
 
-DIFFERS: Kafka has no such request; see `metadata_topic.controller.removed_topics`.
+DIFFERS: Kafka has no such request; see `metadata_topic.controller.topic_deletion`.
 """
 
 from typing import Any, Final
@@ -12,8 +12,8 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.brokers import check_broker_epoch
-from metadata_topic.controller.removed_topics import note_emptied
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.topic_deletion import note_emptied
 from metadata_topic.image.image import MetadataImage
 
 _Response: Final = response(ApiKey.UPDATE_REMOVED_TOPICS).cls

@@ -22,7 +22,7 @@ from broker.testing.faults.interceptor import Interceptor
 from broker.testing.faults.naming import NameOf
 from broker.testing.faults.rule import FaultError, RequestFault, parse
 from broker.testing.faults.store import described, for_tier, parse_store_fault
-from rlm.link.control_messages import StoreFaultHit
+from rlm.link.messages import StoreFaultHit
 from rsm_plugins.store_faults import StoreFault
 from runtime.dice import seeded
 from runtime.ports import Ports

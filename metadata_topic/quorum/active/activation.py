@@ -7,16 +7,63 @@ counted at all: the records of the format step are written then.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from metadata_topic.controller.bootstrap import activation_records
 from metadata_topic.controller.brokers import Registration, register_controller
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
+from metadata_topic.image.image import (
+    ELR_VERSION,
+    EMPTY_IMAGE,
+    METADATA_VERSION,
+    MetadataImage,
+    ResourceType,
+)
 from metadata_topic.image.model import Provenance
-from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL, MetadataRecord
+from metadata_topic.image.records import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    TRANSACTION_LEVEL,
+    MetadataRecord,
+    make,
+)
 from metadata_topic.quorum.active.decisions import Decide
 from metadata_topic.quorum.log.decision_batches import BatchPlace, abort_batch
+
+_TRANSACTION_NAME: Final = "Bootstrap records"
+
+
+def activation_records(
+    bootstrap: Sequence[MetadataRecord], *, min_insync_replicas: int
+) -> tuple[MetadataRecord, ...]:
+    """Wrap the records of `bootstrap.checkpoint` as Kafka does.
+
+    Args:
+        bootstrap: features first, then credentials; as the format step wrote them.
+        min_insync_replicas: the broker's `min.insync.replicas`; written as the cluster-wide
+            default if eligible leader replicas are finalised, because they depend on it.
+
+    Returns:
+        The records of one batch.
+    """
+    levels = {r.value.name: r.value.feature_level for r in bootstrap if _is_feature(r)}
+    records = list(bootstrap)
+    if levels.get(ELR_VERSION, 0) > 0:
+        records.append(
+            make(
+                "ConfigRecord",
+                resource_type=int(ResourceType.BROKER),
+                resource_name="",
+                name="min.insync.replicas",
+                value=str(min_insync_replicas),
+            )
+        )
+    if levels.get(METADATA_VERSION, 0) < TRANSACTION_LEVEL:
+        return tuple(records)
+    begin = make("BeginTransactionRecord", name=_TRANSACTION_NAME)
+    return (begin, *records, make("EndTransactionRecord"))
+
+
+def _is_feature(record: MetadataRecord) -> bool:
+    return record.name == "FeatureLevelRecord"
 
 
 class Beginning(NamedTuple):

@@ -28,9 +28,9 @@ from metadata_topic.controller.registration_rules import check_cluster, check_re
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.controller_loop import ControllerLoop
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.decisions import Done, Failed, Outcome
 from metadata_topic.quorum.active.ports import ControllerWorld
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.scheduler import Timer
 from runtime.work import Steps
 

@@ -19,9 +19,9 @@ from typing import Final, TypeVar
 from metadata_topic.controller.errors import ControllerOverloadedError, NotControllerError
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.quorum.active.activation import is_blank
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.decisions import Decide, Decision, Failed, Outcome, ignore_place
 from metadata_topic.quorum.active.ports import ControllerWorld, Watcher
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.term import ControllerTerm
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.roles import Role

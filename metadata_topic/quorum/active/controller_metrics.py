@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from runtime.clock import Clock
-from runtime.metrics import Registry
-from runtime.recent import Recent
+from runtime.metrics import Recent, Registry
 
 _CONTROLLER: Final = "kafka_controller_KafkaController_"
 _EVENTS: Final = "kafka_controller_ControllerEventManager_"

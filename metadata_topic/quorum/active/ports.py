@@ -8,10 +8,22 @@ from metadata_topic.controller.brokers import Registration
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
-from metadata_topic.quorum.active.idle_records import Audience
 from metadata_topic.raft.messages import BatchFacts
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who follows the log besides the leader.
+
+    Attributes:
+        has_other_voters: there is a voter that is not this node.
+        observer_seen_ms: when an observer fetched last, by the monotonic clock; None: never.
+    """
+
+    has_other_voters: bool = False
+    observer_seen_ms: int | None = None
 
 
 class ControllerLog(Protocol):

@@ -1,15 +1,47 @@
 """Decisions that coroutines ask for: a coroutine may be cancelled, a decision goes on."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
+from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.quorum.active.decisions import Done, Outcome
+from runtime.scheduler import Scheduler
+
+DECISION_TIMEOUT_MS: Final = 30_000
+"""How long a caller waits that does not say: Kafka's `request.timeout.ms`."""
 
 R = TypeVar("R")
 
 Ask = Callable[[Callable[[Outcome[R]], None]], None]
 """Asks for a decision; what it is given hears the outcome, once, perhaps at once."""
+
+
+class DecisionTimedOut(KafkaError):
+    """A decision was not durable in time. It may still be carried out if it had begun."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+async def wait_for_all(
+    tasks: Iterable["asyncio.Task[Any]"], timeout_ms: int, scheduler: Scheduler
+) -> None:
+    """Wait until all tasks are done or the time is over; cancels none of them, raises nothing.
+
+    Args:
+        tasks: what to wait for.
+        timeout_ms: how long, by the scheduler's clock.
+        scheduler: ends the waiting.
+    """
+    everything = asyncio.ensure_future(asyncio.wait(set(tasks)))
+    late = asyncio.get_running_loop().create_future()
+    timer = scheduler.call_later(timeout_ms, late.cancel)
+    try:
+        await asyncio.wait({everything, late}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        everything.cancel()
+        late.cancel()
+        timer.cancel()
 
 
 async def outcome_of(ask: Ask[R]) -> R:

@@ -30,10 +30,9 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.active.activation import begin_term, first_decisions
 from metadata_topic.quorum.active.decision_appends import DecisionAppends
 from metadata_topic.quorum.active.decisions import Decide, Decision, Done, Failed, Outcome
-from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight
+from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight, WaitingDecisions
 from metadata_topic.quorum.active.no_op_timer import NoOpTimer
 from metadata_topic.quorum.active.ports import ControllerWorld
-from metadata_topic.quorum.active.waiting_decisions import WaitingDecisions
 from metadata_topic.quorum.log.decision_batches import (
     BatchPlace,
     PreparedDecision,
@@ -156,9 +155,8 @@ class ControllerTerm:
             self._turn_timer = self._world.scheduler.call_later(0, self._turn)
 
     def _turn(self) -> None:
-        began_ms = self._now()
-        self._take_turn()
-        self._world.metrics.busy_ms.note(self._now() - began_ms)
+        with self._world.metrics.busy_ms.taken():
+            self._take_turn()
 
     def _take_turn(self) -> None:
         """Take some small decisions, or a step of a large one; then others have the loop."""

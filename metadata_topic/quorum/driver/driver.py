@@ -27,7 +27,7 @@ from metadata_topic.quorum.driver.answers import Answers, Respondent
 from metadata_topic.quorum.driver.log_work import LogWork
 from metadata_topic.quorum.driver.outgoing_messages import OutgoingMessages
 from metadata_topic.quorum.driver.ports import DriverWorld
-from metadata_topic.quorum.driver.quorum_state_writer import QuorumStateWriter
+from metadata_topic.quorum.driver.quorum_state_file import QuorumStateWriter
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import (
@@ -194,16 +194,15 @@ class RaftDriver:
         if self._is_stepping:
             return
         self._is_stepping = True
-        began_ms = self._clock.monotonic_ms()
         try:
-            while self._events and not self._is_over:
-                self._step(self._events.popleft())
+            with self.metrics.busy_ms.taken():
+                while self._events and not self._is_over:
+                    self._step(self._events.popleft())
         except Exception as error:  # a bug, or the disk: nobody knows what is on it
             log.exception("the replica of the metadata log fails")
             self._fail(error)
         finally:
             self._is_stepping = False
-            self.metrics.busy_ms.note(self._clock.monotonic_ms() - began_ms)
         self._tell()
 
     def _step(self, event: Event) -> None:

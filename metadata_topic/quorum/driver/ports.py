@@ -8,8 +8,7 @@ from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import SnapshotInstalled, SnapshotRefused
-from metadata_topic.raft.messages import Node, Request, Response
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import Node, Request, Response, SnapshotId
 from runtime.ports import Ports
 
 

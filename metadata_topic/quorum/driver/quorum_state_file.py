@@ -13,6 +13,8 @@ Source: files of Apache Kafka 4.3.1; KIP-595, KIP-853 for version 1.
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +23,11 @@ from crc32c import crc32c
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from metadata_topic.quorum.errors import UnusableMetadataError
+from metadata_topic.raft.effects import Persist
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.disk import Disk
+from runtime.work import WorkQueue
 
 QUORUM_STATE: Final = "quorum-state"
 _NONE: Final = -1
@@ -148,3 +152,47 @@ class QuorumStateFile:
         """Persist; returns after fsync of file and directory."""
         data = dump_quorum_state(election, kraft_version=kraft_version, voters=voters)
         self._disk.atomic_write(self._path, with_checksum(data))
+
+
+class QuorumStateWriter:
+    """Writes one state after the other; use it from the loop's thread only.
+
+    A write of `quorum-state` takes an fsync. What comes meanwhile waits, and of that only the
+    newest is written: it contains the others, as the core never takes back a vote or an epoch.
+    """
+
+    def __init__(
+        self, file: QuorumStateFile, queue: WorkQueue, persisted: Callable[[int], None]
+    ) -> None:
+        """Begin with nothing to write.
+
+        Args:
+            file: `quorum-state`.
+            queue: nothing else is in it.
+            persisted: told on the loop, by the number of the effect; everything of a lower number
+                is durable, too.
+        """
+        self._file, self._queue, self._persisted = file, queue, persisted
+        self._next: Persist | None = None
+
+    def write(self, effect: Persist) -> None:
+        """Make a state durable; `persisted` hears of it, or of a newer one."""
+        self._next = effect
+        if self._queue.is_idle:
+            self._write_next()
+
+    def _write_next(self) -> None:
+        effect, self._next = self._next, None
+        if effect is None:
+            return
+        write = partial(
+            self._file.write,
+            effect.election,
+            kraft_version=effect.kraft_version,
+            voters=effect.voters,
+        )
+        self._queue.add(write, lambda _: self._written(effect.number))
+
+    def _written(self, number: int) -> None:
+        self._write_next()
+        self._persisted(number)

@@ -12,8 +12,7 @@ from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.roles import Role
 from runtime.clock import Clock
-from runtime.metrics import Labelled, Registry
-from runtime.recent import Recent
+from runtime.metrics import Labelled, Recent, Registry
 
 _RAFT: Final = "kafka_server_raft_metrics_"
 _WAITING_MAX: Final = 1_000

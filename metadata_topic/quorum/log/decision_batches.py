@@ -15,14 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
-from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
+from kafka_protocol.errors import ErrorCode, InvalidRecordError, KafkaError, MalformedMessageError
 from kafka_protocol.records.batch import HEADER_SIZE
-from kafka_protocol.records.errors import InvalidRecordError
 from metadata_topic.controller.result import Decided, result_of
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import (
     RECORD_WORK,
     MetadataRecord,

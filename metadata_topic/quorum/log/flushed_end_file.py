@@ -29,7 +29,7 @@ from typing import Final
 from crc32c import crc32c
 
 from metadata_topic.quorum.errors import UnusableMetadataError
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.disk import Disk, OpenFile
 
 FLUSHED_END: Final = "tidemark-flushed-end"

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd, FlushedEndFile
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.executors import make_mutex
 
 
@@ -43,7 +43,7 @@ class FlushedEndNote:
 
     @property
     def _newest_segment(self) -> int:
-        return self._log.segments[-1].base_offset
+        return self._log.segments.active.base_offset
 
     def led(self, epoch: int) -> None:
         """This node, leading `epoch`, appends a batch that it has made."""

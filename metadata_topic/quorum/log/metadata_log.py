@@ -17,18 +17,19 @@ from typing import Final
 from kafka_protocol.files.meta_properties import PARTITION_METADATA, dump_partition_metadata
 from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.control import ControlEntry, control_batch
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from local_log.errors import UnexpectedAppendOffset, WouldWait
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks, LogRead
+from local_log.recovery.survey import OpenRequest
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.batches import note_flushed_end
 from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.quorum.log.flushed_end_file import FlushedEndFile
 from metadata_topic.quorum.log.flushed_end_note import FlushedEndNote
 from metadata_topic.quorum.log.gate import LogGate
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.clock import Clock
 from runtime.disk import Buffer, Disk
 
@@ -91,16 +92,16 @@ class MetadataLog:
             if made is not None:
                 made.on_offline(error)
 
-        log = PartitionLog.open(
+        request = OpenRequest(
+            METADATA_PARTITION,
             directory,
-            topic_partition=METADATA_PARTITION,
-            topic_id=METADATA_TOPIC_ID,
-            config=config.log_config(),
-            disk=disk,
-            now_ms=clock.wall_ms(),
+            config.log_config(),
+            clock.wall_ms(),
             recovery_point=recovery_point,
             log_start=log_start,
-            hooks=LogHooks(failed=failed),
+        )
+        log = PartitionLog.open(
+            request, topic_id=METADATA_TOPIC_ID, disk=disk, hooks=LogHooks(failed=failed)
         )
         made = cls(log, config, clock, FlushedEndNote(FlushedEndFile(directory, disk), log))
         return made
@@ -172,7 +173,7 @@ class MetadataLog:
         self._log.append_batches(batches, now_ms=timestamp_ms)
 
     def _is_segment_full(self, more_bytes: int) -> bool:
-        active = self._log.segments[-1]
+        active = self._log.segments.active
         if active.size_bytes == 0:
             return False
         age_ms = self._clock.wall_ms() - self._segment_since_ms
@@ -192,7 +193,7 @@ class MetadataLog:
         A log that is appended to all the time is never flushed to its end, so no segment would
         begin. The flush is under way; the loop does not wait for it, the caller asks again.
         """
-        size_bytes = self._log.segments[-1].size_bytes + more_bytes
+        size_bytes = self._log.segments.active.size_bytes + more_bytes
         return self.wants_flush and size_bytes > _LARGE * self._config.segment_bytes
 
     def append_controls(
@@ -226,7 +227,7 @@ class MetadataLog:
             offset, max_bytes, end_offset=end_offset, min_one_batch=True, may_wait=may_wait
         )
         if not may_wait:
-            self._log.reader.check_resident(found)
+            self._log.check_resident(found)
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
@@ -285,7 +286,7 @@ class MetadataLog:
 
     def set_high_watermark(self, offset: int) -> None:
         """Take note that everything below `offset` (exclusive) is committed."""
-        self._log.high_watermark = offset
+        self._log.update_high_watermark(offset)
 
     # -- the ends move --------------------------------------------------------------------------
 
@@ -336,9 +337,9 @@ class MetadataLog:
 
     def take_out_old_segments(self) -> None:
         """Let nobody find segments that lie wholly below the log start any more; in memory."""
-        expiry = self._log.retention.expire(self._clock.wall_ms())
+        expiry = retention.expire(self._log, self._clock.wall_ms())
         if expiry is not None:
-            self._log.retention.take_out(expiry)
+            retention.take_out(self._log, expiry)
 
     def delete_old_segments(self) -> None:
         """Delete the files of segments that were taken out; on a pool thread.
@@ -349,8 +350,7 @@ class MetadataLog:
             OSError, KafkaStorageError: the disk failed.
         """
         self._log.disk.fsync_path(self._log.directory)
-        retention = self._log.retention
-        retention.delete_later(retention.rename_leaving())
+        self._log.delete_later(retention.rename_leaving(self._log))
 
     def close(self) -> None:
         """Flush, note it, and release the files."""

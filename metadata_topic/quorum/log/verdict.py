@@ -32,7 +32,7 @@ from metadata_topic.quorum.errors import (
 )
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEnd
 from metadata_topic.quorum.log.survey import SegmentSurvey
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 
 
 @dataclass(frozen=True, slots=True)

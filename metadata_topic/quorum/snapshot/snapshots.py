@@ -35,7 +35,7 @@ from metadata_topic.quorum.log.batches import (
     whole_batches,
 )
 from metadata_topic.quorum.log.decision_batches import pack
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SUFFIX, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, SUFFIX, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
 from runtime.dice import Dice

@@ -42,10 +42,10 @@ from metadata_topic.quorum.snapshot.rules import (
     snapshots_to_let_go,
 )
 from metadata_topic.quorum.snapshot.snapshots import snapshot_chunks
-from metadata_topic.quorum.snapshot.stored import StoredMetadata
+from metadata_topic.quorum.snapshot.store import StoredMetadata
 from metadata_topic.raft.events import LogStartRaised, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from runtime.ports import Ports
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work

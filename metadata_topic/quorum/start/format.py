@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kafka_protocol.errors import MalformedMessageError, TidemarkError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
     dump_meta_properties,
 )
-from kafka_protocol.records.errors import InvalidRecordError
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import MetadataRecord, UnknownMetadataRecordError, make
@@ -30,8 +29,7 @@ from metadata_topic.quorum.snapshot.snapshots import (
     read_snapshot,
     snapshot_chunks,
 )
-from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
+from metadata_topic.raft.messages import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.clock import Clock
 from runtime.dice import Dice
@@ -43,6 +41,21 @@ _WAY_OUT: Final = (
     "that was formatted with the same features, has the same records in it"
 )
 METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+
+
+def make_dirs_durably(disk: Disk, path: Path) -> None:
+    """Make a directory and its parents; returns when their names are on disk.
+
+    A file that is fsynced in a directory without a durable name can be gone after a power cut. The
+    parent is fsynced also where the directory is there already: the process that made it may have
+    died before it came to that.
+    """
+    made = [path]
+    while not disk.is_dir(made[-1].parent):
+        made.append(made[-1].parent)
+    disk.make_dirs(path)
+    for directory in reversed(made):
+        disk.fsync_path(directory.parent)
 
 
 class AlreadyFormattedError(TidemarkError):

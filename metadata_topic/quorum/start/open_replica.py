@@ -25,7 +25,7 @@ from metadata_topic.quorum.start.quorum_start import (
 )
 from metadata_topic.quorum.start.recovery import FoundMetadata, read_directory, repair
 from metadata_topic.raft.events import Started
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.disk import Disk
 from runtime.ports import Ports

@@ -10,15 +10,19 @@ only says where somebody may be asked.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
+from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
-from metadata_topic.raft.events import ElectionState
-from metadata_topic.raft.messages import NOBODY, Node
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.events import EPOCH_MAX, ElectionState
+from metadata_topic.raft.messages import BOOTSTRAP_ID, NOBODY, Node, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
+
+ABSTAINED: Final = ReplicaKey(2**31 - 1, b"\xff" * 16)
+"""Whom such a file says it voted for: a node that does not exist."""
 
 NO_VOTERS = VoterSet(())
 
@@ -262,3 +266,25 @@ def _notes(me: ReplicaKey, membership: Membership, voters: VoterSet) -> tuple[st
         f"voter {me.id} has directory id {uuid_to_text(known.key.directory_id)}, this directory "
         f"{uuid_to_text(me.directory_id)}: it observes until it is made a voter",
     )
+
+
+class AbstentionError(TidemarkError):
+    """No such file is written; nothing was changed."""
+
+
+def abstain_until(epoch: int, last_epoch: int) -> ElectionState:
+    """The election state in which the vote of `epoch` is spent.
+
+    Args:
+        epoch: the highest that any other controller knows.
+        last_epoch: the highest in this node's log and snapshots.
+
+    Raises:
+        AbstentionError: not an epoch that can be the highest.
+    """
+    if not last_epoch <= epoch <= EPOCH_MAX:
+        raise AbstentionError(
+            f"--epoch={epoch}: must be at least {last_epoch}, the last epoch in this node's log, "
+            f"and at most {EPOCH_MAX}; it is the highest epoch that any other controller knows"
+        )
+    return ElectionState(epoch, None, ABSTAINED)

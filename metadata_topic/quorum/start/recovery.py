@@ -19,15 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_protocol.errors import MalformedMessageError
+from kafka_protocol.errors import InvalidRecordError, MalformedMessageError
 from kafka_protocol.records.batch import read_header
-from kafka_protocol.records.errors import InvalidRecordError
 from local_log.file_names import EPOCH_CHECKPOINT, LOG, parse_segment_file, path_of
 from local_log.recovery.set_aside import cut_segment, set_segment_aside
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import Provenance
+from metadata_topic.image.model import BrokenMetadataLogError, Provenance
 from metadata_topic.image.records import UnknownMetadataRecordError
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import (
@@ -42,10 +40,10 @@ from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.log.survey import SegmentSurvey, sound_batches, survey_log
 from metadata_topic.quorum.log.verdict import DirectoryFacts, Verdict, judge
 from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, Snapshot, SnapshotFiles
-from metadata_topic.quorum.snapshot.stored import replay_snapshot
-from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
+from metadata_topic.quorum.snapshot.store import replay_snapshot
+from metadata_topic.quorum.start.format import make_dirs_durably
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from runtime.clock import Clock
 from runtime.collector import resting_collector
@@ -241,7 +239,7 @@ def repair(
         )
     # A process that was killed may have left in memory what the core takes for durable.
     opened.flush()
-    newest = opened.partition_log.segments[-1].base_offset
+    newest = opened.partition_log.segments.active.base_offset
     disk.fsync_path(path_of(found.directory, newest, LOG))  # it may have been cut back, too
     disk.fsync_path(found.directory)
     opened.note_flushed()

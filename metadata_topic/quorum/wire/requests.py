@@ -37,10 +37,10 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Node,
     Request,
+    SnapshotId,
     Standing,
     VoteRequest,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 
 FETCH_BYTES_MAX: Final = 8 << 20

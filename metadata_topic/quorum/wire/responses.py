@@ -31,11 +31,11 @@ from metadata_topic.raft.messages import (
     FetchSnapshotResponse,
     Request,
     Response,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 
 _UNKNOWN: Final = -1
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.raft.messages import (

@@ -108,13 +108,12 @@ class WellAfterwards:
     def __exit__(self, *_: object) -> None:
         self._bystander.socket.close()
 
-    def judge(self, stage: Stage, *, peak_bytes: int, may_close: bool = False) -> None:
+    def judge(self, stage: Stage, *, peak_bytes: int) -> None:
         """Fail unless all is as it was before.
 
         Args:
             stage: of the case.
             peak_bytes: memory may have risen by so much meanwhile.
-            may_close: connections were closed that the stage does not know.
         """
         broker, before = self._broker, self._before
         peak = high_water_bytes(broker.pid) - before.memory_bytes
@@ -132,7 +131,7 @@ class WellAfterwards:
         assert "Traceback" not in stage.log, stage.log
         assert " ERROR " not in stage.log, stage.log
         assert not CONTROL.search(stage.log), repr(stage.log)
-        assert may_close or not stage.unexpected_ends(), stage.unexpected_ends()
+        assert not stage.unexpected_ends(), stage.unexpected_ends()
 
     def _settled(self) -> Readings | None:
         """What is used, once connections, tasks and waiting requests are no more than before."""

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.brokers.mounts import MountNamespace
 from tests.support.brokers.process import BrokerProcess
 
 RUNNER = Path(__file__).parent / "run_broker.py"
@@ -17,27 +16,23 @@ class DirectoriesBroker(BrokerProcess):
     Attributes:
         log_directories: in the order of `log.dirs`; the first one is the metadata directory unless
             `metadata.log.dir` is among the settings.
-        namespace: where it runs, if somewhere else than the test.
         is_formatted: a start does not format, whatever is missing.
     """
 
-    namespace: MountNamespace | None = None
     is_formatted = False
 
     def __init__(
         self,
         directory: Path,
         *,
-        log_directories: int | list[Path] = 2,
+        log_directories: int = 2,
         settings: Mapping[str, str] | None = None,
         tiered: bool = False,
     ) -> None:
-        """A broker that is not started yet: on so many directories of its own, or on these."""
+        """A broker that is not started yet: on so many directories of its own."""
         super().__init__(directory, settings=settings, tiered=tiered)
-        if isinstance(log_directories, int):
-            names = ["logs", *(f"logs-{n}" for n in range(2, log_directories + 1))]
-            log_directories = [directory / name for name in names]
-        self.log_directories = log_directories
+        names = ["logs", *(f"logs-{n}" for n in range(2, log_directories + 1))]
+        self.log_directories = [directory / name for name in names]
         self._runner: tuple[str, ...] = ()
 
     def properties(self) -> dict[str, str]:
@@ -61,20 +56,11 @@ class DirectoriesBroker(BrokerProcess):
         config = ("--config", str(self.config_file))
         return [sys.executable, str(RUNNER), *config, *self._runner]
 
-    def run_in(self, namespace: MountNamespace) -> None:
-        """From now on run in a mount namespace."""
-        self.namespace = namespace
-        self.prefix = namespace.prefix
-
-    def seen(self, path: Path) -> Path:
-        """A path of the broker as this process reaches it."""
-        return path if self.namespace is None else self.namespace.seen(path)
-
     @property
     def log_directory(self) -> Path:
         """The metadata directory: the harness looks here whether the broker is formatted."""
         configured = self.settings.get("metadata.log.dir")
-        return self.seen(Path(configured) if configured else self.log_directories[0])
+        return Path(configured) if configured else self.log_directories[0]
 
     def index_of(self, topic: str, partition: int = 0) -> int:
         """Number of the only log directory that holds a partition."""
@@ -82,7 +68,7 @@ class DirectoriesBroker(BrokerProcess):
         found = [
             index
             for index, directory in enumerate(self.log_directories)
-            if self.seen(directory / name).is_dir()
+            if (directory / name).is_dir()
         ]
         assert len(found) == 1, f"{name} lies in {found} of {self.log_directories}"
         return found[0]
@@ -91,6 +77,6 @@ class DirectoriesBroker(BrokerProcess):
         """Where a partition lies; in the first directory when it lies nowhere."""
         name = f"{topic}-{partition}"
         for directory in self.log_directories:
-            if self.seen(directory / name).is_dir():
-                return self.seen(directory / name)
-        return self.seen(self.log_directories[0] / name)
+            if (directory / name).is_dir():
+                return directory / name
+        return self.log_directories[0] / name

@@ -110,7 +110,6 @@ class BrokerProcess:
         self.port, self.controller_port, self.http_port = free_ports(3)
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
-        self.prefix: list[str] = []  # put before each command, to run it somewhere else
         self.log_file = directory / "server.log"
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -171,7 +170,7 @@ class BrokerProcess:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run one `tidemark` command to its end."""
         return subprocess.run(
-            [*self.prefix, sys.executable, "-m", "tidemark.cli", *arguments],
+            [sys.executable, "-m", "tidemark.cli", *arguments],
             check=False,
             capture_output=True,
             text=True,
@@ -202,7 +201,7 @@ class BrokerProcess:
             assert done.returncode == 0, done.stdout + done.stderr
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.prefix, *self.start_command()],
+                self.start_command(),
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,

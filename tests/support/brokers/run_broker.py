@@ -1,12 +1,11 @@
 """Runs a broker, as `tidemark start` does, on a disk that fails or kills when told to.
 
     python run_broker.py --config FILE [--faults FILE] [--steps FILE] [--kill-before N]
-        [--taken FILE] [--read-ms N]
+        [--read-ms N]
 
-Faults are a JSON list of the arguments of `FaultyDisk.fail`; SIGUSR1 reads the file anew. Steps are
-the operations that change the disk, counted from 1 over all threads: each is written to the steps
-file, and before step N the process gets a SIGKILL. What is taken from `.log` files goes to the last
-file (`walk/recorder.py`). With `--read-ms` each read of a partition's `.log` file takes so long.
+Faults are a JSON list of the arguments of `FaultyDisk.fail`. Steps are the operations that change
+the disk, counted from 1 over all threads: each is written to the steps file, and before step N the
+process gets a SIGKILL. With `--read-ms` each read of a partition's `.log` file takes so long.
 """
 
 import argparse
@@ -24,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import broker.app
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC
 from runtime.disk import OpenFile
 from runtime.ports import Ports, system_ports
 from tests.support.sim.faulty_disk import FaultyDisk
-from tests.support.walk.recorder import LogRecorder
 from tidemark.node_files.loading import load, log_to_stdout
 
 CHANGING = frozenset(
@@ -82,11 +80,8 @@ class SteppingDisk(FaultyDisk):
 
     read_s = 0.0
 
-    def __init__(
-        self, steps: Path | None, kill_before: int | None, recorder: LogRecorder | None = None
-    ) -> None:
+    def __init__(self, steps: Path | None, kill_before: int | None) -> None:
         super().__init__()
-        self._recorder = recorder
         self._mutex = threading.Lock()
         self._step = 0
         self._kill_before = kill_before
@@ -105,8 +100,6 @@ class SteppingDisk(FaultyDisk):
                 os.write(self._file, f"{self._step} {name} {path}\n".encode())
             if self._step == self._kill_before:
                 os.kill(os.getpid(), signal.SIGKILL)
-        if self._recorder is not None:
-            self._recorder.see(name, arguments)
         return call(*arguments, **more)
 
     def read_at(self, file: OpenFile, position: int, size: int) -> bytes:
@@ -117,8 +110,7 @@ class SteppingDisk(FaultyDisk):
         return super().read_at(file, position, size)
 
     def read_faults(self, file: Path) -> None:
-        """Take the rules of a file instead of those in force."""
-        self.heal()
+        """Take the rules of a file."""
         for rule in json.loads(file.read_text()):
             self.fail(rule.pop("operations"), **rule)
 
@@ -129,16 +121,13 @@ def main() -> None:
     parser.add_argument("--faults", type=Path)
     parser.add_argument("--steps", type=Path)
     parser.add_argument("--kill-before", type=int)
-    parser.add_argument("--taken", type=Path)
     parser.add_argument("--read-ms", type=int, default=0)
     given = parser.parse_args()
     log_to_stdout()
-    recorder = None if given.taken is None else LogRecorder(given.taken)
-    disk = SteppingDisk(given.steps, given.kill_before, recorder)
+    disk = SteppingDisk(given.steps, given.kill_before)
     disk.read_s = given.read_ms / 1000
     if given.faults is not None:
         disk.read_faults(given.faults)
-        signal.signal(signal.SIGUSR1, lambda *_: disk.read_faults(given.faults))
 
     def on_this_disk(loop: asyncio.AbstractEventLoop) -> Ports:
         return replace(system_ports(loop), disk=disk)

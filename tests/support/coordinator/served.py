@@ -7,8 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from broker.coordinator.placement import partition_of
-from broker.coordinator.service import GroupCoordinator
+from broker.coordinator.service import GroupCoordinator, partition_of
 from broker.handlers import (
     delete_groups,
     describe_groups,

@@ -16,13 +16,13 @@ from broker.coordinator.group.decision import (
     Decision,
     GroupRecord,
     Now,
+    Room,
     SetTimer,
     Ticket,
     TimerKey,
     append_error,
 )
 from broker.coordinator.group.refusals import refused
-from broker.coordinator.group.room import Room
 from broker.coordinator.group.state import GroupLimits, GroupState
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID

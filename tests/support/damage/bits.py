@@ -22,6 +22,7 @@ from local_log.recovery.acceptance import Accepted, write_accepted
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
 from tests.support.damage.whole_starts import FIRST, NOW_MS, SECOND, WholeStart, format_directories
+from tests.support.worlds.local_log import read_bytes
 
 Lane = tuple[str, int]
 PLAIN, PLAIN_1, TIERED, HOLES, SWAPPED = (
@@ -147,14 +148,15 @@ def make_bases(root: Path, lanes: Sequence[Lane]) -> tuple[Base, Base]:
         append(second, root, lane, known, "plain")
         log = log_of(second, lane)
         log.flush()
-        log.high_watermark = known.flushed = known.end
+        known.flushed = known.end
+        log.update_high_watermark(known.flushed)
     if TIERED in promised:
         _drop_copied(second, promised[TIERED])
     for write in ("recovery_points", "log_starts", "high_watermarks"):
         getattr(second.logs, f"checkpoint_{write}")()
     for lane, known in promised.items():
         append(second, root, lane, known, "plain")
-        log_of(second, lane).high_watermark = known.end
+        log_of(second, lane).update_high_watermark(known.end)
     if SWAPPED in promised:
         promised[SWAPPED].is_sparse = True
     listed = offset_checkpoint.dump({TopicPartition(*SWAPPED): 3})
@@ -222,7 +224,8 @@ def append(life: WholeStart, root: Path, lane: Lane, known: Promised, step: str)
     log.append_as_leader(batch, leader_epoch=epoch, now_ms=NOW_MS, from_client=step != "abort")
     if step != "abort":
         known.last_sequence += 1 if step == "begin" else 2
-    log.high_watermark = end = log.log_end_offset
+    end = log.log_end_offset
+    log.update_high_watermark(end)
     written = path.read_bytes()[position:]
     known.batches.append(Batch(offset, end, written, str(path.relative_to(root)), position))
 
@@ -318,7 +321,7 @@ def look(life: WholeStart, lane: Lane, known: Promised) -> Served | str | Except
             log.log_start_known,
             end,
             list(_batches(log, max(log.log_start_offset, log.local_log_start_offset), end)),
-            tuple(log.reader.aborted_transactions(log.local_log_start_offset, end)),
+            tuple(log.aborted_transactions(log.local_log_start_offset, end)),
             _last_sequence(log),
             tuple(log.epochs.epoch_for(batch.offset) for batch in known.batches),
         )
@@ -329,14 +332,14 @@ def look(life: WholeStart, lane: Lane, known: Promised) -> Served | str | Except
 
 
 def _last_sequence(log: Any) -> int:
-    state = log.producers.producers.get(PRODUCER)
+    state = log.producers.states.producers.get(PRODUCER)
     return -1 if state is None else int(state.last_sequence)
 
 
 def _batches(log: Any, position: int, end: int) -> Iterator[bytes]:
     """What a client gets that asks again after the last record of each answer."""
     while position < end:
-        data = log.read_bytes(position, 1 << 20)
+        data = read_bytes(log, position, 1 << 20)
         following = position
         for one in split(data):
             yield one

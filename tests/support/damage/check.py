@@ -15,7 +15,6 @@ from tests.support.brokers.process import until
 from tests.support.brokers.raw_client import RawClient, fetch_fields, produce_fields
 from tests.support.brokers.traffic import Lane
 from tests.support.damage.copies import Case, Damaged
-from tests.support.damage.directory_faults import whole_batches_bytes
 from tests.support.damage.impossible import INAPPLICABLE
 from tests.support.damage.life import ABORTED, LANES, hole_of, log_start, record_of
 from tests.support.damage.table import (
@@ -356,3 +355,14 @@ def _log_bytes(damaged: Damaged, *, torn_tails: bool) -> Counter[str]:
 def _remote_objects(damaged: Damaged) -> set[str]:
     store = damaged.broker.remote_directory
     return {str(path.relative_to(store)) for path in store.rglob("*.log")}
+
+
+def whole_batches_bytes(data: bytes) -> int:
+    """Where the last whole batch of a segment ends."""
+    position = 0
+    while position + 12 <= len(data):
+        end = position + 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+        if end > len(data) or end <= position + 12:
+            break
+        position = end
+    return position

@@ -23,7 +23,7 @@ from broker.node.directory_checks import (
     write_life,
     writes_sidecars,
 )
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -49,7 +49,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.testing import registration_of
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.power_cut_disk import PowerCutError
 from tests.support.worlds.any_order import AnyOrder
 from tests.support.worlds.one_node import sole_voter
@@ -154,7 +154,7 @@ class HostingLife:
         self.replicas.apply(self.node.image, None)
         self.node.subscribe(self.replicas.apply)
         await self._pumped(self.registration.unfence())
-        await self._pumped(self.replicas.caught_up())
+        await self._pumped(self.replicas.hosting.caught_up())
 
     def _wire(self, incarnation_id: bytes, *, is_missing_some: bool) -> None:
         ports, submit = self.ports, self.node.submit
@@ -174,22 +174,22 @@ class HostingLife:
             requests=ControllerRequests(assign=self.registration.assign, raise_epoch=epochs.ask),
         )
         epochs.on_refused = self.replicas.epoch_refused
-        self.replicas.is_missing_some = is_missing_some
-        self.registration.on_assignment_failed = self.replicas.assignment_failed
+        self.replicas.hosting.is_missing_some = is_missing_some
+        self.registration.on_assignment_failed = self.replicas.hosting.assignment_failed
         self.creation = TopicCreation(
             submit,
             defaults=lambda: TopicDefaults(1, 1),
             validate_config=lambda _name, _configs: None,
             dice=ports.dice,
-            settled=self.replicas.settled,
-            backlog=lambda: self.replicas.backlog,
+            settled=self.replicas.hosting.settled,
+            backlog=lambda: self.replicas.hosting.backlog,
         )
         self.creation.patience_s = inf  # no real time: the same seed goes the same way
         self._delete_topics = DeleteTopicsHandler(
             ClusterView(NODE, CLUSTER, lambda: self.node.image),
             submit,
             enabled=True,
-            settled=self.replicas.settled,
+            settled=self.replicas.hosting.settled,
         )
         holding = Holding(ports.clock, ports.scheduler)
         self._delete_records = DeleteRecordsHandler(self.replicas, ports.executors.commit, holding)

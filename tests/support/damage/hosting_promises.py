@@ -13,6 +13,7 @@ from kafka_protocol.records.records import iter_records
 from local_log.file_names import PARTITION_METADATA
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.image.image import MetadataImage
+from tests.support.worlds.local_log import read_bytes
 
 
 @dataclass
@@ -109,7 +110,7 @@ class Promises:
         found: dict[int, bytes] = {}
         offset = start
         while offset < end:
-            data = log.read_bytes(offset, 1 << 20)
+            data = read_bytes(log, offset, 1 << 20)
             assert data, f"{where}: nothing at {offset}, it ends at {end}"
             for position, header in iter_batches(data):
                 found |= {r.offset: r.value or b"" for r in iter_records(data, position)}

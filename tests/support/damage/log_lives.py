@@ -18,6 +18,7 @@ from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk
 from tests.support.sim.ports import simulated
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.worlds.local_log import read_bytes
 
 CONFIG = LogConfig(
     segment_bytes=1200,
@@ -113,7 +114,7 @@ class LogLives:
             log.flush()
             self.topics[name].flush(log.log_end_offset)
         elif draw < 0.76:
-            log.high_watermark = log.log_end_offset
+            log.update_high_watermark(log.log_end_offset)
             self.raise_start(manager, name, log)
         elif draw < 0.93:
             self.housekeeping(manager)
@@ -127,7 +128,7 @@ class LogLives:
     def housekeeping(self, manager: LogManager) -> None:
         """What a broker does from time to time for all logs."""
         for log in manager.all():
-            log.high_watermark = log.log_end_offset
+            log.update_high_watermark(log.log_end_offset)
         match self.below(4):
             case 0:
                 manager.run_retention(self.ports.clock.wall_ms())
@@ -171,7 +172,9 @@ class LogLives:
         span = log.log_end_offset - log.log_start_offset
         wanted = log.log_start_offset + self.below(span + 1)
         if self.ports.dice.random() < 0.5:  # where a segment begins
-            bases = [s.base_offset for s in log.segments if s.base_offset > log.log_start_offset]
+            bases = [
+                s.base_offset for s in log.segments.all if s.base_offset > log.log_start_offset
+            ]
             wanted = bases[self.below(len(bases))] if bases else wanted
         log.raise_log_start(wanted)
         manager.checkpoint_log_starts()
@@ -217,7 +220,7 @@ class LogLives:
         last: tuple[BatchHeader, bytes] | None = None
         offset = start
         while offset < end:
-            data = log.read_bytes(offset, 1 << 20)
+            data = read_bytes(log, offset, 1 << 20)
             assert data, f"{name}: nothing at {offset}, the log ends at {end}"
             for position, header in iter_batches(data):
                 batch = data[position : position + header.size_bytes]

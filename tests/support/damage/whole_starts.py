@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories, write_life, writes_sidecars
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
     assigned_partitions,
@@ -36,8 +36,8 @@ from metadata_topic.controller.directories import (
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.disk import Disk, OpenFile
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
@@ -130,7 +130,7 @@ class WholeStart:
             requests=ControllerRequests(assign=self._asked.update),
         )
         is_missing_some = is_missing_some or len(logs.online_dirs()) < len(log_dirs)
-        self.replicas.is_missing_some = is_missing_some
+        self.replicas.hosting.is_missing_some = is_missing_some
         noted = records_at_registration(
             image,
             NODE,

@@ -18,7 +18,7 @@ from tests.support.described.scripted_controller import (
     serving,
 )
 from tests.support.kafka.tools import PEERS
-from tests.support.samples.protocol_golden import GOLDEN
+from tests.support.samples.golden_files import GOLDEN
 
 FILE = GOLDEN / "metadata-quorum" / "scripted.jsonl"
 

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 
 from pipeline.jobs.day_files import DayFiles, FileNames
 from pipeline.jobs.delta_table import place_name
+from pipeline.jobs.export import Target, open_target
 from pipeline.jobs.iceberg_catalog import make_iceberg
 from pipeline.jobs.iceberg_table import IcebergTable
 from pipeline.jobs.ledger import Ledger
 from pipeline.jobs.place_fsspec import open_place
 from pipeline.jobs.table_ledger import Table, TableLedger
-from pipeline.jobs.target import Target, open_target
 from pipeline.jobs.values import Committed, DataFile
 from pipeline.jobs.write_task import file_schema
 from tests.support.export.topics import IDENTITY

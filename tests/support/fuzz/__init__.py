@@ -1,1 +1,1 @@
-"""Random requests by the grammar of the message schemas, and what a broker must make of them."""
+"""Random requests by the grammar of the message schemas, and every pure decoder."""

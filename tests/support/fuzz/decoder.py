@@ -6,9 +6,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from tests.support.brokers.process import ROOT
-
-GOLDEN = ROOT / "tests" / "golden"
+from tests.support.samples.golden_files import GOLDEN, unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +34,7 @@ def walked(read: Callable[[bytes], Iterable[Any]]) -> Callable[[bytes], object]:
 @cache
 def golden(pattern: str) -> tuple[bytes, ...]:
     """Files of Apache Kafka, the shorter ones."""
+    unpack()  # also outside pytest
     files = sorted(path for path in GOLDEN.rglob(pattern) if path.is_file())
     found = [path.read_bytes() for path in files if path.stat().st_size < 20_000]
     assert found, pattern

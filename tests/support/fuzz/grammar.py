@@ -3,15 +3,17 @@
 Not by the product's encoder: that writes nothing wrong, and what both get wrong nobody would see.
 """
 
+import random
 from struct import pack
 from typing import Any
 
 from kafka_protocol.wire.schema import FIXED_FORMATS, ArrayType, Field, FieldType, StructType
-from tests.support.fuzz.known import BY_NAME, EDGES, WORDS, Dice
 
 ELEMENTS_MAX = 3
 WOUND_RATE = 0.08
 WRONG_LENGTHS = (-(2**31), -2, -1, 0, 1, 127, 128, 16_383, 32_768, 2**24, 2**31 - 1)
+EDGES = (0, 1, -1, 2, 127, 128, 32_767, -32_768, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
+WORDS = ("", "range", "1", "-1", "x" * 300, "é\x1b[2J\r\n", "\0", "9" * 400)
 SIZES = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
 
 
@@ -32,7 +34,7 @@ class RequestWriter:
         wounds: how many the last body has; 0: it is a request as the schema has it.
     """
 
-    def __init__(self, dice: Dice, *, wound_rate: float = WOUND_RATE) -> None:
+    def __init__(self, dice: random.Random, *, wound_rate: float = WOUND_RATE) -> None:
         self._dice, self._rate = dice, wound_rate
         self._version, self._flexible, self._hurts = 0, False, False
         self.wounds = 0
@@ -115,13 +117,12 @@ class RequestWriter:
         return self._plain(kind, None, False)
 
     def _plain(self, kind: str, field: Field | None, may_be_null: bool) -> bytes:
-        known = BY_NAME.get(field.attribute) if field and self._dice.random() < 0.9 else None
-        value = known(self._dice) if known else self._any(kind)
+        value = self._any(kind)
         if kind in FIXED_FORMATS:
             return self._fixed(FIXED_FORMATS[kind], value)
-        if value is None and not may_be_null:
-            value = b"" if kind in ("bytes", "rec") else ""
         data = value.encode() if isinstance(value, str) else value
+        if may_be_null and self._dice.random() < 0.1:
+            data = None
         if kind == "str" and data is not None and self._wound():
             data = b"\xff\xfe" + data
         compact = self._flexible and (field is None or field.compact)

@@ -18,7 +18,7 @@ from metadata_topic.quorum.log.fetched import checked_prefix
 from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError, read_snapshot
 from pipeline.decode.frames import DamagedBatchError, read_frames
 from pipeline.decode.group import whole_batches
-from pipeline.read.batch_front import batch_front
+from pipeline.read.groups import batch_front
 from rlm.read.chunk import DamagedChunkError, check_chunk
 from rlm.read.segment_index import SegmentIndex
 from tests.support.fuzz.decoder import Decoder, of_files, walked

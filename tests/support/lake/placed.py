@@ -22,6 +22,7 @@ from local_log.checked_files import SIDECAR
 from local_log.config import LogConfig
 from local_log.file_names import PARTITION_METADATA
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from rlmm import records
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.disk import Disk
@@ -78,18 +79,18 @@ def _write_records(broker: BrokerProcess, bucket: Bucket) -> dict[TopicPartition
     for number in range(_PARTITIONS):
         place = TopicPartition(METADATA_TOPIC, number)
         log = PartitionLog.open(
-            broker.partition_directory(*place),
-            topic_partition=place,
+            OpenRequest(
+                place, broker.partition_directory(*place), LogConfig(), NOW_MS, is_clean=True
+            ),
             topic_id=_topic_id(broker, METADATA_TOPIC),
-            config=LogConfig(),
             disk=Disk(),
-            now_ms=NOW_MS,
-            is_clean=True,
         )
         for event in bucket.events:
             if metadata_partition_for(event.topic_id_partition, _PARTITIONS) == number:
                 batch = build_batch([(NOW_MS, None, records.encode(event), [])])
-                log.append_as_leader(batch, leader_epoch=log.latest_epoch or 0, now_ms=NOW_MS)
+                log.append_as_leader(
+                    batch, leader_epoch=log.epochs.latest_epoch or 0, now_ms=NOW_MS
+                )
         ends[place] = log.log_end_offset
         log.close()
     return ends

@@ -12,8 +12,10 @@ from kafka_protocol.records.records import NewRecord, Record, build_batch
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from local_log.config import LogConfig
 from local_log.file_names import LOG
+from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.tier_segments import ClosedSegment
+from local_log.recovery.survey import OpenRequest
 from rsm_plugins.segment import LogSegmentData
 from runtime.disk import Disk, OpenFile
 
@@ -42,13 +44,9 @@ class Replica:
         directory.mkdir(parents=True)
         self.directory, self.first = directory, start
         self._log = PartitionLog.open(
-            directory,
-            topic_partition=partition.topic_partition,
+            OpenRequest(partition.topic_partition, directory, CONFIG, NOW_MS, is_clean=True),
             topic_id=partition.topic_id,
-            config=CONFIG,
             disk=Disk(),
-            now_ms=NOW_MS,
-            is_clean=True,
         )
         if start:
             self._log.truncate_fully_and_start_at(start)
@@ -143,24 +141,24 @@ class Replica:
 
     def raise_start(self, offset: int) -> None:
         """Move the log start up, as DeleteRecords does; the chain is clipped."""
-        self._log.high_watermark = self.end
+        self._log.update_high_watermark(self.end)
         self._log.raise_log_start(offset)
         self._log.clip_chain(offset)
 
     def batches(self) -> Iterator[bytes]:
         """Every batch of the log, ascending; each call begins anew."""
-        for segment in self._log.segments:
+        for segment in self._log.segments.all:
             data = segment.path(LOG).read_bytes()
             for position, header in segment.batches(0):
                 yield data[position : position + header.size_bytes]
 
     def closed(self) -> list[ClosedSegment]:
         """Segments that may be copied, ascending."""
-        return self._log.closed_segments()
+        return tier_segments.closed_tail(self._log, 0, len(self._log.segments.all)).segments
 
     def open_segment(self, base_offset: int) -> tuple[LogSegmentData, bool]:
         """The files of a closed segment as a plugin wants them, and whether it aborts nothing."""
-        files = self._log.lookups.open_segment(base_offset)
+        files = tier_segments.open_segment(self._log, base_offset)
         transactions = files.transaction_index
         data = LogSegmentData(
             log=_stream(files.log),

@@ -13,7 +13,7 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.quorum.log.batches import read_batches, whole_batches
 from metadata_topic.quorum.snapshot.snapshots import read_snapshot
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.history import TopicState
 

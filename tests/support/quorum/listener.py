@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 from broker.handlers.api_versions import Features
 from broker.handlers.controllers.parts import ControllerParts
-from broker.handlers.controllers.table import build_controller_handlers
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.server import Server
+from broker.process.controllers_listener import build_controller_handlers
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity

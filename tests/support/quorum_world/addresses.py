@@ -8,7 +8,7 @@ quorum the voters' addresses stand in the log: there an address is only taken fo
 from typing import TYPE_CHECKING, Any
 
 from metadata_topic.raft.messages import Node
-from tests.support.raft.plan import PORT, address_of
+from tests.support.quorum_world.plan import PORT, address_of
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

@@ -9,8 +9,8 @@ from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.active.decisions import Done, Outcome
+from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.plan import BROKERS, CLUSTER_ID
-from tests.support.raft.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

@@ -18,11 +18,11 @@ from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
 from metadata_topic.quorum.active.decisions import Decide, Done, Failed, Outcome
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from runtime.work import Steps
+from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.history import Call, Kind, Said, is_linearizable
-from tests.support.raft.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

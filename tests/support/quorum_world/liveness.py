@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from metadata_topic.raft.role_states import Follower
 from metadata_topic.raft.roles import Role
-from tests.support.raft.errors import Violation
+from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

@@ -1,21 +1,30 @@
 """A node's metadata log as its disk has it, read from the bytes and not from the node.
 
-What `ModelDisk` is to the core alone: the oracle's view of a disk. Batches are those that the
+The oracle's view of a disk. Batches are those that the
 process sees; `flushed_end` is how far a power cut would leave them, with their files' names.
 """
+
+from bisect import bisect_left
+from dataclasses import dataclass
 
 from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, parse_quorum_state
 from metadata_topic.quorum.log.fetched import checked_prefix
 from metadata_topic.raft.events import ElectionState
-from metadata_topic.raft.messages import BatchFacts
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
+from metadata_topic.raft.messages import BOOTSTRAP_ID, BatchFacts, SnapshotId
 from tests.support.quorum_world.plan import METADATA
-from tests.support.raft.batch_index import Batch, BatchIndex
 from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
 from tests.support.sim.power_cut_model import DirectoryNode
 
 _SUFFIX = ".checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch in a log."""
+
+    facts: BatchFacts
+    payload: bytes
 
 
 class Segment:
@@ -35,17 +44,19 @@ class Segment:
         self.rewrites = node.rewrites
 
 
-class LogMirror(BatchIndex):
+class LogMirror:
     """See the module.
 
     Attributes:
         directory: id of the metadata directory.
         start_offset: where the node says that its log begins.
         batches: all that can be read, from the first segment on.
+        bases: the offset at which each begins.
     """
 
     def __init__(self, machine: MemoryMachine, directory: bytes) -> None:
-        super().__init__()
+        self.batches: list[Batch] = []
+        self.bases: list[int] = []
         self.machine = machine
         self.directory = directory
         self.start_offset = 0
@@ -72,7 +83,7 @@ class LogMirror(BatchIndex):
             if len(segment.node.live) > segment.size:
                 new += self._read(segment)
         for batch in new:
-            self.add(batch)
+            self._add(batch)
         return new
 
     def _found_segments(self) -> list[tuple[int, MemoryNode]]:
@@ -95,15 +106,15 @@ class LogMirror(BatchIndex):
 
     def _read_all(self) -> list[Batch]:
         old = set(self.batches)
-        self.clear()
+        self._clear()
         self._segments = [Segment(base, node) for base, node in self._found_segments()]
         new: list[Batch] = []
         for segment in self._segments:
             if self.batches and segment.base != self.batches[-1].facts.end_offset:
-                self.clear()  # a hole: what is before does not count
+                self._clear()  # a hole: what is before does not count
                 new = []
             for batch in self._read(segment):
-                self.add(batch)
+                self._add(batch)
                 if batch not in old:
                     new.append(batch)
         return new
@@ -135,6 +146,13 @@ class LogMirror(BatchIndex):
         segment.rewrites = segment.node.rewrites
         return new
 
+    def _add(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.bases.append(batch.facts.base_offset)
+
+    def _clear(self) -> None:
+        self.batches, self.bases = [], []
+
     # -- what an oracle asks --------------------------------------------------------------------
 
     @property
@@ -148,6 +166,22 @@ class LogMirror(BatchIndex):
     def first_offset(self) -> int:
         """Of the first batch that can be read."""
         return self.bases[0] if self.bases else self.end_offset
+
+    def index_at(self, offset: int) -> int:
+        """Place of the batch that begins at `offset`, or of the first after it."""
+        return bisect_left(self.bases, offset)
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether no batch has records both below and from `offset` on."""
+        if offset in (self.start_offset, self.end_offset):
+            return True
+        index = self.index_at(offset)
+        return index < len(self.bases) and self.bases[index] == offset
+
+    def batch_ending_at(self, end_offset: int) -> Batch | None:
+        """The batch before a boundary; None below the first one."""
+        index = self.index_at(end_offset)
+        return self.batches[index - 1] if index else None
 
     def epoch_before(self, end_offset: int) -> int:
         """Epoch of the last record below `end_offset`, in log or snapshot."""

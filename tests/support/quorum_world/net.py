@@ -1,4 +1,7 @@
-"""The network between nodes, with the wire's codec where the plan says so."""
+"""The network between nodes: it delays, loses, duplicates, reorders, and is cut.
+
+Where the plan says so, messages go through the wire's codec.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,14 +13,15 @@ from metadata_topic.quorum.wire.requests import Refused, admit, write_request
 from metadata_topic.quorum.wire.responses import read_answer, records_of, write_answer
 from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
 from metadata_topic.raft.messages import FetchRequest, FetchResponse, Node, Request, Response
+from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.plan import CLUSTER_ID
-from tests.support.raft.errors import Violation
-from tests.support.raft.sim_net import SimNet
-from tests.support.raft.sim_node import Route
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
+    from tests.support.quorum_world.world import QuorumWorld
 
+Route = tuple["QuorumNode", int, int]
+"""Who asked, in which life, under which number."""
 IDENTITY = WireIdentity(CLUSTER_ID)
 
 
@@ -47,12 +51,28 @@ def carried_back(request: Request, response: Response) -> Response:
     return read_answer(request, body, found)
 
 
-class QuorumNet(SimNet):
-    """See the module."""
+class QuorumNet:
+    """See the module.
 
-    def arrival(self) -> int:
-        """When something that is sent now arrives."""
-        return self._arrival()
+    Attributes:
+        cuts: (from, to) without a way, by the moment until which; each direction for itself.
+        only: if set, decides whether a message goes: (from, to, message).
+    """
+
+    def __init__(self, world: "QuorumWorld") -> None:
+        self.world = world
+        self.cuts: dict[tuple[int, int], int] = {}
+        self.loss = world.plan.loss
+        self.duplication = world.plan.duplication
+        self.only: Any = None
+
+    def cut(self, source: int, target: int, until_us: int) -> None:
+        """Let nothing go from one to another until a moment."""
+        self.cuts[source, target] = max(until_us, self.cuts.get((source, target), 0))
+
+    def is_cut(self, source: int, target: int) -> bool:
+        """Whether nothing goes that way now."""
+        return bool(self.cuts) and self.cuts.get((source, target), 0) > self.world.now_us
 
     def is_lost_for_clients(self) -> bool:
         """Whether what a client sends or should hear is lost; nothing is cut off for them."""
@@ -60,28 +80,63 @@ class QuorumNet(SimNet):
 
     def send(self, source: "QuorumNode", to: Node, request: Request, number: int) -> None:
         """Bring a request to where it is addressed."""
-        world: Any = self.world
+        world = self.world
         target = world.addresses.who_answers(to)
-        route: Any = (source, source.life, number)
+        route = (source, source.life, number)
         if target is None:
             self._is_refused(route)
             return
-        if self._is_lost(source, target, request):  # type: ignore[arg-type]
+        if self._is_lost(source, target, request):
             return
         if world.plan.wire:
             request = carried(request)
-        world.at_any_life(self._arrival(), target, self._arrives, target, route, request)
+        world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
         if self.duplication and world.net_dice.random() < self.duplication:
-            arrival = self._arrival()
-            world.at_any_life(arrival, target, self._arrives, target, route, request)
+            world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
+
+    def _arrives(self, target: "QuorumNode", route: Route, request: Request) -> None:
+        if target.up:
+            target.deliver(route, request)
+        elif not self.is_cut(target.id, route[0].id):
+            self._is_refused(route)
+
+    def _is_refused(self, route: Route) -> None:
+        """The connection is."""
+        source, life, number = route
+        if source.life == life:
+            self.world.at_node(self.arrival(), source, source.hear, number, None)
 
     def answer(
         self, source: "QuorumNode", route: Route, request: Request, response: Response
     ) -> None:
         """Bring an answer back, if its asker still lives."""
-        if self.world.plan.wire:  # type: ignore[attr-defined]
+        if self.world.plan.wire:
             response = carried_back(request, response)
         elif isinstance(response, FetchResponse) and response.data:
             found = checked_prefix(response.data)
             response = replace(response, batches=found.batches, data=found.data, fault=found.fault)
-        self.response(source, route, response)  # type: ignore[arg-type]
+        target, life, number = route
+        if self._is_lost(source, target, response):
+            return
+        if target.life == life:
+            self.world.at_node(self.arrival(), target, target.hear, number, response)
+
+    def _is_lost(
+        self, source: "QuorumNode", target: "QuorumNode", message: Request | Response
+    ) -> bool:
+        if self.is_cut(source.id, target.id):
+            return True
+        if self.only is not None and not self.only(source.id, target.id, message):
+            return True
+        return bool(self.loss) and self.world.net_dice.random() < self.loss
+
+    def arrival(self) -> int:
+        """When something that is sent now arrives."""
+        least, mean = self.world.delay_us
+        if not mean:
+            return self.world.now_us + least
+        dice = self.world.net_dice
+        delay = least + int(dice.random() * 2 * mean)
+        if dice.random() < 0.02:
+            delay *= 10
+        return self.world.now_us + delay

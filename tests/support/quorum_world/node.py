@@ -12,22 +12,22 @@ from kafka_protocol.errors import TidemarkError
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.quorum.replica import MetadataReplica
-from metadata_topic.quorum.start.abstention import abstain_until
 from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.quorum.start.quorum_start import (
     Membership,
     MissingQuorumStateError,
+    abstain_until,
 )
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
+from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.mirror import LogMirror
+from tests.support.quorum_world.net import Route
 from tests.support.quorum_world.plan import METADATA, key_of
 from tests.support.quorum_world.starting import format_node, opened_node, replica_of
 from tests.support.quorum_world.watching import watch
-from tests.support.raft.errors import Violation
-from tests.support.raft.sim_node import Route
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.memory_machine import MemoryMachine
@@ -108,6 +108,7 @@ class QuorumNode:
         self.pending: dict[int, tuple[Route, Any]] = {}
         self.sends: dict[int, Callable[[Response | None], None]] = {}
         self.closing = False
+        self.is_flushing = False
         self.truncating: int | None = None
         self.installing: Any = None
         self.noted: list[Applied] = []
@@ -195,7 +196,7 @@ class QuorumNode:
         self.has_lost_vote = False
         self.machine.put_back(self.copy)
         self.disk = LogMirror(self.machine, self.key.directory_id)
-        self.world.oracle.forgets(self)  # type: ignore[arg-type]
+        self.world.oracle.forgets(self)
 
     def _cost_us(self, operation: str, path: Any) -> int:
         if operation not in ("fsync", "fsync_path"):

@@ -1,4 +1,9 @@
-"""What one seed decides, beyond what it decides for the core alone (`tests.support.raft.plan`)."""
+"""What one seed decides: the cluster, how it is disturbed, and what it is asked to do.
+
+Every number comes from `random.Random` of a text with the seed in it: the same on every Python and
+under any PYTHONHASHSEED. A fault has dice of its own, so that others stay as they are when one is
+left out.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,10 +12,10 @@ from random import Random
 from local_log.config import LogConfig
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
-from metadata_topic.raft.voters import ReplicaKey
-from tests.support.raft import plan as core_plan
-from tests.support.raft.plan import Plan
+from metadata_topic.raft.messages import Node
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
+PORT = 9093
 CLUSTER_ID = "simulated-quorum-simul"
 HOME = Path("/data")
 METADATA = HOME / METADATA_DIRECTORY
@@ -52,6 +57,21 @@ BLOODLESS = frozenset(
 """Those that end no process: who led leads again."""
 
 
+def directory_id(node_id: int, disk_number: int = 0) -> bytes:
+    """The directory id of a node's first, second, ... disk."""
+    return b"disk" + node_id.to_bytes(6, "big") + disk_number.to_bytes(6, "big")
+
+
+def key_of(node_id: int, disk_number: int = 0) -> ReplicaKey:
+    """A node with its first, second, ... disk."""
+    return ReplicaKey(node_id, directory_id(node_id, disk_number))
+
+
+def address_of(node_id: int) -> Node:
+    """Where a node listens."""
+    return Node(node_id, f"n{node_id}", PORT)
+
+
 @dataclass(frozen=True, slots=True)
 class SmallIndexes(MetadataLogConfig):
     """Index files are made in full size and in memory here: that of each segment counts."""
@@ -61,10 +81,24 @@ class SmallIndexes(MetadataLogConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuorumPlan(Plan):
-    """One run's world.
+class QuorumPlan:
+    """One run's world. The defaults disturb nothing.
 
     Attributes:
+        voters: ids of the voters.
+        observers: ids of brokers' replicas, which cannot vote.
+        outsiders: ids of controllers outside the voter set.
+        dynamic: voters have directory ids and stand in the log, else `controller.quorum.voters`.
+        disturbed: faults happen.
+        without: numbers of the faults that are left out.
+        kinds: of the faults that happen.
+        fault_every_ms: mean time between two faults.
+        loss, duplication: chance of a message.
+        delay_us: of a message, lowest and mean of what is added.
+        disk_us: of a disk operation, the same.
+        propose_every_ms: mean time between two calls of clients; 0: none.
+        retry_ms: the core's retry backoff.
+        clock_skew: clocks run up to this part faster or slower.
         wire: messages between nodes go through the wire's codec.
         linger_ms: `controller.quorum.append.linger.ms`.
         batch_bytes: of a batch; a larger decision is a metadata transaction.
@@ -81,7 +115,22 @@ class QuorumPlan(Plan):
         patience_ms: how long a client waits.
     """
 
+    seed: int = 0
+    voters: tuple[int, ...] = (1, 2, 3)
+    observers: tuple[int, ...] = ()
+    outsiders: tuple[int, ...] = ()
+    dynamic: bool = True
+    disturbed: bool = False
+    without: tuple[int, ...] = ()
     kinds: tuple[str, ...] = KINDS
+    fault_every_ms: int = 1000
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay_us: tuple[int, int] = (500, 0)
+    disk_us: tuple[int, int] = (500, 0)
+    propose_every_ms: int = 0
+    clock_skew: float = 0.0
+    retry_ms: int = 20
     wire: bool = True
     linger_ms: int = 25
     batch_bytes: int = 8 << 20
@@ -98,6 +147,21 @@ class QuorumPlan(Plan):
     clients: int = 3
     patience_ms: int = 5_000
 
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All ids."""
+        return (*self.voters, *self.outsiders, *self.observers)
+
+    @property
+    def voter_set(self) -> VoterSet:
+        """What configuration or the format step says; without directory ids if it is static."""
+        voters = []
+        for node_id in self.voters:
+            node = address_of(node_id)
+            key = key_of(node_id) if self.dynamic else ReplicaKey(node_id)
+            voters.append(Voter(key, (VoterEndpoint("CONTROLLER", node.host, node.port),)))
+        return VoterSet(tuple(voters))
+
     def log_config(self) -> MetadataLogConfig:
         """Settings of the metadata log."""
         return SmallIndexes(
@@ -110,11 +174,6 @@ class QuorumPlan(Plan):
             append_linger_ms=self.linger_ms,
             replay_records_before_snapshot=50,
         )
-
-
-def key_of(node_id: int, disk_number: int = 0) -> ReplicaKey:
-    """A node with its first, second, ... disk."""
-    return ReplicaKey(node_id, core_plan.directory_id(node_id, disk_number))
 
 
 def _possible(voters: int, *, dynamic: bool) -> list[str]:

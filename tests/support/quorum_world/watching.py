@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, Any
 from metadata_topic.raft import effects as fx
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import Effect
-from metadata_topic.raft.events import Event, SnapshotInstalled, SnapshotRefused, Truncated
-from tests.support.raft.errors import Violation
+from metadata_topic.raft.events import (
+    Event,
+    Flushed,
+    SnapshotInstalled,
+    SnapshotRefused,
+    Truncated,
+)
+from tests.support.quorum_world.errors import Violation
 from tests.support.sim.memory_disk import ProcessEnded
 
 if TYPE_CHECKING:
@@ -19,12 +25,12 @@ def watch(node: "QuorumNode", core: RaftCore) -> None:
     step = core.step
 
     def watched(event: Event, now_ms: int) -> Any:
-        named = node.world.oracle.named_leader(node, event)  # type: ignore[arg-type]
+        named = node.world.oracle.named_leader(node, event)
         effects = step(event, now_ms)
         node.has_stepped = True
         try:
             _saw(node, event, effects)
-            node.world.oracle.follows(node, named, effects)  # type: ignore[arg-type]
+            node.world.oracle.follows(node, named, effects)
         except Violation as error:
             node.world.breaks_by(error)
             raise
@@ -49,28 +55,50 @@ def _one_by_one(node: "QuorumNode", effects: list[Effect]) -> Iterator[Effect]:
 
 
 def _saw(node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
-    world, oracle = node.world, node.world.oracle
-    world.note(node, event, effects)
-    oracle.effects_of(node, event, effects)
-    if isinstance(event, Truncated):
-        node.truncating = None
-    elif isinstance(event, SnapshotInstalled | SnapshotRefused):
-        node.installing = None
+    node.world.note(node, event, effects)
+    node.world.oracle.sees(node, event, effects)
+    match event:
+        case Flushed():
+            node.is_flushing = False
+        case Truncated():
+            node.truncating = None
+        case SnapshotInstalled() | SnapshotRefused():
+            node.installing = None
+        case _:
+            pass
     for effect in effects:
-        match effect:
-            case fx.Persist():
-                oracle.persists(node, effect)
-            case fx.TruncateLog():
-                oracle.looks_at_disk(node)
-                oracle.truncates(node, effect.end_offset)  # type: ignore[arg-type]
-                node.truncating = effect.end_offset
-            case fx.InstallSnapshot():
-                oracle.looks_at_disk(node)
-                oracle.replaces_log(node, effect.snapshot_id)
-                node.installing = effect
-            case fx.Report():
-                oracle.reports(node, effect)  # type: ignore[arg-type]
-            case fx.Fatal(reason):
-                raise Violation("no node gives up", f"{node}: {reason}")
-            case _:
-                pass
+        _comes(node, effect)
+
+
+def _comes(node: "QuorumNode", effect: Effect) -> None:
+    oracle = node.world.oracle
+    match effect:
+        case fx.Persist():
+            oracle.persists(node, effect)
+        case fx.Append() | fx.AppendEpochStart():
+            _changes_log_alone(node, effect)
+        case fx.FlushLog():
+            if node.is_flushing:
+                raise Violation("one flush at a time", f"{node}")
+            node.is_flushing = True
+        case fx.TruncateLog():
+            _changes_log_alone(node, effect)
+            oracle.looks_at_disk(node)
+            oracle.truncates(node, effect.end_offset)
+            node.truncating = effect.end_offset
+        case fx.InstallSnapshot():
+            _changes_log_alone(node, effect)
+            oracle.looks_at_disk(node)
+            oracle.replaces_log(node, effect.snapshot_id)
+            node.installing = effect
+        case fx.Report():
+            oracle.reports(node, effect)
+        case fx.Fatal(reason):
+            raise Violation("no node gives up", f"{node}: {reason}")
+        case _:
+            pass
+
+
+def _changes_log_alone(node: "QuorumNode", effect: Effect) -> None:
+    if node.truncating is not None or node.installing is not None:
+        raise Violation("one change of the log at a time", f"{node}: {effect}")

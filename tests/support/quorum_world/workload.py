@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.quorum_world.brokers import Brokers
 from tests.support.quorum_world.clients import Clients
-from tests.support.raft.errors import Violation
+from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode

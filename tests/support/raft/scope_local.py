@@ -38,12 +38,13 @@ from metadata_topic.raft.role_states import Candidate, Follower, Leader, Tally, 
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
-from tests.support.raft.errors import Violation
-from tests.support.raft.model_disk import PAYLOAD_BYTES
-from tests.support.raft.plan import address_of, key_of
+from tests.support.quorum_world.errors import Violation
+from tests.support.quorum_world.plan import address_of, key_of
 
 Entry = tuple[int, bytes]
 Permutation = tuple[int, ...]
+PAYLOAD_BYTES = 8
+"""Of every batch."""
 LEFT_OUT = {
     "since_ms",
     "last_fetch_ms",

@@ -22,7 +22,7 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     VoteRequest,
 )
-from tests.support.raft.errors import Violation
+from tests.support.quorum_world.errors import Violation
 from tests.support.raft.scope_local import Entry, Locals, Outcome, canonical, renamed
 
 REQUESTS = (

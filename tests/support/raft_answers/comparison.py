@@ -21,19 +21,18 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     Node,
     Request,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.raft_answers.directories import CLUSTER_ID
 from tests.support.raft_answers.roles import Row, core_for, election_of
-from tests.support.samples.protocol_golden import GOLDEN
+from tests.support.samples.golden_files import GOLDEN
 
 FOLDER = GOLDEN / "raft"
 CORE_APIS = ("VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH", "FETCH", "FETCH_SNAPSHOT")
-NO_DIVERGENCE = {"epoch": -1, "endOffset": -1}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from metadata_topic.quorum.log.batches import data_batch, whole_batches
 from metadata_topic.quorum.log.metadata_log import METADATA_TOPIC_ID
 from metadata_topic.quorum.snapshot.snapshots import snapshot_chunks
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
-from metadata_topic.raft.snapshot_id import SUFFIX, SnapshotId
+from metadata_topic.raft.messages import SUFFIX, SnapshotId
 from tests.support.kafka.tools import kafka_tool
 
 CLUSTER_ID = "tidemarkPeerClusterId0"

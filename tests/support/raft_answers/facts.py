@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_protocol.topics import CLUSTER_METADATA_TOPIC
-from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, ZERO_UUID
 from metadata_topic.quorum.log.metadata_log import METADATA_TOPIC_ID
 from tests.support.raft_answers.directories import CLUSTER_ID, LogFacts
 

@@ -34,7 +34,8 @@ from tests.support.raft_answers.facts import ASKED, OTHER_DIRECTORY, directory_o
 from tests.support.raft_answers.other_voters import Manner, OtherVoter
 from tests.support.raft_answers.questions import Question
 from tests.support.raft_answers.stage import HOUR_MS, ROLES, Stage
-from tests.support.samples.protocol_golden import GOLDEN, kafka_json
+from tests.support.samples.golden_files import GOLDEN
+from tests.support.samples.protocol_golden import kafka_json
 
 FOLDER = GOLDEN / "raft"
 FIRST_EPOCH = 9

@@ -18,7 +18,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from tests.support.kafka.tools import PEERS
 from tests.support.raft_answers.directories import CLUSTER_ID
 from tests.support.raft_answers.facts import directory_of
-from tests.support.samples.protocol_golden import GOLDEN
+from tests.support.samples.golden_files import GOLDEN
 
 FOLDER = GOLDEN / "raft"
 HOSTS = {1: "127.0.0.1:19093", 2: "controller-2:19094", 3: "[::1]:19095", 4: "h:1"}

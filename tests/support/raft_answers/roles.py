@@ -28,11 +28,11 @@ from metadata_topic.raft.messages import (
     Node,
     Request,
     Response,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.raft_answers.facts import ASKED, OTHER_DIRECTORY, directory_of

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tidemark.cli import cli
-from tidemark.failures import explained
+from tidemark.cli import cli, explained
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAQQ"
 

@@ -11,8 +11,7 @@ from typing import Any
 from kafka_protocol.wire.codec import Message
 from kafka_protocol.wire.primitives import uuid_to_text
 from kafka_protocol.wire.schema import ArrayType, Field, FieldType, StructType
-
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+from tests.support.samples.golden_files import GOLDEN
 
 
 def frames(api: str) -> list[dict[str, Any]]:

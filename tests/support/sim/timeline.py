@@ -7,7 +7,7 @@ timeline.turn()                              # paused then
 """
 
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 ANY_LIFE = -1
@@ -38,7 +38,6 @@ class Timeline:
         self.whom: Lives | None = None
         self._heap: list[tuple[int, int, Lives | None, int, Callable[..., object], Any]] = []
         self._order = 0
-        self._put_off: set[int] = set()  # to the end of a pause
 
     def at(self, at_us: int, fn: Callable[..., object], *args: Any) -> None:
         """Let something happen that belongs to nobody."""
@@ -65,8 +64,7 @@ class Timeline:
 
     def turn(self) -> bool:
         """Let the next thing happen; whether it did: it may belong to a life that is over."""
-        at_us, order, whom, life, fn, args = heappop(self._heap)
-        self._put_off.discard(order)
+        at_us, _order, whom, life, fn, args = heappop(self._heap)
         if at_us > self.now_us:
             self.now_us = at_us
         self.whom = whom
@@ -75,13 +73,6 @@ class Timeline:
                 return False
             if whom.paused_until > self.now_us:
                 self._push(whom.paused_until, whom, life, fn, args)
-                self._put_off.add(self._order)
                 return False
         fn(*args)
         return True
-
-    def make_up_for_pauses(self) -> None:
-        """Let what was put off to the ends of pauses happen now: they have ended earlier."""
-        now_us, missed = self.now_us, self._put_off
-        self._heap = [(now_us if one[1] in missed else one[0], *one[1:]) for one in self._heap]
-        heapify(self._heap)

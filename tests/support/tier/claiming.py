@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from rlm.link.connect_message import Connect
-from rlm.link.messages import Ack, Health, Stop
+from rlm.link.messages import Ack, Connect, Health, Stop
 from tests.support.tier.pair import ClaimStorage, Pair
 
 NOW_MS = 10_000_000

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from rlm.link.connect_message import Connect
-from rlm.link.judgement import Judgement
+from broker.replica.judgement import Judgement
 from rlm.link.messages import (
     Ack,
+    Connect,
     CopiedThrough,
     DescribeLog,
     Health,
@@ -267,7 +267,7 @@ class Machine:
         assert log.log_start == log.checkpointed_log_start >= self.log_start_seen
         self.check_readable()
         assert log.verdict is Judgement.SOUND
-        assert log.copied == log.segments[-1].base_offset - 1
+        assert log.copied == log.segments.all[-1].base_offset - 1
         log.expire_local()
         self.check_readable()
         assert len(objects_of(self)) == 3 * len(self.finished())

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from broker.replica.judgement import Judgement, Verdict, after
 from kafka_protocol.files import epoch_checkpoint, offset_index, producer_snapshot, time_index
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.judgement import Judgement, Verdict, after
 from rlm.link.messages import (
     CLOSED_SEGMENTS_MAX,
     ClosedLocalSegment,

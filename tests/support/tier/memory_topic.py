@@ -20,8 +20,8 @@ from rlmm.topic_based.topic_port import (
     TopicRecord,
     TopicUnavailableError,
     Unreadable,
+    damaged,
 )
-from rlmm.topic_based.topic_red import damaged
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,11 @@ from rlm.link.messages import (
     Read,
     ReadAnswer,
 )
-from rlm.plugins import Plugins, RemovesTopics
+from rlm.plugins import Plugins
 from rlm.read.read_path import ReadPath
 from rlm.service import Link, Tier, TierReceiver
 from rlmm.memory import InMemoryRemoteLogMetadataManager
+from rlmm.topic_based.remover import Remover
 from rsm_plugins.api import RetriableRemoteStorageError
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation
@@ -80,7 +81,7 @@ class Pair:
         wall_ms: int = 10_000_000,
         log: SimulatedBroker | None = None,
         seed: int = 2,
-        remover: RemovesTopics | None = None,
+        remover: Remover | None = None,
         **settings: Any,
     ) -> None:
         self.root, self.store = root, store or root / "store"

@@ -4,19 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec import structs
-
 from kafka_protocol.records.batch import BatchHeader, has_valid_crc
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.log_pass import LogPass
-from local_log.cleaner.policy import Range
+from local_log.cleaner.cleaner import NotedLog
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job, LogPass
 from local_log.config import LogConfig
-from local_log.log.cleaning_job import Done, Group
 from local_log.log.partition_log import PartitionLog
 from local_log.producers.last_batches import LastBatches
-from runtime.disk import Disk
 from tests.support.worlds.local_log import NOW_MS, SMALL, open_log
 
 COMPACTED: LogConfig = replace(
@@ -63,7 +58,7 @@ def end_transaction(
 
 
 def commit(log: PartitionLog) -> None:
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
 
 
 def clean(
@@ -71,55 +66,58 @@ def clean(
     cleaned_to: int | None = None,
     *,
     now_ms: int = NOW_MS,
-    disk: Disk | None = None,
     map_bytes: int = 1 << 20,
     token: str = "t",
 ) -> Done:
     """One pass as the broker makes it, every new segment put in its place at once."""
-    disk = disk or log.disk
-    noted = NotedLog.of(log, cleaned_to)
-    found: Range = noted.range(now_ms)
-    assert found.cleanable_bytes, found
     log.cleaning.begin()
     settings = CleanerSettings(map_bytes=map_bytes, buffer_bytes=1000)
-    job = make_job(
-        noted,
-        found,
-        producers_of(log, found),
-        settings,
-        number=1,
-        token=token,
-        now_ms=now_ms,
-        disk=disk,
-    )
-    # Smaller than a broker lets it be: few keys fill it.
-    job = structs.replace(job, map_bytes=map_bytes)
-    for answer in LogPass(job, disk, lambda _: None).run():
+    job = job_of(log, cleaned_to, settings, now_ms=now_ms, token=token)
+    for answer in LogPass(job, log.disk, lambda _: None).run():
         if isinstance(answer, Done):
             log.cleaning.end()
             return answer
-        swap(log, answer, token)
+        if answer.is_changed:
+            make_ready_and_take(log, answer, token)
+            log.cleaning.put_in_place()
+            log.delete_later(log.cleaning.settle())
     raise AssertionError("a pass ends with Done")
 
 
-def producers_of(log: PartitionLog, found: Range) -> bytes:
-    last = LastBatches(log.producers, log.segments[0].base_offset, found.first_uncleanable)
+def job_of(
+    log: PartitionLog,
+    cleaned_to: int | None = None,
+    settings: CleanerSettings | None = None,
+    *,
+    now_ms: int = NOW_MS,
+    number: int = 1,
+    token: str = "t",
+) -> Job:
+    noted = NotedLog.of(log, cleaned_to)
+    found = noted.range(now_ms)
+    assert found.cleanable_bytes, found
+    last = LastBatches(
+        log.producers.states, log.segments.all[0].base_offset, found.first_uncleanable
+    )
     while last.take(2):
         pass
-    return bytes(last.packed)
+    settings = settings or CleanerSettings()
+    return noted.job(found, bytes(last.packed), settings, number=number, token=token, now_ms=now_ms)
 
 
-def swap(log: PartitionLog, group: Group, token: str = "t") -> None:
-    if not group.is_changed:
-        return
+def first_group(log: PartitionLog, job: Job) -> Group:
+    group = next(LogPass(job, log.disk, lambda _: None).run())
+    assert isinstance(group, Group)
+    return group
+
+
+def make_ready_and_take(log: PartitionLog, group: Group, token: str = "t") -> None:
     log.cleaning.make_ready(group.old[0], token)
-    log.cleaning.take(group)
-    log.cleaning.put_in_place()
-    log.retention.delete_later(log.cleaning.settle())
+    log.cleaning.take(group.old, group.old_bytes, group.segment(log.disk, log.directory))
 
 
 def batches_of(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
-    for segment in log.segments:
+    for segment in log.segments.all:
         for position, header in segment.batches(0):
             batch = segment.read_bytes(position, header.size_bytes)
             assert has_valid_crc(batch, 0, header)
@@ -150,7 +148,7 @@ def table_of(log: PartitionLog) -> dict[bytes, bytes]:
 def committed(log: PartitionLog) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values as a consumer filters them: by the aborted transactions of the log."""
     end = log.last_stable_offset
-    aborted = sorted(log.reader.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
+    aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda e: e[1])
     open_ones: set[int] = set()
     for header, batch in batches_of(log):
         while aborted and aborted[0][1] <= header.last_offset:

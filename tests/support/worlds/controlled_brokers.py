@@ -8,7 +8,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.ports import ControllerSettings
-from metadata_topic.testing import registration_of
+from tests.support.samples.metadata import registration_of
 from tests.support.worlds.naive_quorum import Answer, NaiveQuorum
 
 SESSION_MS = 9_000

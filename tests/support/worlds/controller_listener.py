@@ -21,9 +21,8 @@ from broker.topics.cluster import ClusterView
 from kafka_protocol.wire.codec import message, request, response
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.quorum.active.broker_control import BrokerControl
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.active.decisions import Decide, ignore_place
-from metadata_topic.quorum.active.submit import outcome_of
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS, outcome_of
 from tests.support.worlds.admin import SETTINGS
 from tests.support.worlds.naive_quorum import PLAIN, NaiveQuorum
 

@@ -12,8 +12,8 @@ from msgspec import structs
 
 from broker.network.authentication import NO_AUTHENTICATION, PlainAuthenticator, Session
 from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
-from broker.remote.access import TIER_PRINCIPAL
-from broker.replica.judgement_tally import JudgementTally
+from broker.remote.config import TIER_PRINCIPAL
+from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition

@@ -37,9 +37,9 @@ from metadata_topic.raft.messages import (
     Node,
     Request,
     Response,
+    SnapshotId,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
 from runtime.executors import Pool

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from metadata_topic.quorum.log.flushed_end_file import FlushedEnd, FlushedEndFile
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.disk import Disk
 from tests.support.sim.dice import SeededDice
 

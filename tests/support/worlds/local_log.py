@@ -9,9 +9,14 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
+from local_log.log.results import Expiry, LogHooks
+from local_log.log.retention_policy import Reason
 from local_log.recovery.acceptance import read_accepted, write_accepted
+from local_log.recovery.survey import OpenRequest
 from local_log.refusal import RefusalFacts
+from local_log.small_files import SmallFiles
 from runtime.disk import Disk
 
 NOW_MS = 1_700_000_000_000
@@ -27,19 +32,39 @@ def open_log(
     disk: Disk | None = None,
     topic: str = "orders",
     clean: bool = True,
+    hooks: LogHooks | None = None,
+    files: SmallFiles | None = None,
     **known: object,
 ) -> PartitionLog:
     directory.mkdir(parents=True, exist_ok=True)
     return PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition(topic, 0),
+        OpenRequest(TopicPartition(topic, 0), directory, config, NOW_MS, is_clean=clean, **known),
         topic_id=TOPIC_ID,
-        config=config,
         disk=disk or Disk(),
-        now_ms=NOW_MS,
-        is_clean=clean,
-        **known,  # type: ignore[arg-type]
+        hooks=hooks,
+        files=files,
     )
+
+
+def retain(log: PartitionLog, now_ms: int) -> tuple[tuple[int, Reason], ...]:
+    """Drop what has expired; nobody keeps a checkpoint of log starts."""
+    expiry = retention.expire(log, now_ms)
+    return () if expiry is None else drop(log, expiry)
+
+
+def drop(log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Reason], ...]:
+    gone = retention.take_out(log, expiry)
+    log.delete_later(retention.rename_leaving(log))
+    return gone
+
+
+def read_bytes(
+    log: PartitionLog, offset: int, max_bytes: int, *, end_offset: int | None = None
+) -> bytes:
+    """The batches from `offset` on, at least one."""
+    found = log.read(offset, max_bytes, end_offset=end_offset, min_one_batch=True)
+    regions = [(each.file, each.position, each.size_bytes) for each in found.regions]
+    return b"".join(log.disk.read_at(*region) for region in regions)
 
 
 def batch_of(count: int = 1, *, at_ms: int = NOW_MS, size: int = 50, **kwargs: object) -> bytearray:
@@ -56,7 +81,7 @@ def filled(directory: Path, batches: int = 60, *, commit: bool = True, **kwargs)
     for i in range(batches):
         append(log, 1 + i % 3, at_ms=NOW_MS + 10 * i)
     if commit:
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
     return log
 
 

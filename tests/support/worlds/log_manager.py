@@ -109,7 +109,7 @@ def make(manager: LogManager, *partitions: TopicPartition, records: int = 60) ->
     for log in logs:
         for number in range(records):
             append(log, at_ms=NOW_MS + number)
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
     return logs
 
 

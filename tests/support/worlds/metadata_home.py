@@ -10,8 +10,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, HEAD_LINES
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk

@@ -20,8 +20,7 @@ from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.active.controller_loop import ControllerLoop
 from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
 from metadata_topic.quorum.active.decisions import Done, Failed, Outcome
-from metadata_topic.quorum.active.idle_records import Audience
-from metadata_topic.quorum.active.ports import ControllerSettings, ControllerWorld
+from metadata_topic.quorum.active.ports import Audience, ControllerSettings, ControllerWorld
 from metadata_topic.quorum.log.batches import data_batch, read_batches
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.messages import BatchFacts

@@ -8,8 +8,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node import MetadataNode, NodeIdentity
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings
 from metadata_topic.quorum.start.format import (
     METADATA_DIRECTORY,
     FormatPlan,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
-from broker.replica.controller_requests import ControllerRequests
+from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView
@@ -30,8 +30,8 @@ from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.executors import Pool
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
@@ -83,7 +83,7 @@ class OneBroker:
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
         )
-        self.replicas.is_missing_some = is_missing_some
+        self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:
             self.logs.fail(self.logs.dirs[index], OSError(errno.EIO, "away"))
         online = self.logs.online_dirs()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.node import NodeSettings
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import Node
 from runtime.scheduler import Timer

@@ -7,11 +7,11 @@ from typing import Any
 
 from broker.remote.reads import RemoteRead, RemoteReads
 from broker.replica.errors import ReplicaNotAvailable
+from broker.replica.judgement import Judgement, Verdict
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.config import LogConfig
 from rlm.link.endpoint import LinkEndedError, Received
-from rlm.link.judgement import Judgement, Verdict
 from rlm.link.messages import Loss, ReadAnswer, Region
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.clock import ManualClock

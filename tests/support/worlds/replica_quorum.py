@@ -19,7 +19,7 @@ from metadata_topic.quorum.driver.driver import RaftDriver
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.start.open_replica import OpenReplica
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from tests.support.sim.ports import SimPorts
 from tests.support.worlds.driven_quorum import CLUSTER_ID, DrivenNode, DrivenQuorum, Wire
 

@@ -6,8 +6,8 @@ from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of
 from runtime.metrics import Registry
+from tests.support.samples.metadata import apply, cluster_of
 
 
 class Node:

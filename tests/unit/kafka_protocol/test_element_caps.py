@@ -7,9 +7,8 @@ import pytest
 from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.api_keys import ApiKey, schemas_of
 from kafka_protocol.wire.codec import request, response
-from kafka_protocol.wire.element_caps import CAPS, ELEMENTS_MAX
 from kafka_protocol.wire.primitives import encode_uvarint
-from kafka_protocol.wire.schema import ArrayType, StructType
+from kafka_protocol.wire.schema import CAPS, ELEMENTS_MAX, ArrayType, StructType
 
 
 def has_arrays(struct: StructType) -> bool:

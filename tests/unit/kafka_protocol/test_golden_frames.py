@@ -7,7 +7,8 @@ import pytest
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import message, request, response
 from kafka_protocol.wire.framing import read_request_header, response_parts
-from tests.support.samples.protocol_golden import GOLDEN, frames, kafka_json
+from tests.support.samples.golden_files import GOLDEN
+from tests.support.samples.protocol_golden import frames, kafka_json
 
 RECORDED = sorted(Path(path).stem for path in (GOLDEN / "frames").glob("*.jsonl"))
 OURS = {"".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey}

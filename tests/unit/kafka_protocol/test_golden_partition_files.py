@@ -1,5 +1,7 @@
 """Files that Apache Kafka 4.3.1 wrote say to us what they said to Kafka's dump tool."""
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -21,15 +23,15 @@ from kafka_protocol.files.meta_properties import (
 from kafka_protocol.files.segment_names import parse_segment_file
 from kafka_protocol.records.batch import (
     BatchHeader,
+    Codec,
     has_valid_crc,
     iter_batches,
     pack_header,
     write_crc,
 )
-from kafka_protocol.records.compression import Codec
 from kafka_protocol.records.records import Record, encode_records, iter_records
+from tests.support.samples.golden_files import GOLDEN
 from tests.support.samples.protocol_golden import (
-    GOLDEN,
     dumped_files,
     dumps,
     golden_file,
@@ -248,3 +250,11 @@ def test_names_of_segment_files_are_understood() -> None:
     for path in (GOLDEN / "partitions").rglob("0*"):
         if path.suffix != ".deleted":
             assert parse_segment_file(path.name) == (int(path.name[:20]), path.suffix)
+
+
+def test_every_golden_file_has_the_recorded_size_and_hash() -> None:
+    manifest = json.loads((GOLDEN / "MANIFEST.json").read_text())
+    for entry in manifest["files"]:
+        data = (GOLDEN / entry["path"]).read_bytes()
+        assert len(data) == entry["size"], entry["path"]
+        assert hashlib.sha256(data).hexdigest() == entry["sha256"], entry["path"]

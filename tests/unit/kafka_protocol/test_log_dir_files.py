@@ -33,15 +33,6 @@ SEGMENT_ID = bytes(range(0x11, 0x21))
 PRODUCER = producer_snapshot.ProducerEntry(5000, 3, 44, 102, 2, TS, 11, 100)
 
 
-def test_index_entries_are_packed_as_kafka_does() -> None:
-    packed = offset_index.pack_entry(50, 4200) + offset_index.pack_entry(99, 8400)
-    assert packed == vectors.OFFSET_INDEX
-    assert list(offset_index.iter_entries(packed, 100)) == [(150, 4200), (199, 8400)]
-    packed = time_index.pack_entry(TS, 50) + time_index.pack_entry(TS + 9, 99)
-    assert packed == vectors.TIME_INDEX
-    assert list(time_index.iter_entries(packed, 100)) == [(TS, 150), (TS + 9, 199)]
-
-
 @pytest.mark.parametrize(
     ("target", "expected"),
     [(100, (100, 0)), (149, (100, 0)), (150, (150, 4200)), (198, (150, 4200)), (9999, (199, 8400))],
@@ -76,12 +67,6 @@ def test_a_read_finds_the_aborted_transactions_it_crosses() -> None:
     assert txn_index.overlapping(iter(entries), 10, 12) == (entries, True)
     assert txn_index.overlapping(iter(entries), 11, 30) == (entries[1:], False)
     assert txn_index.overlapping(iter(entries), 21, 30) == ([], False)
-
-
-def test_producer_snapshots_are_written_as_kafka_does() -> None:
-    assert producer_snapshot.dump([PRODUCER]) == vectors.PRODUCER_SNAPSHOT
-    assert producer_snapshot.parse(vectors.PRODUCER_SNAPSHOT) == [PRODUCER]
-    assert producer_snapshot.parse(producer_snapshot.dump([])) == []
 
 
 def test_a_large_producer_snapshot_is_written_once_and_not_joined_of_parts() -> None:

@@ -7,13 +7,13 @@ from struct import pack
 import cramjam
 import pytest
 
-from kafka_protocol.records.batch import HEADER_SIZE, pack_header, read_header, write_crc
-from kafka_protocol.records.compression import Codec, compress, decompress
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     UnsupportedCodecError,
 )
+from kafka_protocol.records.batch import HEADER_SIZE, Codec, pack_header, read_header, write_crc
+from kafka_protocol.records.compression import compress, decompress
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.wire.primitives import encode_zigzag as zz
 from tests.support.samples import protocol_vectors as vectors

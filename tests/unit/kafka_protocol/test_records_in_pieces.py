@@ -5,15 +5,13 @@ import tracemalloc
 
 import pytest
 
-from kafka_protocol.records.codec import Codec
-from kafka_protocol.records.compression import compress
-from kafka_protocol.records.deflate import deflated
-from kafka_protocol.records.errors import (
+from kafka_protocol.errors import (
     InflatedTooLargeError,
     InvalidRecordError,
     TooManyHeadersError,
 )
-from kafka_protocol.records.inflate import PIECE_BYTES, inflated
+from kafka_protocol.records.batch import Codec
+from kafka_protocol.records.compression import PIECE_BYTES, compress, deflated, inflated
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
 from kafka_protocol.records.walk import HEADERS_MAX, glimpse_records
 from tests.support.brokers.bad_input import with_records

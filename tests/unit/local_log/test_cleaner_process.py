@@ -13,17 +13,24 @@ from pathlib import Path
 import pytest
 
 from local_log.cleaner import process as process_module
-from local_log.cleaner.log_facts import CleanerSettings, NotedLog, make_job
-from local_log.cleaner.process import Link, LinkEnded, Pace
-from local_log.cleaner.worker import ProcessWorker, WorkerLostError
-from local_log.log.cleaning_job import Alive, Done, Failed, Group, Job, decode_answer, encode
+from local_log.cleaner.log_pass import CleanerSettings, Done, Group, Job
+from local_log.cleaner.process import (
+    Alive,
+    Failed,
+    Link,
+    LinkEnded,
+    Pace,
+    ProcessWorker,
+    WorkerLostError,
+    decode_answer,
+    send_job,
+)
 from runtime.child_process import ChildProcess, start_child
 from runtime.clock import SystemClock
 from runtime.disk import Disk, OpenFile
 from runtime.executors import ThreadPool
 from tests.support.sim.clock import ManualClock
-from tests.support.worlds.cleaned_logs import commit, open_compacted, producers_of, put
-from tests.support.worlds.local_log import NOW_MS
+from tests.support.worlds.cleaned_logs import commit, job_of, open_compacted, put
 
 
 @pytest.fixture
@@ -38,18 +45,7 @@ def job_for(path: Path, number: int = 1, *, bytes_per_second: float = 0.0) -> Jo
     for at in range(40):
         put(log, (f"k{at % 3}", "v" * 100))
     commit(log)
-    noted = NotedLog.of(log, None)
-    found = noted.range(NOW_MS)
-    job = make_job(
-        noted,
-        found,
-        producers_of(log, found),
-        CleanerSettings(map_bytes=1 << 20, bytes_per_second=bytes_per_second),
-        number=number,
-        token=f"t{number}",
-        now_ms=NOW_MS,
-        disk=Disk(),
-    )
+    job = job_of(log, None, CleanerSettings(bytes_per_second=bytes_per_second), number=number)
     log.close()
     return job
 
@@ -70,8 +66,13 @@ def test_a_job_is_done_in_another_process(worker: ProcessWorker, tmp_path: Path)
     assert isinstance(first[-1], Done)
     pid = worker.pid
     assert pid != os.getpid()
-    assert isinstance(answers(worker, job_for(tmp_path / "b", 2))[-1], Done)
+    job = job_for(tmp_path / "b", 2)
+    (tmp_path / "b" / f"{0:020}.log").unlink()
+    [failed] = answers(worker, job)
     assert worker.pid == pid, "the same one does the next job"
+    assert isinstance(failed, Failed)
+    assert not failed.is_damage
+    assert f"{0:020}.log" in failed.reason
 
 
 def test_answers_to_an_earlier_job_are_passed_over(worker: ProcessWorker, tmp_path: Path) -> None:
@@ -79,15 +80,6 @@ def test_answers_to_an_earlier_job_are_passed_over(worker: ProcessWorker, tmp_pa
     found = answers(worker, job_for(tmp_path / "b", 2))
     assert isinstance(found[-1], Done)
     assert {answer.number for answer in found} == {2}  # type: ignore[attr-defined]
-
-
-def test_what_cannot_be_read_is_told(worker: ProcessWorker, tmp_path: Path) -> None:
-    job = job_for(tmp_path / "a")
-    (tmp_path / "a" / f"{0:020}.log").unlink()
-    [failed] = answers(worker, job)
-    assert isinstance(failed, Failed)
-    assert not failed.is_damage
-    assert f"{0:020}.log" in failed.reason
 
 
 def test_one_that_was_killed_is_lost_and_another_does_the_next_job(
@@ -156,7 +148,7 @@ def test_it_says_that_it_is_there_while_it_waits_for_a_disk(
     ours.settimeout(20)
     disk, pool = SlowDisk(), ThreadPool("serving", 1)
     served = pool.submit(process_module.serve, Link(its), disk, SystemClock())
-    ours.sendall(encode(job_for(tmp_path / "a")) + b"\n")
+    send_job(ours, job_for(tmp_path / "a"))
     lines = ours.makefile("rb")
     alive = [decode_answer(next(lines)) for _ in range(50)]
     assert {type(answer) for answer in alive} == {Alive}

@@ -5,18 +5,18 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from local_log.cleaner import cleaner as cleaner_module
-from local_log.cleaner.process import Link
-from local_log.log.cleaning_job import Job, lines_of
+from local_log.cleaner.process import Link, send_job
 from local_log.producers.last_batches import LastBatch, LastBatches, unpacked
 from local_log.producers.state import ProducerStates
 from runtime.executors import ThreadPool
 from tests.support.worlds.cleaned_logs import end_transaction, put
+from tests.support.worlds.cleaner import World, fill
 from tests.unit.local_log.test_cleaner_process import job_for
-from tests.unit.local_log.test_cleaner_runs import World, fill
 
 
 def append(states: ProducerStates, producer_id: int, offset: int) -> None:
@@ -85,7 +85,7 @@ def test_a_pass_knows_all_producers_of_its_log_gathered_in_turns(
     assert sizes == [48, 48, 48]
     wanted = {number: (number, 3) for number in range(5)} | {9: (-1, 0)}
     assert unpacked(world.worker.jobs[0].producers) == wanted
-    assert world.checkpoint() == log.segments[-1].base_offset
+    assert world.checkpoint() == log.segments.all[-1].base_offset
 
 
 def test_a_truncation_between_two_turns_ends_the_pass(
@@ -114,28 +114,23 @@ def test_a_truncation_between_two_turns_ends_the_pass(
     assert not log.cleaning.is_running
 
 
-def test_a_job_of_very_many_producers_goes_in_lines_of_a_bounded_size(tmp_path: Path) -> None:
+def test_a_job_of_very_many_producers_comes_as_it_was_sent(tmp_path: Path) -> None:
     states = ProducerStates()
-    for number in range(12_000):
+    for number in range(40_000):
         append(states, number, number)
-    last = LastBatches(states, 0, 12_000)
-    last.take(12_000)
-    job = Job(**{**_fields(job_for(tmp_path / "a")), "producers": bytes(last.packed)})
-    lines = list(lines_of(job))
-    assert len(lines) == 4
-    assert max(map(len, lines)) < 170_000
+    last = LastBatches(states, 0, 40_000)
+    last.take(40_000)
+    jobs = [
+        structs.replace(job_for(tmp_path / "a"), producers=bytes(last.packed)),
+        job_for(tmp_path / "b", 2),
+    ]
     ours, its = socket.socketpair()
-    everything = b"".join([*lines, *lines_of(job_for(tmp_path / "b", 2))])
-    sent = ThreadPool("sending", 1).submit(ours.sendall, everything)
-    link = Link(its)
-    assert link.next_job(1000) == job
-    second = link.next_job(1000)
-    assert second is not None
-    assert (second.number, second.producers) == (2, b"")
-    sent.result(10)
+    pool, link = ThreadPool("sending", 1), Link(its)
+    sent = [pool.submit(send_job, ours, job) for job in jobs]
+    assert [link.next_job(10_000), link.next_job(10_000)] == jobs
+    assert link.next_job(0) is None
+    for each in sent:
+        each.result(10)
+    pool.shutdown()
     ours.close()
     its.close()
-
-
-def _fields(job: Job) -> dict[str, object]:
-    return {name: getattr(job, name) for name in job.__struct_fields__}

@@ -9,7 +9,16 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import InvalidRecord
-from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
+from local_log.log import lookups
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch_of,
+    open_log,
+    read_bytes,
+    with_config,
+)
 
 
 def _patched(batch: bytearray, at: int, fmt: str, value: int, *, crc: bool = True) -> bytearray:
@@ -126,7 +135,7 @@ def test_records_without_timestamps_are_taken(tmp_path):
     log = open_log(tmp_path)
     batch = build_batch([(-1, b"k", b"v", [])])
     assert log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS).first_offset == 0
-    assert log.lookups.max_timestamp() is None
+    assert lookups.max_timestamp(log) is None
 
 
 def test_batch_gets_its_place_and_keeps_its_bytes(tmp_path):
@@ -136,7 +145,7 @@ def test_batch_gets_its_place_and_keeps_its_bytes(tmp_path):
     payload = bytes(sent[21:])
     info = log.append_as_leader(memoryview(sent), leader_epoch=7, now_ms=NOW_MS)
     assert (info.first_offset, info.last_offset, info.log_append_time_ms) == (3, 4, -1)
-    stored = log.read_bytes(3, 10_000)
+    stored = read_bytes(log, 3, 10_000)
     header = read_header(stored)
     assert (header.base_offset, header.partition_leader_epoch) == (3, 7)
     assert stored[21:] == payload
@@ -147,7 +156,7 @@ def test_append_time_is_stamped_and_checksummed(tmp_path):
     log = open_log(tmp_path, config=with_config(message_timestamp_type="LogAppendTime"))
     info = append(log, 2, at_ms=5, now_ms=NOW_MS + 9)
     assert info.log_append_time_ms == NOW_MS + 9
-    assert {r.timestamp for r in iter_records(log.read_bytes(0, 10_000))} == {NOW_MS + 9}
+    assert {r.timestamp for r in iter_records(read_bytes(log, 0, 10_000))} == {NOW_MS + 9}
     log.close(clean=False)
     assert open_log(tmp_path, clean=False).log_end_offset == 2
 
@@ -159,7 +168,7 @@ def test_topic_with_its_own_codec_stores_every_batch_in_it(codec, tmp_path):
         5, codec=1 if codec != "gzip" else 4, producer_id=9, producer_epoch=2, base_sequence=0
     )
     log.append_as_leader(sent, leader_epoch=3, now_ms=NOW_MS)
-    stored = log.read_bytes(0, 10_000)
+    stored = read_bytes(log, 0, 10_000)
     header = read_header(stored)
     names = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
     assert header.codec == names.index(codec)
@@ -171,10 +180,10 @@ def test_segment_rolls_before_it_gets_too_large(tmp_path):
     log = open_log(tmp_path)
     for _ in range(60):
         append(log)
-    assert log.segment_count > 2
-    assert all(segment.size_bytes <= SMALL.segment_bytes for segment in log.segments)
-    assert sum(segment.size_bytes for segment in log.segments) == log.size_bytes
-    bases = [segment.base_offset for segment in log.segments]
+    assert len(log.segments.all) > 2
+    assert all(segment.size_bytes <= SMALL.segment_bytes for segment in log.segments.all)
+    assert sum(segment.size_bytes for segment in log.segments.all) == log.size_bytes
+    bases = [segment.base_offset for segment in log.segments.all]
     assert all((tmp_path / f"{base:020d}.snapshot").exists() for base in bases[1:])
 
 
@@ -182,23 +191,23 @@ def test_segment_rolls_when_records_are_a_week_apart(tmp_path):
     log = open_log(tmp_path, config=with_config(segment_ms=1000))
     append(log, at_ms=NOW_MS - 5000)
     append(log, at_ms=NOW_MS - 4000)
-    assert log.segment_count == 1
+    assert len(log.segments.all) == 1
     append(log, at_ms=NOW_MS - 3999)
-    assert log.segment_count == 2
+    assert len(log.segments.all) == 2
 
 
 def test_segment_rolls_when_an_index_is_full(tmp_path):
     log = open_log(tmp_path, config=with_config(segment_bytes=1 << 30, segment_index_bytes=36))
     for i in range(40):
         append(log, at_ms=NOW_MS + i)
-    assert log.segment_count > 3
+    assert len(log.segments.all) > 3
     log.close()
     assert open_log(tmp_path).log_end_offset == 40
 
 
 def _with_a_full_index(directory, config):
     log = open_log(directory, config=config)
-    while not log.segments[-1].offset_index.is_full:
+    while not log.segments.all[-1].offset_index.is_full:
         append(log)
     return log
 
@@ -208,16 +217,16 @@ def test_a_segment_whose_index_was_full_at_the_start_rolls(tmp_path):
     _with_a_full_index(tmp_path, config).close()
     log = open_log(tmp_path, config=config)
     append(log)
-    assert log.segment_count == 2
+    assert len(log.segments.all) == 2
 
 
 def test_a_full_index_has_room_again_after_a_truncation(tmp_path):
     log = _with_a_full_index(tmp_path, with_config(segment_bytes=1 << 30, segment_index_bytes=36))
     log.truncate_to(1)
     append(log)
-    assert log.segment_count == 1
+    assert len(log.segments.all) == 1
     append(log)
-    assert log.segment_count == 1
+    assert len(log.segments.all) == 1
 
 
 def test_idle_active_segment_rolls_when_its_time_is_up(tmp_path):
@@ -227,7 +236,7 @@ def test_idle_active_segment_rolls_when_its_time_is_up(tmp_path):
     assert not log.roll_if_due(NOW_MS + 1000)
     assert log.roll_if_due(NOW_MS + 1001)
     assert not log.roll_if_due(NOW_MS + 5000)
-    assert (log.segment_count, log.log_end_offset) == (2, 1)
+    assert (len(log.segments.all), log.log_end_offset) == (2, 1)
 
 
 def test_old_record_timestamps_do_not_roll_an_idle_segment_early(tmp_path):
@@ -245,7 +254,7 @@ def test_restarts_do_not_keep_an_idle_segment_open(tmp_path):
     os.utime(tmp_path / f"{0:020d}.log", (written_s, written_s))
     log = open_log(tmp_path, config=with_config(segment_ms=1000))
     assert log.roll_if_due(NOW_MS)
-    assert log.segment_count == 2
+    assert len(log.segments.all) == 2
 
 
 def test_an_empty_segment_does_not_age(tmp_path):

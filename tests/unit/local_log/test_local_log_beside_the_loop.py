@@ -9,6 +9,7 @@ import pytest
 
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
+from local_log.log import lookups, tier_segments
 from local_log.manager.deletion import Removal
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
@@ -24,6 +25,7 @@ from tests.support.worlds.local_log import (
     append,
     filled,
     open_log,
+    retain,
     with_config,
 )
 
@@ -68,20 +70,20 @@ def _reopened(directory, disk, **kwargs):
     """A log whose closed segments hold no files."""
     filled(directory, **kwargs).close()
     log = open_log(directory, disk=disk)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     return log
 
 
 def _drop_below(log, offset):
     log.raise_log_start(offset)
-    log.retain(NOW_MS)
+    retain(log, NOW_MS)
 
 
 def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, disk):
     log = _reopened(tmp_path, disk)
-    start = log.segments[3].base_offset
+    start = log.segments.all[3].base_offset
     disk.on_touch(".timeindex", lambda: _drop_below(log, start))
-    found = log.lookups.offset_for_timestamp(NOW_MS)
+    found = lookups.offset_for_timestamp(log, NOW_MS)
     assert found is not None
     assert found.offset == start
     assert not log.is_offline
@@ -89,17 +91,17 @@ def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, 
 
 def test_look_up_by_time_skips_no_segment_when_older_ones_are_dropped(tmp_path, disk):
     log = _reopened(tmp_path, disk)
-    target = log.segments[2]
+    target = log.segments.all[2]
     disk.on_touch(target.path(".timeindex").name, lambda: _drop_below(log, target.base_offset))
-    found = log.lookups.offset_for_timestamp(target.max_timestamp)
+    found = lookups.offset_for_timestamp(log, target.max_timestamp)
     assert found is not None
-    assert target.base_offset <= found.offset < log.segments[1].base_offset
+    assert target.base_offset <= found.offset < log.segments.all[1].base_offset
 
 
 def test_largest_timestamp_is_found_while_the_log_rolls(tmp_path, disk):
     log = _reopened(tmp_path, disk)
     disk.on_touch(".timeindex", lambda: (append(log, at_ms=NOW_MS + 9999), log.roll(NOW_MS)))
-    found = log.lookups.max_timestamp()
+    found = lookups.max_timestamp(log)
     assert found is not None
     assert found.timestamp in (NOW_MS + 9999, NOW_MS + 590, NOW_MS + 592)
 
@@ -107,10 +109,10 @@ def test_largest_timestamp_is_found_while_the_log_rolls(tmp_path, disk):
 def test_largest_timestamp_is_not_given_below_the_log_start(tmp_path):
     log = open_log(tmp_path)
     append(log, 3, at_ms=NOW_MS)
-    log.high_watermark = 3
+    log.update_high_watermark(3)
     log.raise_log_start(3)
     append(log, at_ms=5)
-    assert log.lookups.max_timestamp() is None or log.lookups.max_timestamp().offset >= 3
+    assert lookups.max_timestamp(log) is None or lookups.max_timestamp(log).offset >= 3
 
 
 def test_topic_deleted_during_a_look_up_takes_nothing_offline(tmp_path, disk):
@@ -122,7 +124,7 @@ def test_topic_deleted_during_a_look_up_takes_nothing_offline(tmp_path, disk):
 
     disk.on_touch(".timeindex", delete)
     with pytest.raises(LogClosed):
-        log.lookups.offset_for_timestamp(NOW_MS)
+        lookups.offset_for_timestamp(log, NOW_MS)
     assert not log.is_offline
 
 
@@ -141,10 +143,10 @@ def test_topic_deleted_during_a_flush_takes_nothing_offline(tmp_path, disk):
 
 def test_segment_dropped_while_it_is_opened_for_copying_is_refused(tmp_path, disk):
     log = _reopened(tmp_path, disk)
-    start = log.segments[2].base_offset
+    start = log.segments.all[2].base_offset
     disk.on_touch(".index", lambda: _drop_below(log, start))
     with pytest.raises(OffsetOutOfRange):
-        log.lookups.open_segment(0)
+        tier_segments.open_segment(log, 0)
     assert not log.is_offline
 
 
@@ -172,7 +174,7 @@ def test_segment_that_is_mended_for_a_copy_leaves_the_next_log_of_that_name_alon
 
     disk.on_touch(damaged.name, begin_anew)
     with pytest.raises(LogClosed):
-        log.lookups.open_segment(0)
+        tier_segments.open_segment(log, 0)
     [(new, files)] = made
     assert {path: path.read_bytes() for path in new.directory.iterdir()} == files
     assert not new.is_offline
@@ -194,7 +196,7 @@ def test_look_up_in_a_deleted_log_does_not_answer_from_the_next_one_of_its_name(
 
     disk.on_touch(".log", begin_anew)
     with pytest.raises(LogClosed):
-        log.lookups.offset_for_timestamp(NOW_MS)
+        lookups.offset_for_timestamp(log, NOW_MS)
 
 
 def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
@@ -207,7 +209,7 @@ def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
         log.roll(NOW_MS)
         (log.directory / f"{15:020}.snapshot").unlink()
         (log.directory / f"{0:020}.index").unlink()
-        asked = [pool.submit(log.lookups.open_segment, 0) for _ in range(2)]
+        asked = [pool.submit(tier_segments.open_segment, log, 0) for _ in range(2)]
         assert [len(each.result().leader_epoch_index) for each in asked]
         assert not log.is_offline
     pool.shutdown()
@@ -222,7 +224,7 @@ def _two_logs(tmp_path, disk):
     logs = [manager.create(*tp, TOPIC_ID) for tp in (BILLS, ORDERS)]
     for log in logs:
         append(log, 10)
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
         log.raise_log_start(4)
     return manager, *logs
 
@@ -251,14 +253,14 @@ def test_log_that_is_deleted_while_log_starts_are_kept_does_not_concern_the_othe
 
 def test_flush_during_which_segments_are_dropped_still_flushes_the_rest(tmp_path, disk):
     log = filled(tmp_path, disk=disk)
-    start = log.segments[2].base_offset
+    start = log.segments.all[2].base_offset
     synced = []
     disk.on_touch(".index", lambda: _drop_below(log, start))
     plain = disk.fsync
     disk.fsync = lambda file: (plain(file), synced.append(str(file.path)))[0]
     log.flush()
     assert log.recovery_point == log.log_end_offset
-    assert str(log.segments[-1].path(".log")) in synced
+    assert str(log.segments.all[-1].path(".log")) in synced
 
 
 def test_epoch_that_begins_during_a_flush_is_kept(tmp_path, disk):
@@ -278,13 +280,13 @@ def test_epoch_that_begins_during_a_flush_is_kept(tmp_path, disk):
 
 def test_snapshot_removed_by_a_copy_does_not_stop_retention(tmp_path):
     log = filled(tmp_path)
-    (tmp_path / f"{log.segments[1].base_offset:020d}.snapshot").write_bytes(b"nonsense")
-    log.lookups.open_segment(log.segments[1].base_offset)
+    (tmp_path / f"{log.segments.all[1].base_offset:020d}.snapshot").write_bytes(b"nonsense")
+    tier_segments.open_segment(log, log.segments.all[1].base_offset)
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()
     _drop_below(log, log.log_end_offset)
     assert not log.is_offline
-    assert log.segment_count == 1
+    assert len(log.segments.all) == 1
 
 
 def test_truncation_to_nothing_never_shows_a_log_without_a_first_offset(tmp_path, disk):
@@ -293,7 +295,7 @@ def test_truncation_to_nothing_never_shows_a_log_without_a_first_offset(tmp_path
     rename = disk.rename
 
     def watching(source, target, *, durable=False):
-        seen.append((log.first_base_offset, log.local_log_start_offset))
+        seen.append((log.segments.bases[0], log.local_log_start_offset))
         rename(source, target, durable=durable)
 
     disk.rename = watching
@@ -326,17 +328,17 @@ def test_look_ups_beside_a_busy_loop_are_always_right(tmp_path):
         wrong = []
         while not stop:
             low = log.log_start_offset
-            found = log.lookups.offset_for_timestamp(NOW_MS + 10 * low)
+            found = lookups.offset_for_timestamp(log, NOW_MS + 10 * low)
             if found is not None and found.offset > log.log_start_offset and found.offset != low:
                 wrong.append((low, found))
             log.flush()
-            log.lookups.max_timestamp()
+            lookups.max_timestamp(log)
         return wrong
 
     running = [pool.submit(look) for _ in range(3)]
     for i in range(1, 2000):
         append(log, at_ms=NOW_MS + 10 * i)
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
         if i % 40 == 0:
             _drop_below(log, i - 30)
     stop.append(True)

@@ -4,7 +4,8 @@ import pytest
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
-from tests.support.worlds.local_log import append, open_log, with_config
+from local_log.log import lookups
+from tests.support.worlds.local_log import append, open_log, retain, with_config
 
 CHAIN = "leader-epoch-checkpoint"
 
@@ -13,7 +14,7 @@ def _with_epochs(directory, **kwargs):
     log = open_log(directory, **kwargs)
     for i in range(60):
         append(log, epoch=i // 20)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     return log
 
 
@@ -53,9 +54,9 @@ def test_bad_chain_is_made_from_the_batches_where_they_reach_down(tmp_path, cont
 def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_start):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
+    base = log.segments.all[1].base_offset
     log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
+    assert retain(log, 0)
     log.close()
     _spoil(tmp_path, content)
     known = {"config": config, "log_start": log_start, "recovery_point": 0}
@@ -65,9 +66,9 @@ def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_s
     assert again.log_start_offset == (base if log_start is None else log_start)
     assert [entry.start_offset for entry in again.epochs.entries()] == [base, 20, 40]
     whole = [EpochEntry(0, 0), EpochEntry(1, 20), EpochEntry(2, 40)]
-    assert not again.lookups.fits_batches([EpochEntry(0, 0), EpochEntry(1, 21), EpochEntry(2, 40)])
-    assert again.lookups.fits_batches(whole)
-    again.restore_chain(whole)
+    assert not lookups.fits_batches(again, [EpochEntry(0, 0), EpochEntry(1, 21), EpochEntry(2, 40)])
+    assert lookups.fits_batches(again, whole)
+    again.epoch_file.restore(again.restored_chain(whole))
     assert again.epoch_file.lost == ""
     assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes()) == whole
     again.close()
@@ -77,13 +78,13 @@ def test_bad_chain_of_what_is_remote_is_said_to_be_lost(tmp_path, content, log_s
 def test_a_log_start_that_reaches_the_first_segment_ends_the_loss_of_the_chain(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
+    base = log.segments.all[1].base_offset
     log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
+    assert retain(log, 0)
     log.close()
     _spoil(tmp_path, None)
     again = open_log(tmp_path, clean=False, config=config, log_start=0, recovery_point=0)
-    again.high_watermark = again.log_end_offset
+    again.update_high_watermark(again.log_end_offset)
     again.raise_log_start(base - 1)
     again.clip_chain(base - 1)
     assert again.epoch_file.lost
@@ -96,9 +97,9 @@ def test_chain_that_begins_above_what_is_remote_is_lost(tmp_path):
     """It contradicts no batch that is here, and says nothing of those before it."""
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
+    base = log.segments.all[1].base_offset
     log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
+    assert retain(log, 0)
     log.close()
     for first, is_lost in ((0, False), (1, True), (base, True)):
         _spoil(tmp_path, b"0\n3\n0 %d\n1 20\n2 40\n" % first)
@@ -111,9 +112,9 @@ def test_chain_that_begins_above_what_is_remote_is_lost(tmp_path):
 def test_chain_of_a_tiered_log_that_ends_before_its_batches_is_lost(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = _with_epochs(tmp_path, config=config, log_start=0)
-    base = log.segments[1].base_offset
+    base = log.segments.all[1].base_offset
     log.set_copied_through(base - 1, log.epochs.epoch_for(base - 1))
-    assert log.retain(0).dropped
+    assert retain(log, 0)
     log.close()
     _spoil(tmp_path, b"0\n2\n0 0\n1 20\n")
     known = {"config": config, "log_start": 0, "recovery_point": 0, "clean": False}
@@ -138,7 +139,7 @@ def test_chain_that_lags_behind_the_batches_goes_on(tmp_path):
     log = _with_epochs(tmp_path)
     log.close(clean=False)
     _spoil(tmp_path, b"0\n1\n0 0\n")
-    again = open_log(tmp_path, clean=False, recovery_point=log.segments[0].base_offset)
+    again = open_log(tmp_path, clean=False, recovery_point=log.segments.all[0].base_offset)
     assert [(e.epoch, e.start_offset) for e in again.epochs.entries()] == [(0, 0), (1, 20), (2, 40)]
 
 
@@ -154,7 +155,7 @@ def test_a_chain_written_beside_the_loop_gives_way_to_what_the_loop_has_changed(
 
 def test_a_chain_written_beside_the_loop_is_not_written_again_when_it_is_taken(tmp_path):
     log = _with_epochs(tmp_path, config=with_config(remote_storage_enable=True), log_start=0)
-    log.write_epoch(7)
+    log.epoch_file.write_epoch_ahead(7, log.log_end_offset)
     (tmp_path / CHAIN).unlink()  # a second write would make it again
     log.epochs.assign(7, log.log_end_offset)
     assert not (tmp_path / CHAIN).exists()

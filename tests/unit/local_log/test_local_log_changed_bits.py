@@ -62,14 +62,14 @@ def test_no_changed_transaction_index_is_believed(tmp_path: Path) -> None:
     for data in changed:
         path.write_bytes(data)
         log = open_log(tmp_path / "log", recovery_point=end)
-        assert log.reader.aborted_transactions(0, end) == [(PRODUCER, 0)], data
+        assert log.aborted_transactions(0, end) == [(PRODUCER, 0)], data
         log.close()
 
 
 def test_no_bit_of_the_newest_index_entry_takes_the_disk_for_broken(tmp_path: Path) -> None:
     """A position below 0 cannot be read, whatever state the disk is in."""
     log = filled(tmp_path)
-    end, path = log.log_end_offset, log.segments[0].path(".index")
+    end, path = log.log_end_offset, log.segments.all[0].path(".index")
     log.close()
     sound = path.read_bytes()
     for bit in range(8 * len(sound) - 64, 8 * len(sound)):
@@ -88,7 +88,7 @@ def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
     log = filled(tmp_path)
     append(log, epoch=4)
     chain, end = log.epochs.entries(), log.log_end_offset
-    closed = log.segments[1]
+    closed = log.segments.all[1]
     path = closed.path(".log")
     log.close()
     position, _ = list(iter_batches(path.read_bytes()))[number]
@@ -101,7 +101,7 @@ def test_an_epoch_bit_of_one_batch_does_not_change_the_epoch_chain(
 def test_an_epoch_bit_of_a_flushed_batch_takes_nothing_with_it(tmp_path: Path) -> None:
     """The batch behind it was not flushed; it has the lower epoch, and is sound."""
     log = filled(tmp_path)
-    path = log.segments[-1].path(".log")
+    path = log.segments.all[-1].path(".log")
     log.close(clean=False)
     (position, changed), (_, behind), *_ = list(iter_batches(path.read_bytes()))[2:]
     flip(path, position + 15, 1)
@@ -115,7 +115,7 @@ def test_the_segment_that_is_appended_to_begins_at_its_name(
 ) -> None:
     """No checksum covers a base offset. Where a cleaner has worked a truncation may leave this."""
     log = filled(tmp_path)
-    end, path = log.log_end_offset, log.segments[-1].path(".log")
+    end, path = log.log_end_offset, log.segments.all[-1].path(".log")
     log.close()
     _, first = next(iter_batches(path.read_bytes()))
     bit = next(bit for bit in range(8) if not first.base_offset >> bit & 1)
@@ -130,7 +130,7 @@ def test_the_segment_that_is_appended_to_begins_at_its_name(
 def test_a_compacted_segment_does_not_replace_the_active_one(tmp_path: Path) -> None:
     """No cleaner touches the active segment: the base offset of the last batch was changed."""
     log = filled(tmp_path)
-    end, closed = log.log_end_offset, log.segments[0]
+    end, closed = log.log_end_offset, log.segments.all[0]
     log.close()
     for suffix in (".log", ".index", ".timeindex"):
         path = closed.path(suffix)
@@ -149,7 +149,7 @@ def test_no_bit_of_a_batchs_header_lets_a_reader_pass_over_its_records(
 ) -> None:
     """Wherever in the batch it begins: it gets the batch, or is told that it is damaged."""
     log = filled(tmp_path)
-    path = log.segments[1].path(".log")
+    path = log.segments.all[1].path(".log")
     position, header = list(iter_batches(path.read_bytes()))[number]
     for bit in range(32):
         flip(path, position + field + bit // 8, bit % 8)
@@ -166,7 +166,7 @@ def test_no_bit_of_a_batchs_header_lets_a_reader_pass_over_its_records(
 def test_a_damaged_batch_at_the_log_end_is_met_too(tmp_path: Path) -> None:
     filled(tmp_path, batches=60).close()
     log = open_log(tmp_path, recovery_point=120)
-    path = log.segments[-1].path(".log")
+    path = log.segments.all[-1].path(".log")
     position, header = list(iter_batches(path.read_bytes()))[-1]
     assert (header.record_count, log.log_end_offset) == (3, header.next_offset)
     flip(path, position + 26, 1)  # it claims one offset of its three
@@ -178,7 +178,7 @@ def test_a_damaged_batch_at_the_log_end_is_met_too(tmp_path: Path) -> None:
 
 def test_what_follows_a_length_that_is_none_is_refused_not_empty(tmp_path: Path) -> None:
     log = filled(tmp_path, config=with_config(index_interval_bytes=1 << 20))
-    path = log.segments[1].path(".log")
+    path = log.segments.all[1].path(".log")
     batches = list(iter_batches(path.read_bytes()))
     position, header = batches[1]
     flip(path, position + 8, 7)  # below 0
@@ -194,9 +194,9 @@ def test_a_damaged_batch_is_met_before_and_behind_a_hole(tmp_path: Path) -> None
     log = open_log(tmp_path, config=with_config(index_interval_bytes=1 << 20))
     for _ in range(8):
         append(log, 2)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.roll(NOW_MS)
-    segment = log.segments[0]
+    segment = log.segments.all[0]
     path, data = segment.path(".log"), segment.path(".log").read_bytes()
     batches = list(iter_batches(data))
     kept = b"".join(data[at : at + header.size_bytes] for at, header in batches[::2])
@@ -213,7 +213,7 @@ def test_a_damaged_batch_is_met_before_and_behind_a_hole(tmp_path: Path) -> None
 
 def test_a_length_that_is_no_batchs_is_refused_at_its_own_offset(tmp_path: Path) -> None:
     log = filled(tmp_path)
-    path = log.segments[0].path(".log")
+    path = log.segments.all[0].path(".log")
     position, header = list(iter_batches(path.read_bytes()))[1]
     data = bytearray(path.read_bytes())
     data[position + 8 : position + 12] = (2).to_bytes(4, "big")  # above 0, and less than a header

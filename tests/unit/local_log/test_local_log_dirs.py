@@ -9,6 +9,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
+from local_log.log import lookups
 from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk, LockHeldError
 from tests.support.sim.clock import ManualClock
@@ -44,7 +45,7 @@ def broker(tmp_path):
 def _fill(log, batches=60):
     for i in range(batches):
         append(log, at_ms=NOW_MS + i)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     return log
 
 
@@ -71,7 +72,7 @@ def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):
     log = _fill(manager.create(*ORDERS, TOPIC_ID))
     manager.checkpoint_high_watermarks()
     manager.checkpoint_recovery_points()
-    assert log.recovery_point == log.segments[-1].base_offset  # flushed after the last roll
+    assert log.recovery_point == log.segments.all[-1].base_offset  # flushed after the last roll
     append(log)
     last = max((broker.paths[0] / "orders-0").glob("*.log"))
     last.write_bytes(last.read_bytes()[:-5])
@@ -358,7 +359,7 @@ def test_idle_partitions_hold_one_file_each(broker):
     assert len(list(Path("/proc/self/fd").iterdir())) - before <= 20 + len(broker.paths)
     log = manager.get(TopicPartition("t", 7))
     _fill(log, 60)
-    assert [r.offset for r in [log.lookups.offset_for_timestamp(NOW_MS)]] == [0]
+    assert [r.offset for r in [lookups.offset_for_timestamp(log, NOW_MS)]] == [0]
 
 
 def test_start_writes_no_epoch_chain_that_only_became_shorter(broker):
@@ -429,7 +430,7 @@ def test_an_older_version_may_have_dropped_segments_that_its_checkpoint_does_not
     log = _fill(manager.create(*ORDERS, TOPIC_ID))
     log.raise_log_start(5)
     manager.checkpoint_log_starts()
-    second = log.segments[1].base_offset
+    second = log.segments.all[1].base_offset
     for path in log.directory.glob(f"{0:020d}.*"):
         path.unlink()
     manager.close(clean=False)

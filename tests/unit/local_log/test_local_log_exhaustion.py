@@ -15,6 +15,7 @@ from kafka_protocol.files import offset_index, time_index
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
+from local_log.log import lookups
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
@@ -126,7 +127,7 @@ def test_a_chain_that_cannot_be_written_is_not_believed(tmp_path: Path) -> None:
     disk.fail(["atomic_write"], error=errno.EMFILE, path_part="leader-epoch-checkpoint")
     with pytest.raises(KafkaStorageError):
         append(log, epoch=2)
-    assert log.latest_epoch == 1
+    assert log.epochs.latest_epoch == 1
     disk.heal()
     append(log, epoch=2)
     assert log.epochs.entries() == reopened(tmp_path / "orders-0", tmp_path / "b").epochs.entries()
@@ -157,13 +158,13 @@ def test_reads_and_flushes_fail_and_work_again(tmp_path: Path) -> None:
     disk = ExhaustedDisk()
     log = open_log(tmp_path / "orders-0", config=CONFIG, disk=disk)
     append_some(log, 20, at=0)
-    for segment in log.segments[:-1]:
+    for segment in log.segments.all[:-1]:
         segment.release()
     disk.fail([*OPENING], error=errno.EMFILE)
     for question in (
         lambda: log.read(0, 1_000),
         log.flush,
-        lambda: log.lookups.offset_for_timestamp(5),
+        lambda: lookups.offset_for_timestamp(log, 5),
     ):
         with pytest.raises(KafkaStorageError, match="cannot be used now"):
             question()
@@ -220,7 +221,7 @@ def test_retention_drops_nothing_whose_log_start_cannot_be_listed(tmp_path: Path
     )
     log = manager.create(*ORDERS, TOPIC_ID)
     append_some(log, 30, at=0)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     assert log.set_copied_through(20, log.epochs.epoch_for(20) or 0)
     disk.fail(["atomic_write"], error=errno.EMFILE, path_part=LOG_STARTS)
     assert manager.run_retention(NOW_MS) == []

@@ -12,6 +12,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
 from local_log.log.tier_segments import indexes_fit, rebuild_indexes
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 from tests.support.worlds.local_log import GOLDEN, files_of
 
@@ -59,16 +60,18 @@ def _open(relative: str, work: Path, *, clean: bool) -> PartitionLog:
     tp = TopicPartition(topic, int(number))
     kind = str(source.parent.relative_to(GOLDEN))
     return PartitionLog.open(
-        work,
-        topic_partition=tp,
+        OpenRequest(
+            tp,
+            work,
+            _config(topic),
+            LATER,
+            recovery_point=_checkpoint(kind, "recovery-point-offset-checkpoint").get(tp, 0),
+            log_start=_checkpoint(kind, "log-start-offset-checkpoint").get(tp),
+            high_watermark=_checkpoint(kind, "replication-offset-checkpoint").get(tp, 0),
+            is_clean=clean,
+        ),
         topic_id=bytes(16),
-        config=_config(topic),
         disk=Disk(),
-        now_ms=LATER,
-        recovery_point=_checkpoint(kind, "recovery-point-offset-checkpoint").get(tp, 0),
-        log_start=_checkpoint(kind, "log-start-offset-checkpoint").get(tp),
-        high_watermark=_checkpoint(kind, "replication-offset-checkpoint").get(tp, 0),
-        is_clean=clean,
     )
 
 
@@ -95,10 +98,10 @@ def test_clean_partition_agrees_with_kafka_and_is_left_as_it_was(name, tmp_path)
     tp = log.topic_partition
     assert log.log_end_offset == _checkpoint("clean", "recovery-point-offset-checkpoint")[tp]
     starts = _checkpoint("clean", "log-start-offset-checkpoint")
-    assert log.log_start_offset == starts.get(tp, log.segments[0].base_offset)
+    assert log.log_start_offset == starts.get(tp, log.segments.all[0].base_offset)
     seen = [
         (h.base_offset, h.last_offset, h.partition_leader_epoch, at, h.max_timestamp, h.size_bytes)
-        for segment in log.segments
+        for segment in log.segments.all
         for at, h in segment.batches(0)
     ]
     assert seen == _batches(_dump(f"clean/{name}"))
@@ -110,7 +113,7 @@ def test_clean_partition_agrees_with_kafka_and_is_left_as_it_was(name, tmp_path)
             assert (region.position, region.size_bytes) == (position, size)
             assert log.epochs.epoch_for(offset) == epoch
     snapshot = producer_snapshot.parse(before[f"{log.log_end_offset:020d}.snapshot"])
-    assert sorted(log.producers.dump()) == sorted(snapshot)
+    assert sorted(log.producers.states.dump()) == sorted(snapshot)
     log.close()
     after = files_of(log.directory)
     kept = {n: d for n, d in before.items() if n in after and n != "leader-epoch-checkpoint"}
@@ -123,30 +126,26 @@ def test_clean_partition_agrees_with_kafka_and_is_left_as_it_was(name, tmp_path)
 @pytest.mark.parametrize("name", CLEAN)
 def test_producer_state_replayed_from_the_log_is_kafkas(name, tmp_path):
     log = _open(f"clean/{name}", tmp_path, clean=True)
-    if log.topic.startswith("compacted") or log.segments[0].base_offset > 0:
+    if log.topic.startswith("compacted") or log.segments.all[0].base_offset > 0:
         return  # what the first batches said is no longer there
-    golden = sorted(log.producers.dump())
+    golden = sorted(log.producers.states.dump())
     log.close()
     for path in log.directory.glob("*.snapshot"):
         path.unlink()
     replayed = PartitionLog.open(
-        log.directory,
-        topic_partition=log.topic_partition,
+        OpenRequest(log.topic_partition, log.directory, log.config, LATER, is_clean=True),
         topic_id=bytes(16),
-        config=log.config,
         disk=Disk(),
-        now_ms=LATER,
-        is_clean=True,
     )
     # Kafka forgets producers after a day; the log remembers them all.
-    assert set(golden) <= set(replayed.producers.dump())
+    assert set(golden) <= set(replayed.producers.states.dump())
 
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_indexes_made_from_the_log_are_kafkas(name, tmp_path):
     log = _open(f"clean/{name}", tmp_path, clean=True)
     log.close()
-    for segment in log.segments:
+    for segment in log.segments.all:
         assert indexes_fit(Disk(), segment) or log.topic.startswith("compacted")
         paths = (segment.offset_index.path, segment.time_index.path)
         golden = [path.read_bytes() for path in paths]
@@ -160,24 +159,24 @@ def test_partition_of_a_running_or_killed_broker_is_recovered_whole(relative, tm
     log = _open(relative, tmp_path, clean=False)
     seen = [
         (h.base_offset, h.last_offset, h.partition_leader_epoch, at, h.max_timestamp, h.size_bytes)
-        for segment in log.segments
+        for segment in log.segments.all
         for at, h in segment.batches(0)
     ]
     assert seen == _batches(_dump(relative))
     assert log.truncated_bytes == 0
-    for segment in log.segments:
-        assert indexes_fit(Disk(), segment) or segment is log.segments[-1]
+    for segment in log.segments.all:
+        assert indexes_fit(Disk(), segment) or segment is log.segments.all[-1]
 
 
 def test_recovery_after_a_kill_finds_what_kafka_found(tmp_path):
     log = _open("after-kill/unclean-0", tmp_path, clean=False)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     kafka = producer_snapshot.parse(
         (GOLDEN / "clean/unclean-0" / f"{121:020d}.snapshot").read_bytes()
     )
-    assert set(kafka) <= set(log.producers.dump())
+    assert set(kafka) <= set(log.producers.states.dump())
     assert log.last_stable_offset == 120
-    entries = [tuple(entry) for entry in log.segments[-1].aborted()]
+    entries = [tuple(entry) for entry in log.segments.all[-1].aborted()]
     text = _dump("recovered/unclean-0")
     pattern = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
     assert entries == [tuple(map(int, found)) for found in re.findall(pattern, text)]
@@ -190,13 +189,9 @@ def test_transaction_indexes_rebuilt_from_the_log_are_kafkas(tmp_path):
     for path in (*log.directory.glob("*.txnindex"), *log.directory.glob("*.snapshot")):
         path.unlink()
     PartitionLog.open(
-        log.directory,
-        topic_partition=log.topic_partition,
+        OpenRequest(log.topic_partition, log.directory, log.config, LATER, is_clean=False),
         topic_id=bytes(16),
-        config=log.config,
         disk=Disk(),
-        now_ms=LATER,
-        is_clean=False,
     )
     rebuilt = {path.name: path.read_bytes() for path in log.directory.glob("*.txnindex")}
     assert rebuilt == golden

@@ -33,7 +33,7 @@ from tests.support.worlds.local_log import (
 
 def _lose_the_last_batch(log, number):
     """Cut segment `number` at a batch border; returns where it ends now."""
-    path = log.segments[number].path(".log")
+    path = log.segments.all[number].path(".log")
     batches = list(iter_batches(path.read_bytes()))
     path.write_bytes(path.read_bytes()[: batches[-1][0]])
     return batches[-1][1].base_offset
@@ -42,7 +42,7 @@ def _lose_the_last_batch(log, number):
 def _offsets(log):
     return [
         offset
-        for segment in log.segments
+        for segment in log.segments.all
         for _, header in segment.batches(0)
         for offset in range(header.base_offset, header.next_offset)
     ]
@@ -57,26 +57,26 @@ def test_lost_batches_without_a_torn_byte_take_the_later_segments_with_them(tmp_
     assert log.log_end_offset == end
     assert _offsets(log) == list(range(end))
     assert append(log).first_offset == end
-    assert log.segment_count == number + 1
+    assert len(log.segments.all) == number + 1
 
 
 def test_torn_bytes_take_the_later_segments_with_them(tmp_path):
     log = filled(tmp_path)
     log.close(clean=False)
-    path = log.segments[1].path(".log")
+    path = log.segments.all[1].path(".log")
     path.write_bytes(path.read_bytes()[:-3])
     log = open_log(tmp_path, clean=False)
-    assert log.segment_count == 2
+    assert len(log.segments.all) == 2
     assert _offsets(log) == list(range(log.log_end_offset))
 
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_lost_segment_takes_the_later_ones_with_it(tmp_path, flushed):
     log = filled(tmp_path)
-    bases = [segment.base_offset for segment in log.segments]
+    bases = [segment.base_offset for segment in log.segments.all]
     log.close(clean=False)
     for suffix in (".log", ".index", ".timeindex"):
-        log.segments[2].path(suffix).unlink()
+        log.segments.all[2].path(suffix).unlink()
     known = {"recovery_point": bases[2]} if flushed else {}
     log = open_log(tmp_path, clean=False, **known)
     assert log.log_end_offset == bases[2]
@@ -85,7 +85,7 @@ def test_lost_segment_takes_the_later_ones_with_it(tmp_path, flushed):
 
 def test_hole_in_what_was_flushed_is_refused_and_once_accepted_kept(tmp_path, caplog):
     log = filled(tmp_path)
-    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments.all]
     log.close(clean=False)
     first = _lose_the_last_batch(log, 1)
     facts = refused(tmp_path, clean=False, recovery_point=bases[3])
@@ -106,7 +106,7 @@ def test_hole_in_what_was_flushed_is_refused_and_once_accepted_kept(tmp_path, ca
 
 def test_hole_beside_an_accepted_one_is_refused(tmp_path):
     log = filled(tmp_path)
-    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments]
+    end, bases = log.log_end_offset, [segment.base_offset for segment in log.segments.all]
     log.close(clean=False)
     _lose_the_last_batch(log, 1)
     accept(tmp_path, refused(tmp_path, clean=False, recovery_point=end))
@@ -166,7 +166,7 @@ def test_kafkas_partitions_lose_nothing_by_a_recovery_without_checkpoints(tmp_pa
 def test_a_base_offset_that_was_changed_is_no_work_of_a_cleaner(tmp_path):
     """The batch after it falls back below it, which no cleaner leaves."""
     log = filled(tmp_path)
-    path = log.segments[0].path(".log")
+    path = log.segments.all[0].path(".log")
     log.close(clean=False)
     data = bytearray(path.read_bytes())
     position, header = list(iter_batches(bytes(data)))[3]
@@ -181,7 +181,7 @@ def test_a_base_offset_that_was_changed_in_a_compacted_log_hides_nothing_flushed
     """The batches after it lie below the offset that it claims."""
     config = with_config(cleanup_policy=frozenset({"compact"}))
     log = filled(tmp_path, config=config)
-    path = log.segments[-1].path(".log")
+    path = log.segments.all[-1].path(".log")
     log.close(clean=False)
     data = bytearray(path.read_bytes())
     (position, changed), (_, behind), *_ = list(iter_batches(bytes(data)))[1:]

@@ -11,6 +11,7 @@ import pytest
 
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dirs import LogManager
 from local_log.manager.retention_pass import RetentionPass
@@ -26,6 +27,7 @@ from tests.support.worlds.local_log import (
     append,
     filled,
     open_log,
+    retain,
     with_config,
 )
 from tests.support.worlds.pools import HeldPool
@@ -65,7 +67,7 @@ class Touched(Disk):
 def _reopened(directory: Path, disk: Disk, **kwargs: object) -> PartitionLog:
     filled(directory, config=EXPIRES).close()
     log = open_log(directory, disk=disk, config=EXPIRES, **kwargs)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     return log
 
 
@@ -77,10 +79,10 @@ def test_what_retention_asks_of_the_disk_is_read_on_the_pool(tmp_path: Path, lim
         size = log.size_bytes // 2 if limit == "size" else -1
         log.set_config(with_config(EXPIRES, retention_ms=10**9, retention_bytes=size))
     now_ms = NOW_MS + 1300  # half of them are too old
-    log.retention.learn_ages(now_ms)
+    retention.learn_ages(log, now_ms)
     assert disk.names
     disk.names.clear()
-    expiry = log.retention.expire(now_ms)
+    expiry = retention.expire(log, now_ms)
     assert disk.names == []
     assert (expiry is not None) == (limit != "none")
 
@@ -90,7 +92,7 @@ def test_of_a_log_of_which_nothing_expires_only_the_oldest_segment_is_read(tmp_p
     log = _reopened(tmp_path, disk)
     log.set_config(with_config(EXPIRES, retention_ms=10**9))
     disk.names.clear()
-    log.retention.learn_ages(LATER_MS)
+    retention.learn_ages(log, LATER_MS)
     assert {Path(name).stem for name in disk.names} == {f"{0:020d}"}
 
 
@@ -98,8 +100,8 @@ def test_nothing_is_read_of_a_log_that_holds_nothing(tmp_path: Path) -> None:
     disk = Touched()
     log = open_log(tmp_path, disk=disk, config=EXPIRES)
     disk.names.clear()
-    log.retention.learn_ages(LATER_MS)
-    assert log.retention.expire(LATER_MS) is None
+    retention.learn_ages(log, LATER_MS)
+    assert retention.expire(log, LATER_MS) is None
     assert disk.names == []
 
 
@@ -107,44 +109,44 @@ def test_taking_segments_out_touches_no_file(tmp_path: Path) -> None:
     disk = Touched()
     log = filled(tmp_path, disk=disk, config=EXPIRES)
     before = sorted(path.name for path in tmp_path.iterdir())
-    expiry = log.retention.expire(LATER_MS)
+    expiry = retention.expire(log, LATER_MS)
     assert expiry is not None
     disk.names.clear()
-    result = log.retention.take_out(expiry)
-    assert len(result.dropped) > 5
+    result = retention.take_out(log, expiry)
+    assert len(result) > 5
     assert [name for name in disk.names if "checkpoint" not in name] == []
     assert set(before) <= {path.name for path in tmp_path.iterdir()}
-    paths = log.retention.rename_leaving()
+    paths = retention.rename_leaving(log)
     assert sorted(path.suffix for path in paths) == [".deleted"] * len(paths)
-    assert len(paths) >= 3 * len(result.dropped)
-    assert log.retention.rename_leaving() == []
+    assert len(paths) >= 3 * len(result)
+    assert retention.rename_leaving(log) == []
 
 
 def test_a_kill_before_the_files_change_names_lets_them_go_again(tmp_path: Path) -> None:
     log = filled(tmp_path, config=EXPIRES)
-    expiry = log.retention.expire(LATER_MS)
+    expiry = retention.expire(log, LATER_MS)
     assert expiry is not None
     log.flush(expiry.log_start_offset)
-    log.retention.take_out(expiry)
+    retention.take_out(log, expiry)
     start, end = log.log_start_offset, log.log_end_offset
     log.close(clean=False)
     again = open_log(tmp_path, config=EXPIRES, clean=False, log_start=start, high_watermark=end)
     assert (again.log_start_offset, again.log_end_offset) == (start, end)
-    assert again.segment_count > 1
-    again.retain(LATER_MS)
-    assert again.segment_count == 1
+    assert len(again.segments.all) > 1
+    retain(again, LATER_MS)
+    assert len(again.segments.all) == 1
     assert not list(tmp_path.glob(f"{0:020d}.log"))
 
 
 def test_a_log_that_begins_anew_where_one_left_keeps_its_new_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, config=EXPIRES)
-    second = log.segments[1].base_offset
-    expiry = log.retention.expire(LATER_MS)
+    second = log.segments.all[1].base_offset
+    expiry = retention.expire(log, LATER_MS)
     assert expiry is not None
-    log.retention.take_out(expiry)
+    retention.take_out(log, expiry)
     log.truncate_fully_and_start_at(second)
     append(log, 3)
-    assert log.retention.rename_leaving() == []
+    assert retention.rename_leaving(log) == []
     log.close()
     again = open_log(tmp_path, config=EXPIRES, log_start=second, recovery_point=second + 3)
     assert (again.log_start_offset, again.log_end_offset) == (second, second + 3)
@@ -160,14 +162,14 @@ def test_segments_go_after_their_log_starts_are_kept_and_before_their_files_do(
     log = manager.create("orders", 0, TOPIC_ID)
     for _ in range(60):
         append(log)
-    log.high_watermark = log.log_end_offset
-    count, oldest = log.segment_count, log.segments[0].path(".log")
+    log.update_high_watermark(log.log_end_offset)
+    count, oldest = len(log.segments.all), log.segments.all[0].path(".log")
     pool.is_holding = True
     dropped = manager.run_retention(LATER_MS)
     pool.release(1)  # the ages are known
-    assert log.segment_count > 1
+    assert len(log.segments.all) > 1
     assert not manager.is_log_start_kept(TopicPartition("orders", 0))
-    while log.segment_count > 1:
+    while len(log.segments.all) > 1:
         assert pool.held
         assert dropped == []
         pool.release(1)
@@ -187,7 +189,7 @@ THEN_MS = NOW_MS + 6000
 def _fill_three_epochs(log: PartitionLog) -> None:
     for i in range(60):
         append(log, epoch=i // 20, at_ms=NOW_MS + 100 * i)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
 
 
 def _of_three_epochs(directory: Path, **kwargs: object) -> PartitionLog:
@@ -211,12 +213,12 @@ def test_the_chain_that_begins_later_is_written_before_the_loop_takes_it(
         log.set_copied_through(log.log_end_offset - 1, 2)
         log.raise_log_start(45)
         log.clip_chain(45)
-    expiry = log.retention.expire(THEN_MS)
+    expiry = retention.expire(log, THEN_MS)
     assert expiry is not None
     assert expiry.log_start_offset > 40
     log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
     disk.names.clear()
-    assert log.retention.take_out(expiry).dropped
+    assert retention.take_out(log, expiry)
     assert disk.names == []
     assert _on_disk(tmp_path) == log.epochs.entries() == [EpochEntry(2, expiry.log_start_offset)]
 
@@ -230,19 +232,19 @@ def test_a_chain_that_nothing_is_clipped_from_is_not_written(tmp_path: Path) -> 
 
 def test_an_epoch_that_begins_meanwhile_stays_in_the_clipped_chain(tmp_path: Path) -> None:
     log = _of_three_epochs(tmp_path)
-    expiry = log.retention.expire(THEN_MS)
+    expiry = retention.expire(log, THEN_MS)
     assert expiry is not None
     log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
     log.epochs.assign(7, log.log_end_offset)
     assert [entry.epoch for entry in _on_disk(tmp_path)] == [0, 1, 2, 7]
-    log.retention.take_out(expiry)
+    retention.take_out(log, expiry)
     assert [entry.epoch for entry in _on_disk(tmp_path)] == [2, 7]
     assert _on_disk(tmp_path) == log.epochs.entries()
 
 
 def test_a_kill_after_the_clipped_chain_is_written_loses_no_epoch(tmp_path: Path) -> None:
     log = _of_three_epochs(tmp_path)
-    expiry = log.retention.expire(THEN_MS)
+    expiry = retention.expire(log, THEN_MS)
     assert expiry is not None
     log.flush(expiry.log_start_offset)
     log.epoch_file.write_clipped_ahead(expiry.log_start_offset)
@@ -252,7 +254,7 @@ def test_a_kill_after_the_clipped_chain_is_written_loses_no_epoch(tmp_path: Path
     again = open_log(tmp_path, config=EXPIRES, **known)
     assert not again.epoch_file.lost
     assert again.epochs.entries() == [EpochEntry(2, start)]
-    assert again.segment_count > 1
+    assert len(again.segments.all) > 1
 
 
 class OfChains(FaultyDisk):
@@ -290,7 +292,7 @@ class TestAPass:
         manager.run_retention(THEN_MS)
         was_kept, count = False, 0
         while _on_disk(log.directory)[0].start_offset == 0:
-            was_kept, count = manager.is_log_start_kept(log.topic_partition), log.segment_count
+            was_kept, count = manager.is_log_start_kept(log.topic_partition), len(log.segments.all)
             assert pool.held
             pool.release(1)
         assert was_kept
@@ -330,18 +332,18 @@ def test_segments_stay_where_the_tier_takes_its_word_back_before_they_have_gone(
     log = manager.create("orders", 0, TOPIC_ID)
     for _ in range(60):
         append(log)
-    log.high_watermark = log.log_end_offset
-    third = log.segments[2].base_offset
+    log.update_high_watermark(log.log_end_offset)
+    third = log.segments.all[2].base_offset
     log.raise_log_start(third)
-    assert log.set_copied_through(log.segments[-1].base_offset - 1, 0)
+    assert log.set_copied_through(log.segments.all[-1].base_offset - 1, 0)
     pool.is_holding = True
     dropped = manager.run_retention(LATER_MS)
     pool.release(1)  # the ages are known, and it is decided
     assert pool.held
-    log.ends.forget_copies()
+    log.forget_copies()
     pool.release()
     assert len(dropped) == 2, "what lies below the log start goes all the same"
-    assert log.segments[0].base_offset == third
+    assert log.segments.all[0].base_offset == third
 
 
 def test_a_retention_pass_that_is_over_is_freed_without_the_garbage_collector() -> None:

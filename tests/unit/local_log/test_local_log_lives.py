@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
 from tests.support.sim.dice import SeededDice
@@ -78,11 +79,11 @@ def test_a_segment_that_was_opened_for_copying_is_there_after_a_power_cut(
     config = with_config(remote_storage_enable=True, segment_bytes=300)
     log = open_log(tmp_path, disk=disk, config=config, log_start=0, recovery_point=0)
     log.epochs.assign(3, 0)
-    while len(log.closed_segments()) < 6:
+    while len(log.segments.all) < 7:
         append(log, epoch=3)
-    opened = log.closed_segments()[:4]
+    opened = tier_segments.closed_tail(log, 0, 4).segments
     for segment in opened:
-        log.lookups.open_segment(segment.base_offset)
+        tier_segments.open_segment(log, segment.base_offset)
     disk.cut()
     log = open_log(tmp_path, clean=False, config=config, log_start=0, recovery_point=0)
     assert log.log_end_offset > opened[-1].last_offset

@@ -111,7 +111,7 @@ def test_a_checkpoint_of_an_hour_ago_is_not_believed(tmp_path: Path, name: str) 
     manager = host.start()
     for log in manager.all():
         append(log)
-        log.high_watermark = log.log_end_offset
+        log.update_high_watermark(log.log_end_offset)
         log.flush()
         log.raise_log_start(55)
     for _ in range(2):  # the sidecar forgets the version before the last with the next write
@@ -422,7 +422,7 @@ def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
         assert manager.refused == {}
         log = manager.get(ORDERS)
         assert log is not None
-        bases = [segment.base_offset for segment in log.segments]
+        bases = [segment.base_offset for segment in log.segments.all]
         assert log.log_end_offset == 30
         assert log.log_start_offset in (0, 30)
         assert bases[0] <= log.log_start_offset

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.errors import LogClosed
 from local_log.file_names import EPOCH_CHECKPOINT
+from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
+from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.manager.log_dirs import LogManager
-from local_log.producers.late_snapshots import PRODUCERS_AT_ONCE_MAX
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
@@ -36,12 +38,12 @@ def _retention(log: PartitionLog, pool: HeldPool) -> Callable[[], object]:
         for _ in range(3):
             append(log)
         log.roll(NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.set_config(replace(log.config, retention_bytes=0))
-    expiry = log.retention.expire(NOW_MS)
+    expiry = retention.expire(log, NOW_MS)
     assert expiry is not None
-    assert log.retention.take_out(expiry).dropped
-    return log.retention.rename_leaving
+    assert retention.take_out(log, expiry)
+    return partial(retention.rename_leaving, log)
 
 
 def _snapshot(log: PartitionLog, pool: HeldPool) -> Callable[[], object]:
@@ -54,7 +56,7 @@ def _snapshot(log: PartitionLog, pool: HeldPool) -> Callable[[], object]:
 
 
 def _epoch(log: PartitionLog, pool: HeldPool) -> Callable[[], object]:
-    return lambda: log.write_epoch(99)
+    return lambda: log.epoch_file.write_epoch_ahead(99, log.log_end_offset)
 
 
 @pytest.mark.parametrize("work", [_retention, _snapshot, _epoch])
@@ -76,7 +78,7 @@ def test_a_new_log_keeps_its_files(
     found = manager(tmp_path).get(ORDERS)
     assert found is not None
     assert (found.log_start_offset, found.log_end_offset) == (0, PRODUCERS_AT_ONCE_MAX + 10)
-    assert not found.producers.producers
+    assert not found.producers.states.producers
 
 
 class NotingDisk(FaultyDisk):
@@ -97,7 +99,7 @@ def test_a_chain_written_before_the_topic_was_tiered_is_written_durably_when_it_
     disk = NotingDisk()
     log = open_log(tmp_path, disk=disk)
     append(log)
-    log.write_epoch(7)
+    log.epoch_file.write_epoch_ahead(7, log.log_end_offset)
     log.set_config(replace(log.config, remote_storage_enable=True))
     disk.synced.clear()
     log.epochs.assign(7, log.log_end_offset)

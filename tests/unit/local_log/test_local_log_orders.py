@@ -9,6 +9,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files.producer_snapshot import ProducerEntry
 from kafka_protocol.records.batch import write_crc
 from local_log.errors import KafkaStorageError
+from local_log.log import lookups, retention
 from local_log.log.results import LogHooks
 from local_log.producers.state import CompletedTransaction, ProducerStates
 from runtime.disk import Disk, OpenFile
@@ -18,6 +19,7 @@ from tests.support.worlds.local_log import (
     SMALL,
     append,
     batch_of,
+    drop,
     filled,
     open_log,
     with_config,
@@ -51,7 +53,7 @@ def test_truncation_lowers_the_marks_durably_before_a_file_changes(tmp_path, off
 
     log = filled(tmp_path, hooks=LogHooks(before_truncation=before_truncation))
     log.flush()
-    count = log.segment_count
+    count = len(log.segments.all)
     log.truncate_to(offset)
     ((end, point, watermark, names),) = seen
     assert (end, names) == (log.log_end_offset, count)
@@ -108,38 +110,38 @@ def test_flush_up_to_the_log_start_moves_the_recovery_point_there(tmp_path):
 
 def test_expired_segments_stay_until_their_log_start_could_be_checkpointed(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=3000))
-    count = log.segment_count
-    expiry = log.retention.expire(NOW_MS)
+    count = len(log.segments.all)
+    expiry = retention.expire(log, NOW_MS)
     assert expiry is not None
     assert log.log_start_offset == expiry.log_start_offset > 0
-    assert log.segment_count == count
+    assert len(log.segments.all) == count
     assert not list(tmp_path.glob("*.deleted"))
-    result = log.retention.drop(expiry)
-    assert result.dropped == expiry.dropped
-    assert log.segment_count == count - len(expiry.dropped)
-    assert log.first_base_offset == log.log_start_offset
+    result = drop(log, expiry)
+    assert result == expiry.dropped
+    assert len(log.segments.all) == count - len(expiry.dropped)
+    assert log.segments.bases[0] == log.log_start_offset
 
 
 def test_segments_that_went_between_the_two_steps_are_passed_over(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=3000))
-    expiry = log.retention.expire(NOW_MS)
+    expiry = retention.expire(log, NOW_MS)
     log.truncate_fully_and_start_at(100)
     append(log)
-    assert log.retention.drop(expiry).dropped == ()
-    assert log.segment_count == 1
+    assert drop(log, expiry) == ()
+    assert len(log.segments.all) == 1
 
 
 def test_nothing_expired_is_none(tmp_path):
-    assert filled(tmp_path).retention.expire(NOW_MS) is None
+    assert retention.expire(filled(tmp_path), NOW_MS) is None
 
 
 def test_unreadable_facts_fail_that_log_alone(tmp_path):
     log = filled(tmp_path, config=with_config(retention_ms=1))
     log.close()
     log = open_log(tmp_path, config=log.config, high_watermark=log.log_end_offset)
-    log.segments[0].path(".timeindex").unlink()
+    log.segments.all[0].path(".timeindex").unlink()
     with pytest.raises(KafkaStorageError):
-        log.retention.expire(NOW_MS + 10_000)
+        retention.expire(log, NOW_MS + 10_000)
     assert log.is_offline
 
 
@@ -215,7 +217,7 @@ def test_unreadable_index_of_a_closed_segment_takes_the_directory_offline(tmp_pa
     log = filled(tmp_path, disk=disk, hooks=LogHooks(failed=failed.append))
     disk.fail(["read_at"], path_part=f"{0:020d}{suffix}", error=errno.EIO)
     with pytest.raises(KafkaStorageError):
-        log.read(5, 100) if suffix == ".index" else log.lookups.offset_for_timestamp(NOW_MS + 30)
+        log.read(5, 100) if suffix == ".index" else lookups.offset_for_timestamp(log, NOW_MS + 30)
     assert [error.errno for error in failed] == [errno.EIO]
 
 
@@ -234,13 +236,13 @@ def test_look_ups_in_a_long_closed_index_find_what_a_scan_finds(tmp_path):
     log = open_log(tmp_path, config=config)
     for i in range(1500):
         append(log, at_ms=NOW_MS + i // 3, size=1)
-    index, times = log.segments[0].offset_index, log.segments[0].time_index
+    index, times = log.segments.all[0].offset_index, log.segments.all[0].time_index
     offsets = [*range(0, 1500, 7), 1499, 511, 512, 513, 1023, 1024, 1025]
     positions = [index.lookup(offset).position for offset in offsets]
     following = [index.first_entry_from(position) for position in positions]
     stamps = [times.lookup(NOW_MS + i) for i in range(-1, 502)]
     log.roll(NOW_MS)
-    assert log.segment_count == 2
+    assert len(log.segments.all) == 2
     for order in (1, -1):
         again = [index.lookup(offset).position for offset in offsets[::order]]
         assert again[::order] == positions

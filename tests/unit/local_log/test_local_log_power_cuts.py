@@ -17,7 +17,7 @@ SEEDS = range(20)
 def offsets_of(log: PartitionLog) -> list[int]:
     return [
         offset
-        for segment in log.segments
+        for segment in log.segments.all
         for _, header in segment.batches(0)
         for offset in range(header.base_offset, header.next_offset)
     ]
@@ -29,7 +29,7 @@ def test_an_index_lost_below_the_recovery_point_is_made_again(tmp_path: Path) ->
     log.flush()
     point = log.recovery_point
     log.close(clean=False)
-    log.segments[0].path(".index").unlink()
+    log.segments.all[0].path(".index").unlink()
     for path in tmp_path.glob("*.snapshot"):
         path.unlink()  # so that the producers are read from the first segment on
     log = open_log(tmp_path, clean=False, recovery_point=point)
@@ -51,7 +51,7 @@ def test_flushed_records_survive_a_power_cut_whatever_was_rolled(
         if dice.random() < 0.1:
             log.flush()
             flushed = log.log_end_offset
-    assert log.segment_count > 3
+    assert len(log.segments.all) > 3
     if seed % 3 == 0:
         log.flush()
         flushed = log.log_end_offset
@@ -72,7 +72,7 @@ def test_what_recovery_cut_off_does_not_come_back(tmp_path: Path, seed: int) -> 
     log = filled(tmp_path)
     log.flush()
     log.close(clean=False)
-    path = log.segments[-1].path(".log")
+    path = log.segments.all[-1].path(".log")
     data = bytearray(path.read_bytes())
     batches = [position for position, _ in iter_batches(bytes(data))]
     assert len(batches) > 2
@@ -127,11 +127,11 @@ def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, s
             log.roll(NOW_MS)
     log.flush()
     end = log.log_end_offset
-    expected = log.reader.aborted_transactions(0, end)
+    expected = log.aborted_transactions(0, end)
     assert len(expected) == 6
     disk.cut()
     again = open_log(tmp_path, clean=False, recovery_point=end)
-    assert again.reader.aborted_transactions(0, end) == expected
+    assert again.aborted_transactions(0, end) == expected
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -149,6 +149,6 @@ def test_what_was_flushed_after_a_truncation_survives(tmp_path: Path, seed: int)
     disk.cut()
     again = open_log(tmp_path, clean=False, recovery_point=38)
     assert again.log_end_offset >= 38
-    headers = [header for segment in again.segments for _, header in segment.batches(0)]
+    headers = [header for segment in again.segments.all for _, header in segment.batches(0)]
     epochs = [header.partition_leader_epoch for header in headers if header.base_offset < 38]
     assert epochs == [0] * 31 + [1] * 7

@@ -1,15 +1,21 @@
-"""Idempotent producers and transactions."""
+"""Idempotent producers, transactions, and the snapshots of both."""
 
+import errno
 import gc
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.files import producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from local_log.log import tier_segments
+from local_log.log.partition_log import PartitionLog
+from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.producers.state import BatchMeta
-from tests.support.worlds.local_log import NOW_MS, append, batch_of, open_log
+from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
 def _send(log, sequence, count=1, *, pid=7, epoch=0, **kwargs):
@@ -74,7 +80,7 @@ def test_first_sequence_of_a_log_that_never_held_a_record_is_zero(tmp_path, epoc
     log = open_log(tmp_path)
     assert _code(log, 5, 5, epoch=epoch) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 0
-    assert not log.producers.producers, "the batch before it must still be taken"
+    assert not log.producers.states.producers, "the batch before it must still be taken"
     assert _send(log, 0, 5, epoch=epoch).first_offset == 0
     assert _send(log, 5, 5, epoch=epoch).first_offset == 5
 
@@ -83,7 +89,7 @@ def test_first_sequence_of_a_log_that_never_held_a_record_is_zero(tmp_path, epoc
 def test_any_sequence_may_be_the_first_of_an_emptied_log(tmp_path, restarted):
     log = open_log(tmp_path)
     append(log, 3)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.raise_log_start(3)
     if restarted:
         log.close()
@@ -159,19 +165,19 @@ def test_silent_producers_are_forgotten_but_not_open_transactions(tmp_path):
     _send(log, 0, pid=1)
     _send(log, 0, pid=2, is_transactional=True)
     _send(log, 0, pid=3)
-    assert log.producers.expire(NOW_MS, 1000) == 0
+    assert log.producers.states.expire(NOW_MS, 1000) == 0
     _send(log, 1, pid=3)
-    assert log.producers.expire(NOW_MS + 1000, 1000) == 1
-    assert sorted(log.producers.producers) == [2, 3]
+    assert log.producers.states.expire(NOW_MS + 1000, 1000) == 1
+    assert sorted(log.producers.states.producers) == [2, 3]
 
 
 def test_a_producer_of_old_records_is_not_forgotten_while_it_writes_nor_after_a_restart(tmp_path):
     long_ago = NOW_MS - 30 * 86_400_000
     log = open_log(tmp_path)
     _send(log, 0, pid=1, at_ms=long_ago)
-    assert log.producers.expire(NOW_MS, 86_400_000) == 0
+    assert log.producers.states.expire(NOW_MS, 86_400_000) == 0
     log = open_log(tmp_path, clean=False)
-    assert log.producers.expire(NOW_MS, 86_400_000) == 0
+    assert log.producers.states.expire(NOW_MS, 86_400_000) == 0
     assert _send(log, 0, pid=1, at_ms=long_ago).is_duplicate
 
 
@@ -180,20 +186,20 @@ def test_last_stable_offset_waits_for_open_transactions_and_their_replication(tm
     append(log, 2)
     _send(log, 0, 2, pid=1, is_transactional=True)  # 2, 3
     _send(log, 0, 1, pid=2, is_transactional=True)  # 4
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 2
     _end(log, 1, 0, commit=False)  # 5
     assert log.last_stable_offset == 2  # the marker is not replicated yet
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 4
     _end(log, 2, 0, commit=True)  # 6
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 7
-    assert log.reader.aborted_transactions(0, 7) == [(1, 2)]
-    assert log.reader.aborted_transactions(6, 7) == []
+    assert log.aborted_transactions(0, 7) == [(1, 2)]
+    assert log.aborted_transactions(6, 7) == []
     log.close(clean=False)
     again = open_log(tmp_path, clean=False, high_watermark=7)
-    assert again.reader.aborted_transactions(0, 7) == [(1, 2)]
+    assert again.aborted_transactions(0, 7) == [(1, 2)]
     assert again.last_stable_offset == 7
 
 
@@ -203,7 +209,7 @@ def test_transaction_index_entry_says_where_the_stable_end_was(tmp_path):
     _send(log, 0, 1, pid=2, is_transactional=True)
     _end(log, 2, 0, commit=False)
     _end(log, 1, 0, commit=False)
-    entries = list(log.segments[0].aborted())
+    entries = list(log.segments.all[0].aborted())
     assert [
         (e.producer_id, e.first_offset, e.last_offset, e.last_stable_offset) for e in entries
     ] == [
@@ -215,17 +221,18 @@ def test_transaction_index_entry_says_where_the_stable_end_was(tmp_path):
 def test_an_aborted_transaction_is_named_for_every_segment_it_reaches_over(tmp_path):
     log = open_log(tmp_path)
     _send(log, 0, 2, pid=1, is_transactional=True)  # 0, 1 in the first segment
-    while log.segment_count < 3:
+    while len(log.segments.all) < 3:
         append(log, 3)
     _end(log, 1, 0, commit=False)
     append(log, 1)
-    log.high_watermark = end = log.log_end_offset
-    assert [bool(list(segment.aborted())) for segment in log.segments] == [False, False, True]
-    borders = [segment.base_offset for segment in log.segments] + [end]
+    end = log.log_end_offset
+    log.update_high_watermark(end)
+    assert [bool(list(segment.aborted())) for segment in log.segments.all] == [False, False, True]
+    borders = [*log.segments.bases, end]
     for start, stop in pairwise(borders):
-        assert log.reader.aborted_transactions(start, stop) == [(1, 0)]
-    assert log.reader.aborted_transactions(0, 1) == [(1, 0)]
-    assert log.reader.aborted_transactions(end - 1, end) == []
+        assert log.aborted_transactions(start, stop) == [(1, 0)]
+    assert log.aborted_transactions(0, 1) == [(1, 0)]
+    assert log.aborted_transactions(end - 1, end) == []
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -240,24 +247,24 @@ def test_open_transactions_come_back_from_a_snapshot_in_the_order_of_their_offse
     log = open_log(tmp_path, clean=clean, high_watermark=4)
     assert log.last_stable_offset == 1
     _end(log, 3, 0, commit=False)
-    (aborted,) = log.segments[-1].aborted()
+    (aborted,) = log.segments.all[-1].aborted()
     assert aborted.last_stable_offset == 1, "the first that is still open, not any"
 
 
 def test_the_highest_producer_id_is_kept_beside_ids_that_are_none_of_ours(tmp_path):
     log = open_log(tmp_path)
-    assert log.producers.highest_id == -1
+    assert log.producers.states.highest_id == -1
     for pid in (7, 2**62 + 1, 9, 8):
         _send(log, 0, pid=pid)
-    assert log.producers.highest_id == 9
+    assert log.producers.states.highest_id == 9
     _end(log, 11, 0, commit=True)
-    assert log.producers.highest_id == 11
+    assert log.producers.states.highest_id == 11
     log.close()
     again = open_log(tmp_path)
-    assert again.producers.highest_id == 11
-    again.producers.expire(NOW_MS, 0)
-    assert again.producers.expire(NOW_MS, 0) == 5
-    assert again.producers.highest_id == 11, "a client may still hold it"
+    assert again.producers.states.highest_id == 11
+    again.producers.states.expire(NOW_MS, 0)
+    assert again.producers.states.expire(NOW_MS, 0) == 5
+    assert again.producers.states.highest_id == 11, "a client may still hold it"
 
 
 def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
@@ -265,9 +272,108 @@ def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
     log = open_log(tmp_path)
     for sequence in range(7):
         _send(log, sequence)
-    state = log.producers.producers[7]
+    state = log.producers.states.producers[7]
     assert [BatchMeta._make(one).first_sequence for one in state.batches] == [2, 3, 4, 5, 6]
     gc.collect()
     gc.collect()  # a tuple of tuples is left out after these
     assert not any(gc.is_tracked(one) for one in [state.batches, *state.batches])
     log.close()
+
+
+MANY = PRODUCERS_AT_ONCE_MAX + 50
+LARGE = with_config(SMALL, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
+
+
+def _sent(log: PartitionLog, producer_id: int, sequence: int, epoch: int = 0) -> bool:
+    return _send(log, sequence, pid=producer_id, epoch=epoch).is_duplicate
+
+
+def _many(directory: Path) -> PartitionLog:
+    log = open_log(directory, config=LARGE)
+    for producer_id in range(MANY):
+        _sent(log, producer_id, 0)
+    return log
+
+
+def _file(directory: Path, offset: int) -> Path:
+    return directory / f"{offset:020d}.snapshot"
+
+
+def test_what_comes_after_the_roll_is_not_in_its_snapshot(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    expected = log.producers.states.dump()
+    log.roll(NOW_MS)
+    assert not _file(tmp_path, MANY).exists()
+    _sent(log, 7, 1)
+    _sent(log, 8, 0, epoch=1)
+    _sent(log, MANY + 1, 0)
+    log.producers.states.expire(NOW_MS, 0)
+    log.producers.states.expire(NOW_MS, 0)
+    log.flush()
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
+
+
+def test_a_snapshot_that_could_not_be_written_does_not_spoil_the_stop(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = open_log(tmp_path, config=LARGE, disk=disk)
+    for producer_id in range(MANY):
+        _sent(log, producer_id, 0)
+    disk.fail(["write_at"], path_part=".snapshot", error=errno.ENOSPC)
+    log.roll(NOW_MS)
+    log.flush()
+    disk.heal()
+    expected = log.producers.states.dump()
+    log.close()
+    assert not log.is_offline
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected
+
+
+def test_few_producers_are_written_by_the_roll(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LARGE)
+    _sent(log, 7, 0)
+    log.roll(NOW_MS)
+    assert _file(tmp_path, 1).exists()
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_kill_before_the_snapshot_forgets_no_producer(tmp_path: Path, flushed: bool) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    _sent(log, 7, 1)
+    if flushed:
+        log.flush()
+    log.close(clean=False)
+    again = open_log(tmp_path, config=LARGE, clean=False)
+    assert _sent(again, 7, 0)
+    assert _sent(again, 7, 1)
+    assert all(_sent(again, producer_id, 0) for producer_id in range(MANY))
+    assert not _sent(again, 7, 2)
+
+
+def test_a_clean_stop_leaves_the_snapshot_of_its_end(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    log.close()
+    assert len(producer_snapshot.parse(_file(tmp_path, MANY).read_bytes())) == MANY
+
+
+def test_a_truncation_takes_a_snapshot_that_is_not_written_yet(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    log.roll(NOW_MS)
+    log.truncate_to(100)
+    for producer_id in range(MANY):
+        _sent(log, 5000 + producer_id, 0)
+    log.flush()
+    assert not _file(tmp_path, MANY).exists()
+    log.close(clean=False)
+    again = open_log(tmp_path, config=LARGE, clean=False)
+    assert set(again.producers.states.producers) == {*range(100), *range(5000, 5000 + MANY)}
+
+
+def test_a_copy_of_the_closed_segment_has_its_snapshot(tmp_path: Path) -> None:
+    log = _many(tmp_path)
+    expected = log.producers.states.dump()
+    log.roll(NOW_MS)
+    _sent(log, 7, 1)
+    tier_segments.open_segment(log, 0)
+    assert producer_snapshot.parse(_file(tmp_path, MANY).read_bytes()) == expected

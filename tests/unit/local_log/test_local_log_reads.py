@@ -6,7 +6,17 @@ from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange
-from tests.support.worlds.local_log import NOW_MS, append, batch_of, filled, open_log, with_config
+from local_log.log import lookups
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    append,
+    batch_of,
+    filled,
+    open_log,
+    read_bytes,
+    retain,
+    with_config,
+)
 
 
 def _offsets(data: bytes) -> list[int]:
@@ -18,7 +28,7 @@ def test_every_offset_is_found_in_its_batch(tmp_path):
         log = open_log(tmp_path) if again else filled(tmp_path, commit=False)
         for offset in range(log.log_end_offset):
             read = log.read(offset, 1 << 20)
-            offsets = _offsets(log.read_bytes(offset, 1 << 20))
+            offsets = _offsets(read_bytes(log, offset, 1 << 20))
             assert read.first_batch_offset == offsets[0] <= offset <= offsets[-1]
             assert offsets[-1] < read.upper_bound_offset
         if not again:
@@ -27,10 +37,10 @@ def test_every_offset_is_found_in_its_batch(tmp_path):
 
 def test_read_stops_at_the_end_it_is_given(tmp_path):
     log = filled(tmp_path)
-    borders = [h.next_offset for h in (h for s in log.segments for _, h in s.batches(0))]
+    borders = [h.next_offset for h in (h for s in log.segments.all for _, h in s.batches(0))]
     for end in borders:
         for start in (0, max(0, end - 7)):
-            data = log.read_bytes(start, 1 << 20, end_offset=end)
+            data = read_bytes(log, start, 1 << 20, end_offset=end)
             if start < end:
                 assert _offsets(data)[-1] < end
     assert log.read(5, 1000, end_offset=5).size_bytes == 0
@@ -41,7 +51,7 @@ def test_read_of_everything_from_segment_to_segment_gives_every_record(tmp_path)
     seen: list[int] = []
     while not seen or seen[-1] + 1 < log.log_end_offset:
         offset = seen[-1] + 1 if seen else 0
-        seen += [o for o in _offsets(log.read_bytes(offset, 700)) if o >= offset]
+        seen += [o for o in _offsets(read_bytes(log, offset, 700)) if o >= offset]
     assert seen == list(range(log.log_end_offset))
 
 
@@ -49,7 +59,7 @@ def test_byte_limit_below_the_first_batch(tmp_path):
     log = filled(tmp_path)
     assert log.read(0, 10).regions == []
     read = log.read(0, 10, min_one_batch=True)
-    assert read.size_bytes == next(log.segments[0].batches(0))[1].size_bytes
+    assert read.size_bytes == next(log.segments.all[0].batches(0))[1].size_bytes
     assert log.read(0, -1).regions == []
 
 
@@ -71,8 +81,8 @@ def test_offsets_outside_are_named(tmp_path):
 def test_remote_offsets_are_told_apart(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = filled(tmp_path, config=config, log_start=0)
-    log.set_copied_through(log.segments[1].base_offset - 1, 0)
-    log.retain(NOW_MS)
+    log.set_copied_through(log.segments.all[1].base_offset - 1, 0)
+    retain(log, NOW_MS)
     with pytest.raises(OffsetIsRemote) as moved:
         log.read(0, 10)
     assert (moved.value.log_start, moved.value.local_start) == (0, log.local_log_start_offset)
@@ -97,7 +107,7 @@ def _naive(records, timestamp, start=0):
 
 
 def _records(log):
-    data = [segment.read_bytes(0, segment.size_bytes) for segment in log.segments]
+    data = [segment.read_bytes(0, segment.size_bytes) for segment in log.segments.all]
     return [r for part in data for at, _ in iter_batches(part) for r in iter_records(part, at)]
 
 
@@ -107,7 +117,7 @@ def test_time_look_up_agrees_with_reading_everything(tmp_path):
     for i, at in enumerate(times):
         records = [(NOW_MS + at + j * 7 % 5 + i, b"k", b"v" * 40, []) for j in range(3)]
         log.append_as_leader(build_batch(records), leader_epoch=i // 20, now_ms=NOW_MS)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.raise_log_start(17)
     for again in (False, True):
         if again:
@@ -115,11 +125,11 @@ def test_time_look_up_agrees_with_reading_everything(tmp_path):
             log = open_log(tmp_path, log_start=17)
         records = _records(log)
         for timestamp in range(NOW_MS - 2, NOW_MS + 1110, 3):
-            found = log.lookups.offset_for_timestamp(timestamp)
+            found = lookups.offset_for_timestamp(log, timestamp)
             expected = _naive(records, timestamp, 17)
             assert (found and tuple(found[:2])) == expected
             assert found is None or found.leader_epoch == log.epochs.epoch_for(found.offset)
-        newest = log.lookups.max_timestamp()
+        newest = lookups.max_timestamp(log)
         largest = max(r.timestamp for r in records)
         assert (newest.timestamp, newest.offset) == _naive(records, largest)
 
@@ -128,9 +138,9 @@ def test_append_time_look_up_answers_the_first_of_the_batch(tmp_path):
     log = open_log(tmp_path, config=with_config(message_timestamp_type="LogAppendTime"))
     append(log, 3, now_ms=NOW_MS)
     append(log, 3, now_ms=NOW_MS + 10)
-    assert tuple(log.lookups.offset_for_timestamp(NOW_MS + 1)) == (NOW_MS + 10, 3, 0)
-    assert tuple(log.lookups.max_timestamp()) == (NOW_MS + 10, 3, 0)
-    assert log.lookups.offset_for_timestamp(NOW_MS + 11) is None
+    assert tuple(lookups.offset_for_timestamp(log, NOW_MS + 1)) == (NOW_MS + 10, 3, 0)
+    assert tuple(lookups.max_timestamp(log)) == (NOW_MS + 10, 3, 0)
+    assert lookups.offset_for_timestamp(log, NOW_MS + 11) is None
 
 
 def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offset(tmp_path):
@@ -143,7 +153,7 @@ def test_time_look_up_in_a_batch_that_cannot_be_opened_names_partition_and_offse
     write_crc(batch, 0, len(batch))
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(KafkaError, match=r"orders-0.*offset 1") as refused:
-        log.lookups.offset_for_timestamp(NOW_MS + 1)
+        lookups.offset_for_timestamp(log, NOW_MS + 1)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -164,7 +174,7 @@ def test_truncated_log_is_the_log_that_was_never_longer(offset, tmp_path):
     assert all(entry.start_offset < log.log_end_offset for entry in log.epochs.entries())
     append(log, 2, epoch=9, at_ms=NOW_MS + 5000)
     end = log.log_end_offset
-    found = log.lookups.offset_for_timestamp(NOW_MS + 5000)
+    found = lookups.offset_for_timestamp(log, NOW_MS + 5000)
     assert found is not None
     assert found.offset == end - 2
     log.close()

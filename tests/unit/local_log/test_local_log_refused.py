@@ -35,7 +35,7 @@ def _kinds(facts):
 
 
 def _path(log, number):
-    return log.segments[number].path(".log")
+    return log.segments.all[number].path(".log")
 
 
 def _records(directory):
@@ -90,18 +90,18 @@ def test_after_a_clean_stop_nothing_below_the_high_watermark_may_be_missing(clos
 
 @pytest.mark.parametrize("point", [None, 30])
 def test_log_that_ends_below_its_start_is_refused_where_that_was_flushed(closed, tmp_path, point):
-    for segment in closed.segments[1:]:
+    for segment in closed.segments.all[1:]:
         segment.path(".log").unlink()
-    end = closed.segments[1].base_offset
+    end = closed.segments.all[1].base_offset
     assert end < 30
     facts = refused(tmp_path, clean=False, recovery_point=point, log_start=30)
     assert FaultKind.ENDS_BELOW_ITS_START in _kinds(facts)
 
 
 def test_log_that_ends_below_its_start_and_was_not_flushed_begins_there(closed, tmp_path):
-    for segment in closed.segments[1:]:
+    for segment in closed.segments.all[1:]:
         segment.path(".log").unlink()
-    end, before = closed.segments[1].base_offset, _records(tmp_path)
+    end, before = closed.segments.all[1].base_offset, _records(tmp_path)
     log = open_log(tmp_path, clean=False, recovery_point=end, log_start=30)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (30, 30, 0)
     assert _records(tmp_path) == before
@@ -148,7 +148,7 @@ def _flip(path, position):
 
 
 def test_damage_below_the_recovery_point_is_refused_and_accepted_set_aside(closed, tmp_path):
-    bases = [segment.base_offset for segment in closed.segments]
+    bases = [segment.base_offset for segment in closed.segments.all]
     path, before = _path(closed, 1), _records(tmp_path)
     at, header = list(iter_batches(path.read_bytes()))[2]
     _flip(path, at + 70)
@@ -160,7 +160,7 @@ def test_damage_below_the_recovery_point_is_refused_and_accepted_set_aside(close
     accept(tmp_path, facts)
     log = open_log(tmp_path, **known)
     assert log.log_end_offset == closed.log_end_offset
-    assert [segment.base_offset for segment in log.segments] == bases
+    assert [segment.base_offset for segment in log.segments.all] == bases
     assert log.read(header.base_offset, 1 << 20).first_batch_offset == bases[2]
     assert (tmp_path / f"{name}.1.{at}.cut").exists()
     assert _records(tmp_path) == before
@@ -175,10 +175,10 @@ def test_damage_above_the_recovery_point_is_cut_and_kept_beside_the_log(closed, 
     log = open_log(tmp_path, clean=False)
     assert log.log_end_offset == header.base_offset
     assert _records(tmp_path) == before
-    assert len(list(tmp_path.glob("*.cut"))) == closed.segment_count - 1
+    assert len(list(tmp_path.glob("*.cut"))) == len(closed.segments.all) - 1
     assert append(log).first_offset == header.base_offset
     log.close()
-    assert len(list(tmp_path.glob("*.cut"))) == closed.segment_count - 1
+    assert len(list(tmp_path.glob("*.cut"))) == len(closed.segments.all) - 1
 
 
 def test_a_second_cut_at_the_same_place_takes_another_name(closed, tmp_path):
@@ -259,7 +259,7 @@ def test_swapped_segments_are_refused(tmp_path, clean):
 
 @pytest.mark.parametrize("point", [0, 60])
 def test_segments_that_overlap_are_refused(closed, tmp_path, point):
-    second, third = closed.segments[1:3]
+    second, third = closed.segments.all[1:3]
     with second.path(".log").open("ab") as file:
         file.write(third.path(".log").read_bytes()[:500])
     facts = refused(tmp_path, clean=False, recovery_point=point)
@@ -283,18 +283,18 @@ def test_lost_first_segment_is_refused_where_the_checkpoint_names_a_start_in_it(
     assert _kinds(facts) == [FaultKind.FIRST_SEGMENT_LOST]
     accept(tmp_path, facts)
     log = open_log(tmp_path, clean=False, recovery_point=end, log_start=2)
-    assert log.log_start_offset == closed.segments[1].base_offset
+    assert log.log_start_offset == closed.segments.all[1].base_offset
 
 
 def test_half_finished_swap_leaves_no_segments_that_overlap(closed, tmp_path):
     """A cleaner had made one segment of two, and had not taken the old ones away."""
-    first, second = closed.segments[0], closed.segments[1]
+    first, second = closed.segments.all[0], closed.segments.all[1]
     data = first.path(".log").read_bytes() + second.path(".log").read_bytes()
     (tmp_path / f"{0:020d}.log.swap").write_bytes(data)
     end, before = closed.log_end_offset, _records(tmp_path)
     config = with_config(SMALL, cleanup_policy=frozenset({"compact"}))
     log = open_log(tmp_path, clean=False, config=config, recovery_point=end)
-    assert (log.segment_count, log.log_end_offset) == (closed.segment_count - 1, end)
+    assert (len(log.segments.all), log.log_end_offset) == (len(closed.segments.all) - 1, end)
     assert _records(tmp_path) == before + len(data)
     assert not list(tmp_path.glob("*.swap"))
 
@@ -342,7 +342,7 @@ def test_damaged_file_accepts_nothing(closed, tmp_path):
 
 def test_kill_at_each_step_of_an_accepted_start_is_accepted_still(closed, tmp_path):
     """Damage in the middle, set aside step by step: each state left behind opens."""
-    bases = [segment.base_offset for segment in closed.segments]
+    bases = [segment.base_offset for segment in closed.segments.all]
     at, _ = list(iter_batches(_path(closed, 1).read_bytes()))[2]
     _flip(_path(closed, 1), at + 70)
     known = {"clean": False, "recovery_point": bases[2] - 1}

@@ -5,7 +5,15 @@ from dataclasses import replace
 from local_log.config import LogConfig
 from local_log.log.results import LogHooks
 from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
-from tests.support.worlds.local_log import NOW_MS, SMALL, append, filled, open_log, with_config
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    append,
+    filled,
+    open_log,
+    retain,
+    with_config,
+)
 
 NOW = 10_000
 FACTS = RetentionFacts(log_start_offset=0, high_watermark=100, copied_through=-1, now_ms=NOW)
@@ -111,11 +119,11 @@ def test_dropped_segments_are_renamed_then_removed(tmp_path):
     waiting = []
     hooks = LogHooks(delete_later=lambda paths, delay_ms: waiting.append((paths, delay_ms)))
     log = filled(tmp_path, config=with_config(retention_bytes=3000), hooks=hooks)
-    before = log.segment_count
-    result = log.retain(NOW_MS)
-    assert result.dropped
-    assert log.segment_count == before - len(result.dropped)
-    assert log.log_start_offset == log.local_log_start_offset == log.segments[0].base_offset
+    before = len(log.segments.all)
+    result = retain(log, NOW_MS)
+    assert result
+    assert len(log.segments.all) == before - len(result)
+    assert log.log_start_offset == log.local_log_start_offset == log.segments.all[0].base_offset
     assert log.epochs.entries()[0].start_offset == log.log_start_offset
     assert {delay for _, delay in waiting} == {60_000}
     assert all(path.name.endswith(".deleted") for paths, _ in waiting for path in paths)
@@ -129,7 +137,7 @@ def test_reader_of_a_dropped_segment_still_gets_its_bytes(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=0))
     (region,) = log.read(0, 10_000).regions
     expected = log.disk.read_at(region.file, region.position, region.size_bytes)
-    log.retain(NOW_MS)
+    retain(log, NOW_MS)
     assert not (tmp_path / f"{0:020d}.log").exists()
     assert log.disk.read_at(region.file, region.position, region.size_bytes) == expected
 
@@ -139,11 +147,11 @@ def test_tiered_log_drops_local_segments_and_keeps_start_and_chain(tmp_path):
     log = filled(tmp_path, config=config, log_start=0)
     log.epochs.assign(4, log.log_end_offset)
     append(log, epoch=4)
-    log.high_watermark = log.log_end_offset
-    assert log.retain(NOW_MS).dropped == ()
-    second = log.segments[2].base_offset
+    log.update_high_watermark(log.log_end_offset)
+    assert retain(log, NOW_MS) == ()
+    second = log.segments.all[2].base_offset
     assert log.set_copied_through(second - 1, 0)
-    assert len(log.retain(NOW_MS).dropped) == 2
+    assert len(retain(log, NOW_MS)) == 2
     assert (log.log_start_offset, log.local_log_start_offset) == (0, second)
     assert log.epochs.entries()[0].start_offset == 0
     log.close()
@@ -166,8 +174,8 @@ def test_copied_through_is_believed_only_on_the_own_chain_and_cut_with_the_log(t
 def test_lost_log_start_of_a_tiered_log_is_unknown_until_told(tmp_path):
     config = with_config(remote_storage_enable=True, local_retention_bytes=0)
     log = filled(tmp_path, config=config, log_start=0)
-    log.set_copied_through(log.segments[2].base_offset - 1, 0)
-    log.retain(NOW_MS)
+    log.set_copied_through(log.segments.all[2].base_offset - 1, 0)
+    retain(log, NOW_MS)
     log.close()
     again = open_log(tmp_path, config=config, log_start=None, high_watermark=log.log_end_offset)
     assert not again.log_start_known
@@ -178,4 +186,4 @@ def test_lost_log_start_of_a_tiered_log_is_unknown_until_told(tmp_path):
 
 def test_default_limits_keep_a_fresh_log(tmp_path):
     log = filled(tmp_path, config=SMALL)
-    assert log.retain(NOW_MS + 1000).dropped == ()
+    assert retain(log, NOW_MS + 1000) == ()

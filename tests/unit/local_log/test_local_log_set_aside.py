@@ -19,7 +19,7 @@ SEEDS = range(10)
 def killed(tmp_path: Path) -> PartitionLog:
     log = filled(tmp_path)
     log.close(clean=False)
-    assert log.segment_count > 4
+    assert len(log.segments.all) > 4
     return log
 
 
@@ -28,7 +28,7 @@ def _bases(directory: Path) -> list[int]:
 
 
 def _path(log: PartitionLog, number: int) -> Path:
-    return log.segments[number].path(".log")
+    return log.segments.all[number].path(".log")
 
 
 def _record_bytes(directory: Path) -> int:
@@ -62,14 +62,14 @@ def test_a_segment_that_was_set_aside_does_not_come_back(
     killed: PartitionLog, tmp_path: Path, seed: int
 ) -> None:
     """Its batches would follow those that were written at the same offsets since."""
-    end = killed.segments[1].base_offset
+    end = killed.segments.all[1].base_offset
     _path(killed, 1).unlink()
     disk = PowerCutDisk(tmp_path, SeededDice(seed))
     log = open_log(tmp_path, clean=False, disk=disk)
     assert log.log_end_offset == end
     disk.cut()
     assert _bases(tmp_path) == [0]
-    assert len(list(tmp_path.glob("*.cut"))) == killed.segment_count - 2
+    assert len(list(tmp_path.glob("*.cut"))) == len(killed.segments.all) - 2
 
 
 @pytest.mark.parametrize("point", [0, 1])
@@ -104,7 +104,7 @@ def test_a_flushed_segment_that_reaches_into_the_next_one_is_refused(
     log = open_log(tmp_path, clean=clean, recovery_point=end)
     offsets = [
         offset
-        for segment in log.segments
+        for segment in log.segments.all
         for _, header in segment.batches(0)
         for offset in range(header.base_offset, header.next_offset)
     ]

@@ -37,7 +37,7 @@ def broker(tmp_path):
 def _fill_and_copy(log):
     for i in range(60):
         append(log, at_ms=NOW_MS + i)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.roll(NOW_MS)
     last = log.log_end_offset - 1
     assert log.set_copied_through(last, log.epochs.epoch_for(last))

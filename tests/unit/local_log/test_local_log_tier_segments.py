@@ -8,8 +8,17 @@ from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.errors import KafkaStorageError, OffsetOutOfRange
 from local_log.log.partition_log import PartitionLog
+from local_log.log.tier_segments import ClosedSegment, closed_tail, open_segment
 from tests.support.sim.faulty_disk import FaultyDisk
-from tests.support.worlds.local_log import NOW_MS, append, batch_of, files_of, filled, open_log
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    append,
+    batch_of,
+    files_of,
+    filled,
+    open_log,
+    retain,
+)
 
 
 def _content(file) -> bytes:
@@ -17,40 +26,43 @@ def _content(file) -> bytes:
         return stream.read()
 
 
+def closed_segments(log: PartitionLog) -> list[ClosedSegment]:
+    return closed_tail(log, 0, 1_000).segments
+
+
 def test_closed_segments_are_all_but_the_active_one(tmp_path):
     log = filled(tmp_path)
-    closed = log.closed_segments()
-    assert [segment.base_offset for segment in closed] == [s.base_offset for s in log.segments[:-1]]
-    for one, following in zip(closed, log.segments[1:], strict=True):
+    closed = closed_segments(log)
+    assert [segment.base_offset for segment in closed] == log.segments.bases[:-1]
+    for one, following in zip(closed, log.segments.all[1:], strict=True):
         assert one.last_offset == following.base_offset - 1
     assert closed[0].size_bytes == (tmp_path / f"{0:020d}.log").stat().st_size
-    times = [h.max_timestamp for _, h in log.segments[0].batches(0)]
+    times = [h.max_timestamp for _, h in log.segments.all[0].batches(0)]
     assert closed[0].max_timestamp_ms == max(times)
 
 
 @pytest.mark.parametrize("count_max", [1, 3, 1_000])
 def test_the_tail_is_what_the_whole_list_says_from_an_offset_on(tmp_path, count_max):
     log = filled(tmp_path)
-    closed = log.closed_segments()
+    closed = closed_segments(log)
     assert len(closed) > 4
     for offset in (*range(log.log_end_offset + 2), 2**63 - 1):
         below = [one for one in closed if one.last_offset < offset]
         wanted = closed[len(below) :]
-        tail = log.closed_tail(offset, count_max)
+        tail = closed_tail(log, offset, count_max)
         assert tail.segments == wanted[:count_max]
         assert tail.bytes_below == sum(one.size_bytes for one in below)
         assert tail.more_count == len(wanted[count_max:])
         assert tail.more_bytes == sum(one.size_bytes for one in wanted[count_max:])
 
 
-@pytest.mark.parametrize("ask", [PartitionLog.closed_segments, lambda log: log.closed_tail(0, 9)])
-def test_a_disk_that_does_not_tell_their_ages_takes_the_log_offline(ask, tmp_path):
+def test_a_disk_that_does_not_tell_their_ages_takes_the_log_offline(tmp_path):
     filled(tmp_path).close()
     disk = FaultyDisk()
     log = open_log(tmp_path, disk=disk)
     disk.fail(["open_read"], path_part=".timeindex", error=errno.EIO)
     with pytest.raises(KafkaStorageError):
-        ask(log)
+        closed_segments(log)
     assert log.is_offline
 
 
@@ -58,19 +70,19 @@ def test_records_without_timestamps_are_as_old_as_their_file(tmp_path):
     log = filled(tmp_path, 0)
     for _ in range(60):
         append(log, 1, at_ms=-1)
-    closed = log.closed_segments()
+    closed = closed_segments(log)
     assert closed
     # -1 would be older than any retention: the remote copy would expire at once.
     assert [one.max_timestamp_ms for one in closed] == [
-        segment.modified_ms() for segment in log.segments[:-1]
+        segment.modified_ms() for segment in log.segments.all[:-1]
     ]
 
 
 def test_opened_segment_has_everything(tmp_path):
     log = filled(tmp_path)
     log.epochs.assign(2, log.log_end_offset)
-    second = log.closed_segments()[1]
-    files = log.lookups.open_segment(second.base_offset)
+    second = closed_segments(log)[1]
+    files = open_segment(log, second.base_offset)
     disk_files = files_of(tmp_path)
     stem = f"{second.base_offset:020d}"
     assert _content(files.log) == disk_files[f"{stem}.log"]
@@ -89,7 +101,7 @@ def test_opened_segment_has_everything(tmp_path):
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
     log = filled(tmp_path)
-    base = log.closed_segments()[1].base_offset
+    base = closed_segments(log)[1].base_offset
     path = tmp_path / f"{base:020d}.{suffix}"
     good = path.read_bytes()
     match damage:
@@ -103,14 +115,14 @@ def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
             path.write_bytes(bytes(len(good)))
         case "foreign":
             path.write_bytes(good[:-8] + b"\x00\x00\x00\x07\x00\x00\x00\x07")
-    files = log.lookups.open_segment(base)
+    files = open_segment(log, base)
     assert _content(files.offset_index if suffix == "index" else files.time_index) == good
     assert path.read_bytes() == good
 
 
 def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips(tmp_path):
     log = filled(tmp_path / "log")
-    whole = log.closed_segments()
+    whole = closed_segments(log)
     log.close()
     path = tmp_path / "log" / f"{whole[1].base_offset:020d}.timeindex"
     good = path.read_bytes()
@@ -119,7 +131,7 @@ def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips
         flipped = bytes((good[at] ^ 1 << bit % 8,))
         path.write_bytes(good[:at] + flipped + good[at + 1 :])
         log = open_log(tmp_path / "log")
-        assert log.closed_segments() == whole, bit
+        assert closed_segments(log) == whole, bit
         log.close()
         path.write_bytes(good)
 
@@ -127,7 +139,7 @@ def test_a_segment_is_as_old_as_its_batches_whatever_bit_of_its_time_index_flips
 @pytest.mark.parametrize("from_end", [1, 2])
 def test_a_time_that_no_batch_has_is_mended_before_the_copy(from_end, tmp_path):
     log = filled(tmp_path)
-    base = log.closed_segments()[1].base_offset
+    base = closed_segments(log)[1].base_offset
     path = tmp_path / f"{base:020d}.timeindex"
     good = path.read_bytes()
     entries = len(good) // 12
@@ -135,7 +147,7 @@ def test_a_time_that_no_batch_has_is_mended_before_the_copy(from_end, tmp_path):
     lowest_byte = (entries - from_end) * 12 + 7
     flipped = bytes((good[lowest_byte] ^ 1,))
     path.write_bytes(good[:lowest_byte] + flipped + good[lowest_byte + 1 :])
-    assert _content(log.lookups.open_segment(base).time_index) == good
+    assert _content(open_segment(log, base).time_index) == good
     assert path.read_bytes() == good
 
 
@@ -143,11 +155,11 @@ def test_missing_producer_snapshot_is_made(tmp_path):
     log = filled(tmp_path, 5)
     for i in range(60):
         append(log, producer_id=5, producer_epoch=1, base_sequence=i)
-    closed = log.closed_segments()[1]
+    closed = closed_segments(log)[1]
     path = tmp_path / f"{closed.last_offset + 1:020d}.snapshot"
     good = path.read_bytes()
     path.unlink()
-    files = log.lookups.open_segment(closed.base_offset)
+    files = open_segment(log, closed.base_offset)
     assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(
         good
     )
@@ -172,7 +184,7 @@ def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
     )
     log.append_as_leader(marker, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     log.roll(NOW_MS)
-    files = log.lookups.open_segment(0)
+    files = open_segment(log, 0)
     assert files.transaction_index is not None
     assert not files.txn_index_empty
     assert len(_content(files.transaction_index)) == 34
@@ -181,10 +193,10 @@ def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
 def test_active_or_dropped_segment_is_refused(tmp_path):
     log = filled(tmp_path)
     with pytest.raises(OffsetOutOfRange):
-        log.lookups.open_segment(log.segments[-1].base_offset)
+        open_segment(log, log.segments.all[-1].base_offset)
     with pytest.raises(OffsetOutOfRange):
-        log.lookups.open_segment(1)
+        open_segment(log, 1)
     log.raise_log_start(log.log_end_offset)
-    log.retain(NOW_MS)
+    retain(log, NOW_MS)
     with pytest.raises(OffsetOutOfRange):
-        log.lookups.open_segment(0)
+        open_segment(log, 0)

@@ -51,6 +51,17 @@ def _unflushed(root: Path, count: int) -> list[PartitionLog]:
     return logs
 
 
+def test_a_flush_that_is_due_is_asked_for_once(tmp_path: Path) -> None:
+    [log] = _unflushed(tmp_path, 1)
+    assert not log.flush_if_due(DUE_MS - 1)
+    assert log.flush_if_due(DUE_MS)
+    assert not log.flush_if_due(DUE_MS + 1000), "the first may still wait for its disk"
+    log.flush()
+    assert not log.flush_if_due(DUE_MS + 2000)
+    append(log)
+    assert log.flush_if_due(DUE_MS)
+
+
 def test_a_few_flushes_are_in_work_at_a_time_and_all_are_made(tmp_path: Path) -> None:
     logs, turns, pool = _unflushed(tmp_path, 3 * FLUSHES_AT_ONCE + 5), Turns(), HeldPool()
     _upkeep(logs, turns, pool).flush_due(DUE_MS)
@@ -113,7 +124,7 @@ def test_after_the_end_the_pool_is_asked_nothing(tmp_path: Path) -> None:
 class TestExpiry:
     def _with(self, root: Path, number: int, producers: int) -> PartitionLog:
         log = open_log(root / f"{number}")
-        log.producers.producers = {each: ProducerState(0) for each in range(producers)}
+        log.producers.states.producers = {each: ProducerState(0) for each in range(producers)}
         return log
 
     def _run(self, turns: Turns, most: Callable[[], int]) -> list[int]:
@@ -132,7 +143,7 @@ class TestExpiry:
         upkeep = _upkeep(logs, turns, InlinePool())
 
         def silent() -> int:
-            states = [each for log in logs for each in log.producers.producers.values()]
+            states = [each for log in logs for each in log.producers.states.producers.values()]
             return sum(each.silent_since_ms is not None for each in states)
 
         upkeep.expire_producers(NOW_MS, 1000)
@@ -143,7 +154,7 @@ class TestExpiry:
         upkeep.expire_producers(NOW_MS + 1000, 1000)
         while turns.soon:
             turns.take()
-        assert [len(log.producers.producers) for log in logs] == [0] * len(shape)
+        assert [len(log.producers.states.producers) for log in logs] == [0] * len(shape)
 
     def test_logs_without_producers_are_looked_at_in_turns(self, tmp_path: Path) -> None:
         log = self._with(tmp_path, 0, 0)
@@ -159,18 +170,18 @@ class TestExpiry:
         upkeep = _upkeep([log], turns, InlinePool())
         upkeep.expire_producers(NOW_MS, 1000)
         last = 2 * SLICE_PRODUCERS - 1
-        del log.producers.producers[last]
-        log.producers.producers[last + 1] = ProducerState(0)
+        del log.producers.states.producers[last]
+        log.producers.states.producers[last + 1] = ProducerState(0)
         while turns.soon:
             turns.take()
-        known = log.producers.producers
+        known = log.producers.states.producers
         assert known[last + 1].silent_since_ms is None
         assert known[last - 1].silent_since_ms == NOW_MS
 
     def test_a_log_that_is_gone_is_left_alone(self, tmp_path: Path) -> None:
         log = self._with(tmp_path, 0, 10)
         _upkeep([log], Turns(), InlinePool(), is_open=lambda _: False).expire_producers(NOW_MS, 1)
-        assert log.producers.producers[3].silent_since_ms is None
+        assert log.producers.states.producers[3].silent_since_ms is None
 
 
 def test_the_log_manager_expires_in_turns(tmp_path: Path) -> None:
@@ -179,10 +190,10 @@ def test_the_log_manager_expires_in_turns(tmp_path: Path) -> None:
     manager = LogManager([tmp_path], lambda _: FLUSHES, ports)
     manager.load()
     log = manager.create("orders", 0, TOPIC_ID)
-    log.producers.producers = {each: ProducerState(0) for each in range(2 * SLICE_PRODUCERS)}
+    log.producers.states.producers = {each: ProducerState(0) for each in range(2 * SLICE_PRODUCERS)}
     manager.expire_producers(NOW_MS, 1000)
     assert turns.soon
     manager.close()
     turns.take()
     assert not turns.soon
-    assert log.producers.producers[SLICE_PRODUCERS].silent_since_ms is None
+    assert log.producers.states.producers[SLICE_PRODUCERS].silent_since_ms is None

@@ -68,8 +68,8 @@ def known(log_end: int, start: str) -> dict[str, object]:
 def made(directory: Path) -> tuple[int, list[Path], list[list[int]]]:
     """A log of several segments: its end, their files, and where their batches begin."""
     log = filled(directory, config=COMPACTED)
-    paths = [segment.path(".log") for segment in log.segments]
-    places = [[at for at, _ in segment.batches(0)] for segment in log.segments]
+    paths = [segment.path(".log") for segment in log.segments.all]
+    places = [[at for at, _ in segment.batches(0)] for segment in log.segments.all]
     end = log.log_end_offset
     log.close()
     assert len(paths) > 3
@@ -80,7 +80,7 @@ def offsets(log: PartitionLog) -> list[int]:
     """Offsets of all records that are there."""
     return [
         record.offset
-        for segment in log.segments
+        for segment in log.segments.all
         for at, header in segment.batches(0)
         for record in iter_records(segment.read_bytes(at, header.size_bytes))
     ]
@@ -121,7 +121,8 @@ def test_damage_costs_what_is_damaged_and_never_the_log(
         assert path.read_bytes()[:position] == before[:position]
     # Nothing is wrong any more, and the log goes on.
     append(log)
-    log.high_watermark = following = log.log_end_offset
+    following = log.log_end_offset
+    log.update_high_watermark(following)
     kept = offsets(log)
     log.close()
     again = salvaged(tmp_path, recovery_point=following, high_watermark=following)
@@ -163,7 +164,7 @@ def test_lost_offsets_are_taken_by_a_batch_without_records(tmp_path: Path) -> No
     end, paths, places = made(tmp_path)
     DAMAGES["magic"][0](paths[0], places[0], 0)
     log = salvaged(tmp_path, **known(end, "killed, nothing flushed"))
-    segment = log.segments[0]
+    segment = log.segments.all[0]
     fillers = [header for _, header in segment.batches(0) if is_filler(header)]
     lost = sorted(set(range(end)) - set(offsets(log)))
     assert [(one.base_offset, one.next_offset) for one in fillers] == [(lost[0], lost[-1] + 1)]
@@ -174,7 +175,7 @@ def test_what_a_value_holds_is_not_taken_for_a_batch_of_another_place(tmp_path: 
     log = open_log(tmp_path, config=LogConfig(cleanup_policy=frozenset({"compact"})))
     for _ in range(3):
         append(log)
-    inner = log.segments[0].read_bytes(0, log.segments[0].size_bytes)
+    inner = log.segments.all[0].read_bytes(0, log.segments.all[0].size_bytes)
     end = log.log_end_offset
     log.close()
     [path] = tmp_path.glob("*.log")

@@ -13,7 +13,7 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.broker_control import FENCED_AT_ONCE
-from metadata_topic.testing import cluster_of, registration_of
+from tests.support.samples.metadata import cluster_of, registration_of
 from tests.support.worlds.controlled_brokers import SESSION_MS, TOPIC_ID, Cluster, clustered
 from tests.support.worlds.naive_quorum import PLAIN, Answer
 

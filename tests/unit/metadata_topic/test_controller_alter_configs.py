@@ -8,7 +8,7 @@ from metadata_topic.controller.configs import Operation, incremental_alter_confi
 from metadata_topic.controller.errors import InvalidConfigError
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 TOPIC, BROKER = 2, 4
 

@@ -20,7 +20,7 @@ from metadata_topic.controller.producer_ids import (
 )
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of, registration_of, started
+from tests.support.samples.metadata import apply, cluster_of, registration_of, started
 
 TOPIC_ID = b"t" * 16
 

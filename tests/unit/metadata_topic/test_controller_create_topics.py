@@ -13,7 +13,7 @@ from metadata_topic.controller.topics import CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 IDS = [bytes([n]) * 16 for n in range(1, 21)]
 

@@ -5,7 +5,7 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -24,7 +24,7 @@ from metadata_topic.image.model import (
 )
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.testing import apply, cluster_of, registration_of
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 
 TOPIC = b"t" * 16
 A, B = b"a" * 16, b"b" * 16

@@ -6,7 +6,8 @@ import pytest
 
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.active.idle_records import OBSERVER_MEMORY_MS, Audience, ms_before_no_op
+from metadata_topic.quorum.active.no_op_timer import OBSERVER_MEMORY_MS, ms_before_no_op
+from metadata_topic.quorum.active.ports import Audience
 from runtime.work import Steps
 from tests.support.worlds.naive_quorum import (
     PLAIN,

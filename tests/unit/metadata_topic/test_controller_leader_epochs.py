@@ -10,7 +10,7 @@ from metadata_topic.controller.leader_epochs import HIGHEST_USED, UsedEpoch, rai
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage
 from metadata_topic.image.records import decode_record, encode_record, make
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 TOPIC_ID = b"t" * 16
 REPLICA = ReplicaId(TOPIC_ID, 0)

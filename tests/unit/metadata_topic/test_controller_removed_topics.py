@@ -4,16 +4,16 @@ import pytest
 
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import InvalidRequestError
-from metadata_topic.controller.removed_topics import (
+from metadata_topic.controller.topic_deletion import (
     RemoteDataWish,
+    delete_topics,
     note_emptied,
     wish_for_remote_data,
 )
-from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.snapshot_records import removed_topics_records, snapshot_records
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 A, B, GONE = b"a" * 16, b"b" * 16, b"g" * 16
 FORGET, KEEP = RemoteDataWish.FORGET, RemoteDataWish.KEEP

@@ -8,7 +8,7 @@ from metadata_topic.controller.brokers import Registration, register_broker
 from metadata_topic.controller.heartbeats import Heartbeat, heartbeat
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply, cluster_of, registration_of
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 
 SESSION_MS = 9_000
 

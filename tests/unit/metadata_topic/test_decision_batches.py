@@ -9,6 +9,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.records import build_batch
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.configs import Operation, incremental_alter_configs
 from metadata_topic.controller.errors import UnwrittenDecisionError
@@ -16,8 +17,9 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.records import MetadataRecord, encode_record, make
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.log.batches import read_batches, read_records, value_batch, whole_batches
 from metadata_topic.quorum.log.decision_batches import (
     BatchPlace,
     UnwritableDecision,
@@ -25,8 +27,8 @@ from metadata_topic.quorum.log.decision_batches import (
     prepare_decision,
 )
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
-from metadata_topic.testing import cluster_of, registration_of
 from runtime.disk import Buffer, OpenFile
+from tests.support.samples.metadata import cluster_of, registration_of
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.metadata_home import Home, records, topics
 
@@ -324,3 +326,24 @@ def test_used_up_descriptors_refuse_a_decision_and_the_node_lives(home: Home, er
 
     home.life(work)
     assert set(home.life().image.topics_by_name) == {"b"}
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 500, 501, 1_700])
+def test_the_bytes_are_those_of_a_batch_that_is_built_at_once(count: int) -> None:
+    values = [f"value-{number}".encode() for number in range(count)]
+    whole = build_batch([(77, None, value, ()) for value in values], base_offset=9, leader_epoch=3)
+    steps = value_batch(values, base_offset=9, epoch=3, timestamp_ms=77)
+    assert steps == whole
+
+
+def test_records_are_read_one_by_one_as_they_are_read_at_once() -> None:
+    records = [make("TopicRecord", name=f"t{n}", topic_id=bytes([n]) * 16) for n in range(20)]
+    data = bytearray()
+    for start in (0, 10):
+        values = [encode_record(record) for record in records[start : start + 10]]
+        data += value_batch(values, base_offset=start, epoch=1, timestamp_ms=5)
+    one_by_one = [
+        record for position, _ in whole_batches(data) for record in read_records(data, position)
+    ]
+    at_once = [record for batch in read_batches(data) for record in batch.records]
+    assert one_by_one == at_once == records

@@ -31,8 +31,8 @@ from metadata_topic.image.records import RECORD_WORK
 from metadata_topic.quorum.log.decision_batches import BatchPlace, decide_and_prepare
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime.work import STEP_WORK, Pace, Steps, at_once, run_in_steps, stepwise
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 

@@ -11,7 +11,8 @@ from metadata_topic.quorum.log.batches import quorum_entries, value_batch
 from metadata_topic.quorum.log.fetched import BATCHES_MAX, CheckedData, checked_prefix
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.work import STEP_WORK, Steps
-from tests.support.samples.protocol_golden import GOLDEN, golden_id
+from tests.support.samples.golden_files import GOLDEN
+from tests.support.samples.protocol_golden import golden_id
 
 VOTERS = VoterSet(
     tuple(

@@ -12,7 +12,7 @@ from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.batches import data_batch
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEndFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
-from metadata_topic.quorum.start.durable_dirs import make_dirs_durably
+from metadata_topic.quorum.start.format import make_dirs_durably
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice

@@ -16,7 +16,14 @@ from metadata_topic.raft.effects import (
     Respond,
     RespondRecords,
 )
-from metadata_topic.raft.events import ElectionState, Flushed, Proposed, SnapshotWritten, Truncated
+from metadata_topic.raft.events import (
+    ElectionState,
+    Flushed,
+    Proposed,
+    Resign,
+    SnapshotWritten,
+    Truncated,
+)
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
     BatchFacts,
@@ -24,11 +31,11 @@ from metadata_topic.raft.messages import (
     EpochEnd,
     FetchRequest,
     FetchResponse,
+    SnapshotId,
     Standing,
     VoteRequest,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.told_core import ToldCore, directory, key, leading, node_of
@@ -403,4 +410,14 @@ def test_bad_input_what_a_deposed_controller_proposes_is_not_appended() -> None:
     node.ask(VoteRequest(5, key(3), key(2), 4, 9, pre_vote=False))
     end = node.core.log.end_offset
     node.step(Proposed(1, (BatchFacts(end, end + 1, 1),), b"x"))
+    assert node.core.log.end_offset == end
+
+
+def test_bad_input_what_a_leader_that_resigned_proposes_is_not_appended() -> None:
+    node = ToldCore()
+    node.lead()
+    node.step(Resign(0.0))
+    assert node.core.role is Role.RESIGNED
+    end, epoch = node.core.log.end_offset, node.core.epoch
+    node.step(Proposed(epoch, (BatchFacts(end, end + 1, epoch),), b"x"))
     assert node.core.log.end_offset == end

@@ -13,12 +13,12 @@ from metadata_topic.raft.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.told_core import ToldCore, directory, key

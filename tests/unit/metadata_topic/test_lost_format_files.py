@@ -17,7 +17,7 @@ from metadata_topic.quorum.log.batches import whole_batches
 from metadata_topic.quorum.snapshot.snapshots import CorruptSnapshotError
 from metadata_topic.quorum.start.format import BOOTSTRAP_FILE, NotFormattedError
 from metadata_topic.quorum.start.quorum_start import LostVotersError, Membership
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID
+from metadata_topic.raft.messages import BOOTSTRAP_ID
 from tests.support.worlds.driven_quorum import DrivenQuorum
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 

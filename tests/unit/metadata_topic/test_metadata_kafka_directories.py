@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from metadata_topic.controller.bootstrap import activation_records
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
     fence_broker,
@@ -19,12 +18,13 @@ from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, encode_record
+from metadata_topic.quorum.active.activation import activation_records
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.batches import Batch, read_batches
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, read_bootstrap
-from metadata_topic.testing import registration_of
 from runtime.disk import Disk
+from tests.support.samples.metadata import registration_of
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter

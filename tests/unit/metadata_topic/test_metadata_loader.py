@@ -22,7 +22,7 @@ from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEnd, Flu
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, UnreadableCommitError
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
-from metadata_topic.quorum.snapshot.stored import StoredMetadata
+from metadata_topic.quorum.snapshot.store import StoredMetadata
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import SimPorts, simulated

@@ -27,8 +27,8 @@ from metadata_topic.quorum.start.format import (
 )
 from metadata_topic.raft.messages import Node, Response, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
-from metadata_topic.testing import registration_of
 from runtime.disk import Disk
+from tests.support.samples.metadata import registration_of
 from tests.support.worlds.metadata_home import forget_lines
 from tests.support.worlds.node_home import DIRECTORY_ID, Home, a_topic, no_work
 from tests.support.worlds.waiting import until

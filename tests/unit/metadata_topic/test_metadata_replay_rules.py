@@ -1,13 +1,13 @@
 import pytest
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.image.errors import BrokenMetadataLogError
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     RECOVERED,
     RECOVERING,
+    BrokenMetadataLogError,
     Provenance,
 )
 from metadata_topic.image.records import (
@@ -18,7 +18,7 @@ from metadata_topic.image.records import (
     make,
 )
 from metadata_topic.image.snapshot_records import snapshot_records
-from metadata_topic.testing import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of
 
 T = b"t" * 16
 BEGIN, END = make("BeginTransactionRecord", name="x"), make("EndTransactionRecord")

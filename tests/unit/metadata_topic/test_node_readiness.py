@@ -6,17 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import NodeIdentity
-from metadata_topic.quorum.node import MetadataNode
-from metadata_topic.quorum.node_settings import NodeSettings
+from metadata_topic.quorum.described import Now, describe_quorum
+from metadata_topic.quorum.node import MetadataNode, NodeSettings
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
-from metadata_topic.raft.messages import Node, Request
+from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node, Request
 from runtime.disk import Disk
 from tests.support.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
 from tests.support.worlds.pools import HeldPool, turns
+from tests.support.worlds.told_core import ToldCore, key
 
 
 @dataclass
@@ -125,3 +126,20 @@ async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting
         await turns(5)
     await asyncio.wait_for(ready, 0)
     assert node.leader_id in (2, 3)
+
+
+def high_watermark(node: ToldCore) -> int:
+    return describe_quorum(node.core, Now(0, node.now_ms)).high_watermark
+
+
+def test_a_new_leader_names_no_high_watermark_before_it_commits_in_its_epoch() -> None:
+    """As Kafka. What it knew as a follower may be less than what its predecessor acknowledged."""
+    node = ToldCore()
+    fetch = node.follow()
+    node.answer(fetch, node.records(BatchFacts(0, 8, 1), high_watermark=5))
+    assert high_watermark(node) == 5
+    node.lead()
+    assert high_watermark(node) == -1
+    assert node.core.high_watermark == 5, "it goes on to know it"
+    node.ask(FetchRequest(key(3), node.core.epoch, 9, node.core.epoch))
+    assert high_watermark(node) == node.core.high_watermark == 9

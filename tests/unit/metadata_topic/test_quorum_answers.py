@@ -31,11 +31,11 @@ from metadata_topic.raft.messages import (
     Node,
     Request,
     Response,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 
 ME = ReplicaKey(9, b"\7" * 16)

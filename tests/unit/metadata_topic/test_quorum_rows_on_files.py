@@ -16,10 +16,10 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Response,
+    SnapshotId,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 from tests.support.worlds.pools import HeldPool

@@ -12,12 +12,14 @@ from metadata_topic.quorum.driver.quorum_state_file import (
     parse_quorum_state,
 )
 from metadata_topic.quorum.errors import QuorumConfigError
-from metadata_topic.quorum.start.abstention import ABSTAINED, AbstentionError, abstain_until
 from metadata_topic.quorum.start.quorum_start import (
+    ABSTAINED,
+    AbstentionError,
     FoundQuorum,
     Membership,
     MissingQuorumStateError,
     QuorumSettings,
+    abstain_until,
     plan_quorum_start,
     static_voter_set,
 )
@@ -25,9 +27,16 @@ from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import Respond
 from metadata_topic.raft.events import ElectionState, Received, Started
-from metadata_topic.raft.messages import ANY_REPLICA, NOBODY, Node, VoteRequest, VoteResponse
+from metadata_topic.raft.messages import (
+    ANY_REPLICA,
+    BOOTSTRAP_ID,
+    NOBODY,
+    Node,
+    SnapshotId,
+    VoteRequest,
+    VoteResponse,
+)
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import BOOTSTRAP_ID, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk

@@ -30,11 +30,11 @@ from metadata_topic.raft.messages import (
     FetchRequest,
     FetchResponse,
     Node,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 

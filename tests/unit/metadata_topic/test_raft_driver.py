@@ -494,3 +494,29 @@ def test_a_leader_that_ends_answers_all_that_are_parked(tmp_path: Path) -> None:
     quorum.advance(0)
     assert closed == [True]
     assert [one.error for one in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * many
+
+
+def test_records_read_while_the_lead_was_lost_are_not_sent(tmp_path: Path) -> None:
+    """They left memory, so a thread read them; meanwhile the log may have been cut."""
+    quorum = DrivenQuorum(tmp_path, [1])
+    node = quorum.members[1]
+    node.reads = pool = HeldPool(is_holding=False)
+    quorum.start()
+    assert node.driver is not None
+    node.propose_noop()
+    node.opened.log.read_resident = lambda *_: None  # type: ignore[method-assign]
+    epoch, end = node.driver.core.epoch, node.opened.log.end_offset
+    pool.is_holding = True
+    answers: list[Response] = []
+    token = node.driver._answers.expect(answers.append)
+    node.driver._answers.respond_records(
+        RespondRecords(token, Standing(epoch, node.id), end, 0, 0, end, 1 << 20, 0)
+    )
+    assert (pool.held, answers) == (1, [])
+    node.driver.resign("a test")  # it leads again at once, in the next epoch
+    assert node.driver.core.epoch > epoch
+    pool.release()
+    quorum.advance(10)
+    [answer] = answers
+    assert isinstance(answer, FetchResponse)
+    assert (answer.error, answer.data) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")

@@ -26,12 +26,12 @@ from metadata_topic.raft.messages import (
     Node,
     Request,
     Response,
+    SnapshotId,
     Standing,
     VoteRequest,
     VoteResponse,
 )
 from metadata_topic.raft.roles import Role
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
 from tests.support.worlds.told_core import ToldCore, key, leading, node_of

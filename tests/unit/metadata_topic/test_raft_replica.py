@@ -1,17 +1,17 @@
 """What every part of the Raft core changes through, and its voters."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import Proposed, SnapshotInstalled
-from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node
+from metadata_topic.raft.log_view import LogView, SnapshotFile
+from metadata_topic.raft.messages import BatchFacts, EpochEnd, FetchRequest, Node, SnapshotId
 from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Prospective
 from metadata_topic.raft.roles import TRANSITIONS, Role, check_transition
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.told_core import ToldCore, key
@@ -94,3 +94,36 @@ def test_a_snapshot_with_other_voters_begins_the_count_of_votes_anew() -> None:
     state = node.core.replica.state
     assert isinstance(state, Prospective)
     assert state.tally.unanswered == (4, 5, 6)
+
+
+def test_a_snapshot_below_the_log_start_says_nothing_about_what_precedes_the_log() -> None:
+    """It is there until a deletion comes to it; the log begins at the end of a later one."""
+    old, new = SnapshotFile(SnapshotId(5, 1), 100), SnapshotFile(SnapshotId(10, 3), 100)
+    log = LogView(10, 20, [(4, 12)], (old, new))
+    assert log.oldest_snapshot == log.newest_snapshot == new
+    assert log.end_of(3) == EpochEnd(3, 10)
+    assert log.end_of(2) == EpochEnd(2, 10)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "metadata-log.md"
+
+
+def drawn() -> str:
+    """The diagram in Mermaid's words; paste it when the table has changed."""
+    lines = ["stateDiagram-v2", "    [*] --> unattached"]
+    for old, news in TRANSITIONS.items():
+        for new, why in news.items():
+            text = why.replace(";", " /")  # a semicolon ends a statement of Mermaid
+            lines.append(f"    {old.value} --> {new.value}: {text}")
+    return "\n".join(lines)
+
+
+def test_the_page_shows_the_table() -> None:
+    assert f"```mermaid\n{drawn()}\n```" in PAGE.read_text()
+
+
+def test_every_role_is_in_it_and_can_be_left() -> None:
+    text = drawn()
+    for role in Role:
+        assert f"    {role.value} --> " in text
+        assert f" --> {role.value}" in text

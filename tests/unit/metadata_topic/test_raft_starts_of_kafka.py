@@ -23,7 +23,7 @@ from metadata_topic.quorum.start.quorum_start import (
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.disk import Disk

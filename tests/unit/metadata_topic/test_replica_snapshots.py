@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 

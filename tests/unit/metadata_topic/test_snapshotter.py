@@ -7,7 +7,7 @@ import pytest
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.snapshot.snapshotter import RETRY_MS
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.node_home import Home, a_topic

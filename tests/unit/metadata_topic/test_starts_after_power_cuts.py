@@ -14,7 +14,7 @@ from metadata_topic.quorum.log.flushed_end_file import NO_EPOCH, FlushedEndFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, snapshot_chunks
 from metadata_topic.quorum.start.recovery import read_directory, repair
-from metadata_topic.raft.snapshot_id import SnapshotId
+from metadata_topic.raft.messages import SnapshotId
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk, ProcessEnded

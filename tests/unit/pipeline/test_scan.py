@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tidemark
-from pipeline import packages
+from pipeline import errors
 from pipeline.columns import DEFAULT_COLUMNS, schema_of
 from pipeline.errors import DataLossError, MissingPackageError, OptionError
 from pipeline.scan_options import ScanOptions, where_of
@@ -231,7 +231,7 @@ def test_dropping_the_reader_early_ends_its_thread(bucket: Bucket) -> None:
 def test_without_pyarrow_one_line_says_what_to_install(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "pyarrow" else name)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "pyarrow" else name)
     with pytest.raises(MissingPackageError) as refused:
         scan(bucket)
     assert str(refused.value) == (

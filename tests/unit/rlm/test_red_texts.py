@@ -14,7 +14,7 @@ from rlm.link.messages import PartitionHealth
 from rlm.red_kinds import TierRed
 from rlmm.red import NOT_RED, RedKind, RedText, joined
 from rlmm.topic_based.removal_policy import RemovalRed
-from rlmm.topic_based.topic_red import TopicRed
+from rlmm.topic_based.topic_port import TopicRed
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("rlm", "rlmm", "broker", "metadata_topic", "tidemark")

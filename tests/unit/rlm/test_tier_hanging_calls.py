@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Ack, Health, ReadAnswer, Reconfigure
+from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.service import JUDGE_THREADS
 from rlm.upkeep.assigned_partition import EXPIRE
-from rlm.upkeep.hanging_calls import HANGING_MAX
+from rlm.upkeep.ownership import HANGING_MAX
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.log_in_memory import PARTITION
@@ -86,7 +85,7 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
 def test_calls_of_two_partitions_that_hang_keep_all_from_the_store_until_one_is_through(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, is_second: bool
 ) -> None:
-    gate, delete = pair.tier.manager.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
+    gate, delete = pair.tier.manager.passes.waits.gate(EXPIRE), pair.storage.delete_log_segment_data
     if is_second:
         gate.failed(PARTITION._replace(partition=99), RemoteStorageError("hangs, too"))
     reasons: list[str] = []

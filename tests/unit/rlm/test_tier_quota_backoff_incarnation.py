@@ -5,7 +5,7 @@ import pytest
 from rlm.config import NO_LIMIT
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
-from rlm.upkeep.backoff import Backoff
+from runtime.dice import Backoff
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice
 

@@ -7,9 +7,8 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import LinkFailureError
-from rlm.link.messages import Ack, Configure, Configured, Heartbeat
+from rlm.link.messages import Ack, Configure, Configured, Connect, Heartbeat
 from rlm.plugins import Plugins
 from rlm.workers import EXPIRATION_POOL
 from tests.support.tier.pair import Pair

@@ -6,8 +6,7 @@ import pytest
 
 from rlm.config import TierConfig
 from rlm.deletions import Deletions
-from rlm.link.control_messages import SetStoreFaults, StoreFaultHit
-from rlm.link.messages import Ack
+from rlm.link.messages import Ack, SetStoreFaults, StoreFaultHit
 from rlm.plugins import Plugins
 from rlm.tier_process import configure_plugins
 from rsm_plugins.api import RetriableRemoteStorageError

@@ -13,8 +13,17 @@ from rlmm.store import MemoryStore
 from rlmm.testing import PARTITION
 from rlmm.topic_based.confluent_port import ConfluentPort
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
+from rlmm.topic_based.reader import sort_events
 from rlmm.topic_based.settings import ManagerSettings, parse
-from rlmm.topic_based.topic_port import AppendFailed, AppendResult
+from rlmm.topic_based.topic_port import (
+    AppendFailed,
+    AppendResult,
+    Diverged,
+    ReachedEnd,
+    TopicRecord,
+    Unreadable,
+    damaged,
+)
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice
 
@@ -131,3 +140,27 @@ def test_the_manager_ends_with_its_producer_so_that_the_tier_starts_anew(
     assert "producer" in (manager.failure() or "")
     assert owned.exception(0) is not None
     manager.close()
+
+
+UNREADABLE = Unreadable(0, damaged(0, 5))
+RECORD, OTHERS_RECORD = TopicRecord(0, 5, 1, b"a"), TopicRecord(1, 5, 1, b"b")
+DIVERGED = Diverged(0, "cut back")
+
+
+def test_the_reading_ends_behind_what_was_read_before_the_damage() -> None:
+    found = sort_events([RECORD, UNREADABLE, OTHERS_RECORD])
+    assert found.stretches == {0: [RECORD], 1: [OTHERS_RECORD]}
+    assert found.unreadable == {0: UNREADABLE}
+
+
+def test_another_event_of_the_partition_says_that_it_can_be_read_again() -> None:
+    for event in (RECORD, ReachedEnd(0, 5), DIVERGED):
+        assert sort_events([UNREADABLE, event]).unreadable == {}
+    assert sort_events([UNREADABLE, OTHERS_RECORD]).unreadable == {0: UNREADABLE}
+
+
+def test_what_was_read_before_the_partition_diverged_counts_no_more() -> None:
+    found = sort_events([RECORD, OTHERS_RECORD, DIVERGED])
+    assert found.diverged == [DIVERGED]
+    assert found.stretches == {1: [OTHERS_RECORD]}
+    assert sort_events([DIVERGED, RECORD]).stretches == {0: [RECORD]}

@@ -1,7 +1,7 @@
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.link.connect_message import Connect
+from rlm.link.messages import Connect
 from rlmm.topic_based.settings import parse
 from rlmm.topic_based.topic_port import metadata_partition_for, murmur2
 

@@ -1,7 +1,7 @@
 """Metadata logs that are restored, cut or read late: the stories of the model, one node of it.
 
 Each is a way in which an id is absent from an image though nobody removed it, or is there again
-though somebody did. Numbers are those of `tests/model` (H: stories, D: runs that failed).
+though somebody did. Numbers are those of the model (H: stories, D: runs that failed).
 """
 
 import logging

@@ -1,6 +1,6 @@
 import pytest
 
-from rsm_plugins.loader import SHIPPED, load_storage_manager
+from rsm_plugins.loader import JAVA_COUNTERPARTS, SHIPPED, load_storage_manager, why_no_class_name
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 
 
@@ -50,3 +50,19 @@ def test_a_module_that_we_do_not_have_names_those_that_we_have() -> None:
 def test_a_foreign_java_name_is_told_what_is_allowed() -> None:
     with pytest.raises(ValueError, match="Java class cannot be loaded; allowed is"):
         load_storage_manager("io.aiven.kafka.tieredstorage.RemoteStorageManager")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["io.aiven.kafka.tieredstorage.RemoteStorageManager", "com.example.Store", "/opt/store.jar"],
+)
+def test_a_class_of_another_kind_names_the_plugins_there_are(name: str) -> None:
+    told = why_no_class_name(name)
+    assert told is not None
+    assert "of a Python class" in told
+    assert [one for one in SHIPPED if one not in told] == []
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *JAVA_COUNTERPARTS, "mine:Store"])
+def test_names_that_a_plugin_can_have_are_not_refused(name: str) -> None:
+    assert why_no_class_name(name) is None

@@ -14,6 +14,7 @@ from runtime.collector import (
     STAYED_MAX,
     have_come_to_stay,
     look_after_step,
+    resting_collector,
     short_full_passes,
 )
 from runtime.ports import system_ports
@@ -183,3 +184,32 @@ def test_full_passes_of_a_broker_are_short_from_its_start_on(tmp_path: Path) -> 
     assert run(load(log__dirs=str(tmp_path / "none")), ports) == EXIT_FAILED  # type: ignore[arg-type]
     assert seen == [MIDDLE_PASSES]
     assert gc.get_threshold() == usual
+
+
+@pytest.fixture(autouse=True)
+def _enabled() -> Iterator[None]:
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_the_collector_rests_until_the_last_of_overlapping_blocks_ends() -> None:
+    first, second = resting_collector(), resting_collector()
+    with first:
+        second.__enter__()
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+def test_an_error_wakes_it() -> None:
+    with pytest.raises(ValueError, match="x"), resting_collector():
+        raise ValueError("x")
+    assert gc.isenabled()
+
+
+def test_a_collector_that_others_keep_from_running_is_left_so() -> None:
+    gc.disable()
+    with resting_collector():
+        assert not gc.isenabled()
+    assert not gc.isenabled()

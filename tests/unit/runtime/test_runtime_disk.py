@@ -6,7 +6,8 @@ import resource
 
 import pytest
 
-from runtime.disk import Disk, FileRegion, LockHeldError, raise_file_limit
+from runtime.disk import Disk, FileRegion, LockHeldError, Mapping, raise_file_limit
+from runtime.disk_errors import half_done, is_exhausted
 from tests.support.sim.faulty_disk import FaultyDisk
 
 
@@ -114,3 +115,34 @@ def test_file_limit_is_raised_as_far_as_it_may():
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_the_error_of_a_half_done_step_names_what_the_disk_said_as_its_cause() -> None:
+    said = OSError(errno.ENOMEM, "Cannot allocate memory", "/data/00.log")
+    made = half_done(said, "a truncation ended before its end")
+    assert made.__cause__ is said
+    assert "/data/00.log" in str(made)
+    assert not is_exhausted(made)
+
+
+def test_the_end_is_told_once_when_the_last_slice_is_gone() -> None:
+    disk, told = Disk(), list[str]()
+    file = disk.memfd("chunk")
+    disk.write_at(file, 0, b"0123456789")
+    view = Mapping.of(file, 8, lambda: told.append("ended"))
+    assert file.fd == -1, "the mapping alone keeps the memory"
+    part = view[2:5]
+    del view
+    assert (bytes(part), told) == (b"234", [])
+    inner = part[1:]
+    del part
+    assert (bytes(inner), told) == (b"34", [])
+    del inner
+    assert told == ["ended"]
+
+
+def test_a_mapping_cannot_be_written() -> None:
+    disk = Disk()
+    file = disk.memfd("chunk")
+    disk.write_at(file, 0, b"0123")
+    assert Mapping.of(file, 4, lambda: None).readonly

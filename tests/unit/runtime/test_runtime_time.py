@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from runtime.clock import SystemClock
+from runtime.clock import ShiftedClock, SystemClock, offset_of, shift
 from runtime.dice import SystemDice
 from runtime.executors import InlinePool, make_pool, spawn_thread
 from runtime.scheduler import LoopScheduler
@@ -134,3 +134,21 @@ def test_spawned_thread_runs_under_its_name():
     thread = spawn_thread("link-reader", lambda: names.append(threading.current_thread().name))
     thread.join(10)
     assert names == ["link-reader"]
+
+
+def test_only_the_wall_time_is_moved() -> None:
+    machine = ManualClock(1_000, 50)
+    clock = ShiftedClock(machine)
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1_000, 50)
+    clock.offset_ms = 700
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1_700, 50)
+    machine.advance(3)
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1_703, 53)
+
+
+def test_the_offset_is_that_of_a_moved_clock_and_others_are_left_alone() -> None:
+    clock, machine = ShiftedClock(ManualClock(), 5), SystemClock()
+    assert (offset_of(clock), offset_of(machine)) == (5, 0)
+    shift(clock, 9)
+    shift(machine, 9)
+    assert (offset_of(clock), offset_of(machine)) == (9, 0)

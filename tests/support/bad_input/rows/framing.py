@@ -144,13 +144,6 @@ def api_versions_of_the_future(stage: Stage, body: bytes) -> None:
     assert len(again.api_keys) > 5
 
 
-@cases({"N014 null": -1, "N014 minus two": -2, "N014 least": -(2**15)})
-def a_null_client_id_is_served(stage: Stage, size: int) -> None:
-    """Kafka reads each negative length of a nullable string as null."""
-    stage.client.send_frame(struct.pack(">hhih", ApiKey.METADATA, 1, 0, size) + b"\0\0\0\0")
-    assert stage.client.answer(ApiKey.METADATA, 1).topics == []
-
-
 @case("N015")
 def a_client_id_cannot_forge_log_lines(stage: Stage) -> None:
     mark = uuid.uuid4().hex

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.service import GroupCoordinator
+from broker.coordinator.service import GroupCoordinator, java_hash, partition_of
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.metadata import MetadataHandler
-from broker.handlers.unserved import Unserved
+from broker.handlers.parts import Unserved
 from broker.network.registry import RequestContext
 from broker.topics.offsets_topic import OFFSETS_TOPIC, OffsetsTopic, offsets_topic_spec
 from kafka_protocol.errors import ApiError, ErrorCode
-from kafka_protocol.topics import NO_GROUP
+from kafka_protocol.types import NO_GROUP
 from kafka_protocol.wire.codec import message
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import PartitionImage, TopicImage
@@ -209,3 +209,29 @@ def test_groups_stay_where_they_are_when_the_topic_grows() -> None:
         seen.append(image)
         counts.append(topic.partition_count)
     assert counts == [5, 7, 7, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("group", 98629247),
+        ("console-consumer-12345", 158455506),
+        ("polygenelubricants", -(2**31)),
+        ("gruppe-ä", 673522898),
+        ("😀", 1772899),
+    ],
+)
+def test_the_hash_is_that_of_java(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+@pytest.mark.parametrize("group", ["", "a", "group", "polygenelubricants", "ünï", "😀"])
+def test_a_partition_is_one_of_the_topic(group: str, count: int) -> None:
+    assert 0 <= partition_of(group, count) < count
+
+
+def test_the_smallest_hash_is_taken_for_zero() -> None:
+    assert partition_of("polygenelubricants", 50) == 0

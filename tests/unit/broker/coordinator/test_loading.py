@@ -13,7 +13,7 @@ from broker.coordinator.group.records import CommittedOffset, offset_key, offset
 from broker.coordinator.group.state import GroupLimits, GroupState
 from broker.coordinator.loading import Load
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.compression import Codec
+from kafka_protocol.records.batch import Codec
 from kafka_protocol.records.control import ControlType, decode_control, end_transaction_batch
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition
@@ -21,9 +21,10 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, request
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 from runtime.executors import InlinePool
-from tests.support.worlds.local_log import NOW_MS, open_log
+from tests.support.worlds.local_log import NOW_MS, open_log, retain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def commit(partition: int, offset: int, group: str = "g") -> tuple[int, bytes, b
 def written(directory: Path, batches: list[bytearray], config: LogConfig = CONFIG) -> PartitionLog:
     log = open_log(directory, config=config, topic="__consumer_offsets")
     for batch in batches:
-        log.writer.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     return log
 
 
@@ -74,7 +75,7 @@ WANTED = {("t", number): 100 + number for number in range(60)} | {("t", 99): 59}
 @pytest.mark.parametrize("codec", list(Codec))
 def test_everything_is_read_over_all_segments(tmp_path: Path, codec: int) -> None:
     log = written(tmp_path, many(codec=codec))
-    assert log.segment_count > 1
+    assert len(log.segments.all) > 1
     state, load = loaded(log)
     assert offsets(state) == WANTED
     assert (load.report.records, load.report.damaged) == (120, 0)
@@ -89,7 +90,7 @@ def test_however_many_bytes_are_read_at_once(tmp_path: Path, chunk_bytes: int) -
 
 def test_what_lies_below_the_log_start_is_not_read(tmp_path: Path) -> None:
     log = written(tmp_path, many())
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.raise_log_start(21)  # in the middle of a batch
     state, _ = loaded(log)
     assert offsets(state) == {("t", n): 100 + n for n in range(11, 60)} | {("t", 99): 59}
@@ -100,7 +101,7 @@ def test_what_is_appended_during_the_load_is_not_part_of_it(tmp_path: Path) -> N
     state = GroupState(GroupLimits())
     load = Load(log, state, disk=Disk(), chunk_bytes=CHUNK_BYTES)
     later = build_batch([commit(7, 1)])
-    log.writer.append_as_leader(later, leader_epoch=0, now_ms=NOW_MS, from_client=False)
+    log.append_as_leader(later, leader_epoch=0, now_ms=NOW_MS, from_client=False)
     asyncio.run(load.run(InlinePool(), lambda: True))
     assert offsets(state) == WANTED
 
@@ -125,13 +126,13 @@ def test_segments_that_are_replaced_meanwhile_are_read_to_their_end(
     tmp_path: Path, calls: int
 ) -> None:
     log = written(tmp_path, many())
-    log.high_watermark = log.log_end_offset
-    count = log.segment_count
+    log.update_high_watermark(log.log_end_offset)
+    count = len(log.segments.all)
 
     def expire() -> None:
-        log.raise_log_start(log.segments[2].base_offset)
-        log.retain(NOW_MS)
-        assert log.segment_count < count
+        log.raise_log_start(log.segments.all[2].base_offset)
+        retain(log, NOW_MS)
+        assert len(log.segments.all) < count
         for path in tmp_path.glob("*.deleted"):
             path.unlink()
 
@@ -150,7 +151,7 @@ def test_segments_that_are_replaced_meanwhile_are_read_to_their_end(
 
 def change(log: PartitionLog, batch: int, position: int, data: bytes) -> None:
     """Change bytes of a batch of the only segment."""
-    [segment] = log.segments
+    [segment] = log.segments.all
     places = [at for at, _ in segment.batches(0)]
     with segment.path(".log").open("r+b") as file:
         file.seek(places[batch] + position)
@@ -201,7 +202,7 @@ def test_the_place_in_the_file_counts_where_a_base_offset_is_damaged(
 
 def test_a_damaged_base_offset_below_the_log_start_brings_nothing_back(tmp_path: Path) -> None:
     log = written(tmp_path, many(), ONE_SEGMENT)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     log.raise_log_start(21)
     change(log, 3, 0, (1 << 40).to_bytes(8, "big"))
     change(log, 20, 0, (2).to_bytes(8, "big"))
@@ -224,7 +225,7 @@ def test_a_file_that_has_become_short_is_read_to_its_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = written(tmp_path, many(), ONE_SEGMENT)
-    [segment] = log.segments
+    [segment] = log.segments.all
     places = [at for at, _ in segment.batches(0)]
     os.truncate(segment.path(".log"), places[30] + 10)
     state, pool = GroupState(GroupLimits()), CountingPool()
@@ -310,7 +311,7 @@ def test_a_transaction_without_its_marker_stays_open_until_its_offsets_are_delet
         ),
     ]
     log = written(tmp_path, batches)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 1  # where compaction ends
     state, _ = loaded(log)
     unstable = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
@@ -341,13 +342,11 @@ def golden_log(name: str, work: Path) -> PartitionLog:
         path.chmod(0o755)
     topic, _, number = name.rpartition("-")
     return PartitionLog.open(
-        directory,
-        topic_partition=TopicPartition(topic, int(number)),
+        OpenRequest(
+            TopicPartition(topic, int(number)), directory, LogConfig(), NOW_MS, is_clean=True
+        ),
         topic_id=bytes(16),
-        config=LogConfig(),
         disk=Disk(),
-        now_ms=NOW_MS,
-        is_clean=True,
     )
 
 
@@ -372,7 +371,7 @@ def by_hand(log: PartitionLog) -> dict[str, dict[tuple[str, int], int]]:
     """The last commit of each key; what is pending at the end is left out."""
     found: dict[Place, int | None] = {}
     pending: dict[int, list[tuple[Place, int | None]]] = {}
-    for segment in log.segments:
+    for segment in log.segments.all:
         data = segment.read_bytes(0, segment.size_bytes)
         for position, header in segment.batches(0):
             records = list(iter_records(data, position))

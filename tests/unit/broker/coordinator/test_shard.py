@@ -9,7 +9,7 @@ import pytest
 from broker.coordinator.group.lifecycle import GroupStatus
 from broker.coordinator.group.state import GroupState
 from broker.coordinator.shard import _TIMERS_AT_ONCE, ShardStage
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import iter_records
@@ -17,6 +17,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.coordinator.served import ServedGroups, code_of_commit
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import finish
+from tests.support.worlds.local_log import read_bytes
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until
 
@@ -44,9 +45,9 @@ async def test_a_commit_is_answered_at_once_where_one_replica_has_it(groups: Ser
 
 async def test_a_request_is_one_batch_of_the_shape_that_kafka_writes(groups: ServedGroups) -> None:
     groups.commit(7)
-    data = groups.world.log(OFFSETS_TOPIC).read_bytes(0, 10_000)
+    data = read_bytes(groups.world.log(OFFSETS_TOPIC), 0, 10_000)
     [record] = iter_records(data)
-    header = groups.world.log(OFFSETS_TOPIC).segments[0].batches(0)
+    header = groups.world.log(OFFSETS_TOPIC).segments.all[0].batches(0)
     [(_, batch)] = list(header)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (-1, -1, -1)
     assert (batch.attributes, batch.partition_leader_epoch) == (0, 3)

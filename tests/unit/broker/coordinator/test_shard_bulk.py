@@ -12,7 +12,7 @@ from msgspec import structs
 from broker.coordinator.group.decision import Decision, GroupRecord
 from broker.coordinator.group.deletion import OFFSETS_AT_ONCE
 from broker.coordinator.group.records import CommittedOffset, offset_key, offset_value
-from broker.coordinator.shard import _ANSWERS_AT_ONCE
+from broker.coordinator.shard import _ANSWERS_AT_ONCE, batches_of
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import BatchHeader
@@ -172,7 +172,7 @@ async def test_a_request_that_is_too_large_is_logged(
 def batches(groups: ServedGroups) -> list[BatchHeader]:
     return [
         header
-        for segment in groups.world.log(OFFSETS_TOPIC).segments
+        for segment in groups.world.log(OFFSETS_TOPIC).segments.all
         for _, header in segment.batches(0)
     ]
 
@@ -248,3 +248,19 @@ async def test_very_many_offsets_are_deleted_in_turns_and_told_as_one_answer(
     assert count > 4
     assert max(header.record_count for header in batches(groups)[1:]) <= 500
     assert groups.coordinator.shards[0].state.counts.offsets == 0
+
+
+def cut(sizes: list[int], size_max: int) -> list[list[int]]:
+    """Keys of so many bytes; a record has 32 bytes beside its key."""
+    records = [GroupRecord(bytes(size), None) for size in sizes]
+    return [[len(one.key) for one in some] for some in batches_of(records, size_max)]
+
+
+def test_as_many_records_as_fit_are_one_batch() -> None:
+    assert cut([68] * 5, 200) == [[68, 68], [68, 68], [68]]
+    assert cut([68] * 5, 199) == [[68]] * 5
+    assert cut([68] * 5, 500) == [[68] * 5]
+
+
+def test_a_record_that_is_too_large_goes_alone() -> None:
+    assert cut([900, 10, 10, 900, 10], 100) == [[900], [10, 10], [900], [10]]

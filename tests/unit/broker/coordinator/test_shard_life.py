@@ -7,7 +7,7 @@ import pytest
 
 from broker.coordinator.group.retention import SLICE
 from broker.coordinator.shard import ShardStage
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey

@@ -8,9 +8,9 @@ import pytest
 
 from broker.handlers.api_versions import Features
 from broker.handlers.controllers.parts import ControllerParts
-from broker.handlers.controllers.table import build_controller_handlers
 from broker.handlers.handler_table import APIS
 from broker.network.registry import DecodedHandler, RequestContext
+from broker.process.controllers_listener import build_controller_handlers
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
@@ -25,9 +25,9 @@ from metadata_topic.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     Node,
+    SnapshotId,
     Standing,
 )
-from metadata_topic.raft.snapshot_id import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 from tests.support.quorum.listener import ToldReplica, listening
 from tests.support.samples.protocol_golden import controller_frames

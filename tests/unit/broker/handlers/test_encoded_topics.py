@@ -20,10 +20,10 @@ from metadata_topic.controller.brokers import register_broker
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Endpoint
 from metadata_topic.image.records import MetadataRecord, make
-from metadata_topic.testing import apply, cluster_of, registration_of
 from runtime import work
 from runtime.work import STEP_WORK, Pace, Steps, at_once
 from tests.support.rounds import rounds
+from tests.support.samples.metadata import apply, cluster_of, registration_of
 
 VERSIONS: Final = range(14)
 SINCE_OPERATIONS, SINCE_IDS = 8, 12

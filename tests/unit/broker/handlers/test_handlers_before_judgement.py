@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.replica.judgement import Judgement
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
-from rlm.link.judgement import Judgement
 from rlm.link.messages import JudgementWithdrawn, Loss
 from tests.support.worlds.data_plane import NOW_MS, World, batch, call
 from tests.support.worlds.remote_log import (
@@ -33,7 +33,7 @@ def world_of(directory: Path, *, has_tier: bool = True, **config: bool) -> World
     from_10(world, **config)
     log = world.log("t")
     world.append("t", b"10", b"11", b"12")
-    log.high_watermark = 13
+    log.update_high_watermark(13)
     return world
 
 

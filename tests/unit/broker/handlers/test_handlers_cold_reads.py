@@ -75,8 +75,8 @@ def _fill(world: World, **config: object) -> None:
     assert isinstance(disk, ColdDisk)
     for index in range(2):
         log = world.log("t", index)
-        log._parts.recent.forget()
-        for segment in log.segments[:-1]:
+        log.segments.forget_places()
+        for segment in log.segments.all[:-1]:
             segment.release()
     disk.chill()
 
@@ -100,7 +100,7 @@ def test_no_look_up_waits_on_the_loop(world: World, offset: int, size: int) -> N
 def test_below_a_high_watermark_inside_the_segment_neither(world: World) -> None:
     _fill(world)
     log = world.log("t", 1)
-    log.ends.high_watermark = 17
+    log.update_high_watermark(17)
     values = _values(world, fetch_offset=12)
     assert values == [b"%d" % number * 100 for number in range(12, 17)]
     assert world.disk.waited == []  # type: ignore[attr-defined]
@@ -125,13 +125,13 @@ def test_the_index_of_aborted_transactions_is_read_by_a_thread(world: World) -> 
     log.roll(NOW_MS)
     partition.append(batch(b"more"), now_ms=NOW_MS)
     log.flush()
-    log.segments[0].release()
+    log.segments.all[0].release()
     disk = world.disk
     assert isinstance(disk, ColdDisk)
     disk.chill()
     handler = _handler(world)
     call(handler, 12, ask(world, 12, ("t", [{"partition": 1}]), isolation_level=0))
-    disk.warm.discard(str(log.segments[0].path(".txnindex")))
+    disk.warm.discard(str(log.segments.all[0].path(".txnindex")))
     fields = ask(world, 12, ("t", [{"partition": 1}]), isolation_level=1)
     [answer] = parts(call(handler, 12, fields))
     assert [(a.producer_id, a.first_offset) for a in answer.aborted_transactions] == [(9, 0)]

@@ -5,6 +5,7 @@ the metadata node's.
 """
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Endpoint
+from tests.support.kafka.broker_talk import BrokerTalk
 from tests.support.worlds.admin import SET, TOPIC
 from tests.support.worlds.controller_listener import BEAT_MS, SESSION_MS, Listener
 
@@ -257,3 +260,33 @@ async def test_an_answer_comes_out_as_it_went_in(listener: Listener) -> None:
     await asyncio.sleep(0)
     listener.quorum.run(10)
     assert await task == "answer"
+
+
+TALK = Path(__file__).parents[3] / "golden" / "controller" / "broker-talk.json"
+DIFFERS = {
+    # Kafka refuses the next life of a broker that it let go, while the session lasts.
+    "broker 1 life 3 registers (v4) -> 101": "0 new epoch of 1, life 3",
+    "broker 3 life 2 registers (v4) -> 101": "0 new epoch of 3, life 2",
+    "broker 2 life 2 registers (v4) -> 101": "0 new epoch of 2, life 2",
+}
+
+
+def expected(line: str) -> str:
+    said = line.partition(" -> ")[0]
+    return f"{said} -> {DIFFERS[line]}" if line in DIFFERS else line
+
+
+async def test_brokers_hear_what_kafka_says(tmp_path: Path) -> None:
+    listener = Listener(tmp_path)
+    handlers = {
+        ApiKey.BROKER_REGISTRATION: listener.registration,
+        ApiKey.BROKER_HEARTBEAT: listener.heartbeat,
+        ApiKey.CREATE_TOPICS: listener.create,
+    }
+    talk = BrokerTalk(
+        lambda key, version, asked: listener.ask(handlers[key], asked, version), "cluster"
+    )
+    recorded = json.loads(TALK.read_text())
+    assert recorded["kafka_version"] == "4.3.1"
+    assert set(DIFFERS) <= set(recorded["lines"])
+    assert await talk.tell() == [expected(line) for line in recorded["lines"]]

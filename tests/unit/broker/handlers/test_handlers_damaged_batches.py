@@ -10,8 +10,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import offset_checkpoint
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.manager.log_dir import RECOVERY_POINTS, UNKNOWN
 from tests.support.worlds.data_plane import World, finish, start, values_of
 from tests.support.worlds.fetch import ask, make, parts

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.handlers.fetch_read import CHECKED_ANSWER_BYTES, CHECKED_PARTITION_BYTES
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from tests.support.worlds.data_plane import World, finish, start, values_of
 from tests.support.worlds.fetch import ask, make, parts
 from tests.support.worlds.pools import HeldPool, turns

@@ -10,6 +10,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from runtime.disk import Disk, FileRegion
 from tests.support.worlds.data_plane import World, batch, call, finish, start, values_of
 from tests.support.worlds.fetch import ask, make, parts
+from tests.support.worlds.local_log import retain
 
 
 class FakeTier:
@@ -49,7 +50,7 @@ class TestRemote:
             world.append(topic, b"2")
             assert log.set_copied_through(1, 3)
             world.clock.advance(1000)
-            log.retain(world.clock.wall_ms())
+            retain(log, world.clock.wall_ms())
             assert log.local_log_start_offset == 2
 
     def test_remote_and_local_partitions_come_in_one_answer(self, world: World) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.describe_groups import ALL_GROUP_OPERATIONS
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.coordinator.served import ServedGroups

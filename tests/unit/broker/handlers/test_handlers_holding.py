@@ -43,7 +43,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path, has_tier=True)
     from_10(world, remote_storage_enable=True)
     world.append("t", b"10", b"11", b"12")
-    world.log("t").high_watermark = 13
+    world.log("t").update_high_watermark(13)
     yield world
     world.logs.close(clean=False)
 

@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     from_10(world, remote_storage_enable=True)
     log = world.log("t")
     world.append("t", b"10", b"11", b"12")
-    log.high_watermark = 13
+    log.update_high_watermark(13)
     yield world
     world.logs.close(clean=False)
 
@@ -59,7 +59,7 @@ def test_records_are_deleted_while_the_log_start_is_unknown_only_from_the_local_
     world: World,
 ) -> None:
     log = world.log("t")
-    log.ends.log_start_offset, log.ends.log_start_known = 10, False
+    log.log_start_offset, log.log_start_known = 10, False
     assert epoch_end(world) == NINE
     assert deleted(world, 9) == (NINE, -1)
     assert not log.log_start_known
@@ -70,7 +70,7 @@ def test_records_are_deleted_while_the_log_start_is_unknown_only_from_the_local_
 
 def test_all_records_may_be_deleted_while_the_log_start_is_unknown(world: World) -> None:
     log = world.log("t")
-    log.ends.log_start_offset, log.ends.log_start_known = 10, False
+    log.log_start_offset, log.log_start_known = 10, False
     assert deleted(world, -1) == (ErrorCode.NONE, 13)
     assert log.log_start_known
 

@@ -16,6 +16,7 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from tests.support.worlds.data_plane import NOW_MS, World, batch, call, start
+from tests.support.worlds.local_log import retain
 from tests.support.worlds.remote_log import impatient
 
 FIRST_VERSION = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -92,7 +93,7 @@ def two_tiers(world: World) -> None:
     append_at(world, NOW_MS + 20, NOW_MS + 30)
     assert log.set_copied_through(1, 3)
     world.clock.advance(1000)
-    log.retain(world.clock.wall_ms())
+    retain(log, world.clock.wall_ms())
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 2)
 
 

@@ -19,6 +19,7 @@ from tests.support.worlds.data_plane import (
     start,
     values_of,
 )
+from tests.support.worlds.local_log import read_bytes
 
 VERSIONS = range(3, 14)
 
@@ -48,7 +49,7 @@ def one(answer: Any) -> Any:
 
 def stored(world: World, topic: str, index: int = 0) -> list[bytes | None]:
     return (
-        values_of(world.log(topic, index).read_bytes(0, 1 << 20))
+        values_of(read_bytes(world.log(topic, index), 0, 1 << 20))
         if world.log(topic, index).log_end_offset
         else []
     )

@@ -22,6 +22,7 @@ from tests.support.worlds.data_plane import (
     iter_records_of,
     start,
 )
+from tests.support.worlds.local_log import read_bytes
 from tests.support.worlds.pools import HeldPool
 
 GZIP = 1
@@ -61,7 +62,7 @@ def codes(answer: Any) -> list[int]:
 
 
 def stored(world: World, topic: str) -> bytes:
-    return bytes(world.log(topic).read_bytes(0, 1 << 20))
+    return bytes(read_bytes(world.log(topic), 0, 1 << 20))
 
 
 def keyed(*keys: bytes | None, **options: Any) -> bytearray:

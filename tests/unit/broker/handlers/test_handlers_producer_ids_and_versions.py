@@ -7,7 +7,7 @@ import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler, Features
 from broker.handlers.init_producer_id import InitProducerIdHandler
-from broker.handlers.unserved import Unserved
+from broker.handlers.parts import Unserved
 from broker.network.registry import DecodedHandler, Handler, HandlerTable, RequestContext
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey

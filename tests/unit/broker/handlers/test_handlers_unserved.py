@@ -10,7 +10,7 @@ from broker.handlers.create_acls import CreateAclsHandler
 from broker.handlers.delete_acls import DeleteAclsHandler
 from broker.handlers.describe_acls import DescribeAclsHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
-from broker.handlers.unserved import NAMED_MAX, Unserved
+from broker.handlers.parts import NAMED_MAX, Unserved
 from broker.network.registry import RequestContext
 from kafka_protocol.errors import ErrorCode
 from tests.support.worlds.data_plane import call
@@ -99,3 +99,16 @@ def test_clients_beyond_the_bound_are_not_named(caplog: pytest.LogCaptureFixture
 
 def _context(client_id: str) -> Any:
     return RequestContext(10, 4, 7, client_id, "PLAINTEXT", ("127.0.0.1", 1), 0)
+
+
+@pytest.mark.parametrize("version", range(2))
+@pytest.mark.parametrize("epoch", [0, 5, -1, -2])
+def test_members_of_the_consumer_protocol_are_sent_to_the_classic_one(
+    version: int, epoch: int
+) -> None:
+    joining = {"group_id": "orders", "member_id": "m", "member_epoch": epoch}
+    answer = call(ConsumerGroupHeartbeatHandler(Unserved()), version, joining)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert (answer.member_id, answer.assignment) == (None, None)
+    assert "orders" in answer.error_message
+    assert "group.protocol=classic" in answer.error_message

@@ -15,6 +15,7 @@ from broker.replica.fetch_session import FetchContext
 from kafka_protocol.types import TopicPartition
 from tests.support.worlds.data_plane import World, finish, start
 from tests.support.worlds.fetch import ask, make, parts
+from tests.support.worlds.local_log import read_bytes
 from tests.support.worlds.pools import turns
 
 MANY = 3 * SLICE_PARTITIONS + 10
@@ -159,7 +160,7 @@ async def test_what_comes_between_its_turns_is_not_missed(
 async def test_what_comes_between_the_turns_of_its_wake_up_counts(world: World, after: int) -> None:
     handler = make(world)
     world.append("t", b"old")
-    size = len(world.log("t").read_bytes(0, 100))
+    size = len(read_bytes(world.log("t"), 0, 100))
     fetch = begin(world, handler, min_bytes=4 * size)
     await turns()
     world.append("t", b"new", index=1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.controllers.own_broker import FromTheWire
+from broker.handlers.controllers.changes import FromTheWire
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey

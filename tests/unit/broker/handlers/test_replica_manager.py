@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from broker.replica.controller_requests import ControllerRequests
 from broker.replica.errors import UnknownTopicOrPartition
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ControllerRequests, ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import UnknownTopicId
 from kafka_protocol.types import TopicPartition

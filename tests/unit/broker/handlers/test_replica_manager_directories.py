@@ -15,7 +15,7 @@ from metadata_topic.controller.directories import (
 )
 from metadata_topic.image.image import METADATA_VERSION
 from metadata_topic.image.records import make
-from metadata_topic.testing import apply
+from tests.support.samples.metadata import apply
 from tests.support.worlds.data_plane import NODE
 from tests.support.worlds.one_broker import DIRECTORIES, OneBroker
 
@@ -71,9 +71,9 @@ def test_two_topics_in_a_row_are_each_served_by_their_own_commit(broker: OneBrok
 
 async def test_who_creates_a_topic_waits_until_it_is_served(broker: OneBroker) -> None:
     first, second = broker.create("t"), broker.create("u")
-    assert broker.replicas.settled([b"x" * 16]) is None
-    both = broker.replicas.settled([first, second])
-    one = broker.replicas.settled([first])
+    assert broker.replicas.hosting.settled([b"x" * 16]) is None
+    both = broker.replicas.hosting.settled([first, second])
+    one = broker.replicas.hosting.settled([first])
     assert both is not None
     assert one is not None
     asked = broker.asked
@@ -83,14 +83,14 @@ async def test_who_creates_a_topic_waits_until_it_is_served(broker: OneBroker) -
     broker.asked = asked
     broker.commit_assignments()
     assert both.done()
-    assert broker.replicas.settled([first, second]) is None
+    assert broker.replicas.hosting.settled([first, second]) is None
 
 
 async def test_a_commit_that_fails_is_said_and_ends_the_waiting(broker: OneBroker) -> None:
     topic_id = broker.create("t")
-    waiting = broker.replicas.settled([topic_id])
+    waiting = broker.replicas.hosting.settled([topic_id])
     assert waiting is not None
-    broker.replicas.assignment_failed(broker.asked, KafkaError("no"))
+    broker.replicas.hosting.assignment_failed(broker.asked, KafkaError("no"))
     assert waiting.done()
     with pytest.raises(KafkaStorageError, match="could not be noted"):
         broker.replicas.require("t", 0)
@@ -107,7 +107,7 @@ async def test_a_topic_that_is_deleted_while_it_is_being_made_leaves_nothing(
 ) -> None:
     topic_id = broker.create("t")
     late, broker.asked = broker.asked, {}
-    waiting = broker.replicas.settled([topic_id])
+    waiting = broker.replicas.hosting.settled([topic_id])
     assert waiting is not None
     broker.commit(make("RemoveTopicRecord", topic_id=topic_id))
     assert waiting.done()
@@ -116,7 +116,7 @@ async def test_a_topic_that_is_deleted_while_it_is_being_made_leaves_nothing(
         broker.replicas.require("t", 0)
     again = broker.create("t", id=b"2" * 16)
     assert {replica.topic_id for replica in broker.asked} == {again}
-    broker.replicas.assignment_failed(late, KafkaError("late"))  # is of the old one
+    broker.replicas.hosting.assignment_failed(late, KafkaError("late"))  # is of the old one
     broker.commit_assignments()
     assert broker.replicas.require_id(again, 0).log.log_end_offset == 0
 

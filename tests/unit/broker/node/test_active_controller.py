@@ -18,7 +18,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.deadlines import DECISION_TIMEOUT_MS, DecisionTimedOut
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS, DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports

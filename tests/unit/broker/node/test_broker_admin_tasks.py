@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.node.housekeeping import Housekeeping, Task
-from broker.node.housekeeping_tasks import housekeeping_tasks
+from broker.node.housekeeping import Housekeeping, Task, housekeeping_tasks
 from broker.replica.partition import Partition
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.files import offset_checkpoint
@@ -66,7 +65,7 @@ def test_every_recurring_task_of_the_logs_is_run(tmp_path: Path) -> None:
     log.append_as_leader(
         _batch(producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0, now_ms=NOW_MS
     )
-    log.high_watermark = 1
+    log.update_high_watermark(1)
     tasks = housekeeping_tasks(_config(tmp_path), logs, clock)
     keeping = Housekeeping(tasks, scheduler=scheduler, pool=InlinePool())
     keeping.start(0)
@@ -82,10 +81,10 @@ def test_every_recurring_task_of_the_logs_is_run(tmp_path: Path) -> None:
     scheduler.advance(120_000)
     assert (tmp_path / "log-start-offset-checkpoint").exists()
     scheduler.advance(3 * HOUR_MS)
-    assert log.first_base_offset == 1  # rolled, and dropped
-    assert 5 in log.producers.producers
+    assert log.segments.bases[0] == 1  # rolled, and dropped
+    assert 5 in log.producers.states.producers
     scheduler.advance(2 * HOUR_MS)
-    assert 5 not in log.producers.producers
+    assert 5 not in log.producers.states.producers
 
 
 def test_mistake_of_ours_in_a_pool_task_is_logged_and_the_task_goes_on(

@@ -25,8 +25,8 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, QuorumConfigError
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
-from metadata_topic.testing import apply, cluster_of
 from runtime.disk import Disk, OpenFile
+from tests.support.samples.metadata import apply, cluster_of
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.node.moved_voter import moved_voter
+from broker.node.raft_config import moved_voter
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.node.roles import check_broker_among_several, check_roles
+from broker.node.raft_config import check_broker_among_several, check_roles
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.support.samples.config import BASE, TIERED
 

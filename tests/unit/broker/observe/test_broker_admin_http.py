@@ -9,7 +9,7 @@ import pytest
 
 from broker.observe.health import Health, routes
 from broker.observe.http import TEXT, HttpAnswer, HttpServer, pages
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from runtime.metrics import Registry
 
 

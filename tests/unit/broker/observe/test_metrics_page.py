@@ -5,12 +5,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from broker.observe.metrics_page import MetricsPage
+from broker.observe.metrics import MetricsPage
 from broker.remote import tier_metrics
 from broker.remote.tier_metrics import TierMetrics
 from rlm.link.endpoint import Endpoint, FakeLink, Received
 from rlm.link.messages import DescribeMetrics
-from rlm.metrics_pages import MetricsPages
+from rlm.telemetry import MetricsPages
 from runtime.metrics import Registry
 from tests.support.sim.clock import ManualClock
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker.remote.assignments import SLICE_PARTITIONS, Assignments
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from local_log.config import LogConfig
 from rlm.link.messages import Assign, Unassign
 from tests.support.sim.clock import ManualClock

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from broker.remote.answers import BrokerAnswers
+from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
@@ -18,7 +19,6 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import make
 from metadata_topic.image.replay import replay_all
 from rlm.link.endpoint import Received
-from rlm.link.judgement import Judgement
 from rlm.link.messages import (
     Ack,
     AnyMessage,

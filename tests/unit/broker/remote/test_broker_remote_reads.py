@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from broker.remote.assignments import Assignments, settings_of
-from broker.remote.chain import epoch_span
-from broker.replica.events import ReplicaEvents
+from broker.remote.fetch_metrics import RemoteFetchMetrics
+from broker.remote.reads import epoch_span
+from broker.replica.hosting import ReplicaEvents
+from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
@@ -23,6 +25,7 @@ from rlm.link.messages import (
     TimestampAnswer,
     Unassign,
 )
+from runtime.metrics import Registry
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World
@@ -279,3 +282,30 @@ async def test_what_a_tier_before_lent_is_not_given_back_to_the_next() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert bench.tier.told == [Released([77])]
+
+
+def count_all(metrics: RemoteFetchMetrics, topic: str) -> None:
+    metrics.asked(topic)
+    metrics.got(topic, 100)
+    metrics.failed(topic)
+    metrics.look_up_expired(TopicPartition(topic, 3))
+    metrics.expired()
+
+
+def test_all_of_a_topic_goes_with_it_and_a_late_answer_brings_nothing_back() -> None:
+    registry = Registry()
+    metrics, hosted = RemoteFetchMetrics(registry), TopicMetrics(registry)
+
+    def samples(topic: str) -> set[str]:
+        return {sample.name for sample in registry.samples() if sample.labels.get("topic") == topic}
+
+    metrics.attach(hosted)
+    hosted.of("orders"), hosted.of("others")
+    count_all(metrics, "orders")
+    count_all(metrics, "others")
+    assert len({name for name in samples("orders") if "Remote" in name}) == 4
+    hosted.forget("orders")
+    assert samples("orders") == set()
+    count_all(metrics, "orders")
+    assert samples("orders") == set()
+    assert samples("others")

@@ -22,12 +22,12 @@ from broker.remote.supervisor import (
     TierStartError,
 )
 from rlm.config import TierConfig
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import (
     Ack,
     Assign,
     Configure,
+    Connect,
     Heartbeat,
     PartitionSettings,
     Read,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement_tally import LATE_AFTER_MS, JudgementTally, Standing
+from broker.replica.judgement import LATE_AFTER_MS, JudgementTally, Standing
 from broker.replica.partition import Partition
 from local_log.config import LogConfig
 from metadata_topic.image.delta import MetadataDelta

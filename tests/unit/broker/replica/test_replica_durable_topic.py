@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.pools import HeldPool, turns

@@ -2,19 +2,25 @@
 
 import asyncio
 import gc
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.replica import hosting
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ChangeQueue, ReplicaEvents
 from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.files.offset_checkpoint import RECOVERY_POINTS
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.file_names import EPOCH_CHECKPOINT
 from metadata_topic.image.records import make
+from runtime.disk import Disk
+from tests.support.worlds.data_plane import World
 from tests.support.worlds.one_broker import OneBroker
 from tests.support.worlds.pools import HeldPool, turns
 
@@ -58,9 +64,9 @@ def test_a_deleted_name_is_not_found_while_its_files_wait(
     assert (broker.paths[broker.where("t")] / "t-0").is_dir()
     with pytest.raises(UnknownTopicOrPartition):
         broker.replicas.require("t", 0)
-    assert (pool.held, broker.replicas.backlog) == (1, 1)
+    assert (pool.held, broker.replicas.hosting.backlog) == (1, 1)
     pool.release()
-    assert broker.replicas.backlog == 0
+    assert broker.replicas.hosting.backlog == 0
     assert not any((path / "t-0").exists() for path in broker.paths)
 
 
@@ -72,7 +78,7 @@ async def test_a_topic_of_the_same_name_never_meets_the_log_of_the_one_before(
     broker.create("busy")  # so that the next two come into one batch
     _delete(broker, b"t" * 16)
     again = broker.create("t", id=b"2" * 16)
-    settled = broker.replicas.settled([b"t" * 16])
+    settled = broker.replicas.hosting.settled([b"t" * 16])
     assert settled is not None
     with pytest.raises(NotLeaderOrFollower, match="is being made"):
         broker.replicas.require_id(again, 0)
@@ -177,7 +183,7 @@ def test_a_batch_that_fails_for_an_unknown_reason_holds_up_no_other(
     broker.commit_assignments()
     assert broker.ends("u", 1) == [0]
     assert "partitions were not made or taken away" in caplog.text
-    assert broker.replicas.settled([b"t" * 16]) is None
+    assert broker.replicas.hosting.settled([b"t" * 16]) is None
     with pytest.raises(KafkaStorageError, match="it could not be made"):
         broker.replicas.require("t", 0)
 
@@ -247,3 +253,91 @@ def test_deleted_partitions_are_freed_without_the_garbage_collector(broker: OneB
         assert gc.collect() == 0  # else they stayed for ever: what lives long is frozen
     finally:
         gc.enable()
+
+
+@dataclass(frozen=True)
+class Said:
+    topic_partition: TopicPartition
+    number: int
+
+
+def queue_of(*topics: tuple[str, int]) -> ChangeQueue[Said]:
+    queue: ChangeQueue[Said] = ChangeQueue()
+    for name, count in topics:
+        for number in range(count):
+            queue.put(Said(TopicPartition(name, number), number))
+    return queue
+
+
+def names(taken: list[Said]) -> list[str]:
+    return [one.topic_partition.topic for one in taken]
+
+
+def test_a_topic_that_came_last_does_not_wait_for_a_thousand_partitions() -> None:
+    queue = queue_of(("large", 1_000), ("small", 1))
+    assert "small" in names(queue.take(250))
+
+
+def test_a_topic_that_came_last_does_not_wait_for_a_thousand_topics() -> None:
+    queue = queue_of(*((f"t-{number}", 1) for number in range(1_000)), ("small", 1))
+    assert "small" in names(queue.take(250))
+
+
+def test_the_first_topic_goes_on_however_many_come_after_it() -> None:
+    queue = queue_of(("first", 100))
+    taken: list[Said] = []
+    for number in range(20):
+        for late in range(10):
+            queue.put(Said(TopicPartition(f"late-{number}-{late}", 0), 0))
+        taken += queue.take(10)
+    assert names(taken).count("first") == 100
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=60),
+    st.lists(st.integers(1, 7), min_size=1, max_size=60),
+)
+def test_none_is_lost_and_each_topic_keeps_its_order(
+    said: list[tuple[str, int]], sizes: list[int]
+) -> None:
+    queue: ChangeQueue[Said] = ChangeQueue()
+    given_in, taken_out = defaultdict(list), defaultdict(list)
+    for number, (name, partition) in enumerate(said):
+        change = Said(TopicPartition(name, partition), number)
+        queue.put(change)
+        given_in[name].append(change)
+        if number % 3 == 0:
+            for one in queue.take(sizes[number % len(sizes)]):
+                taken_out[one.topic_partition.topic].append(one)
+    size = sizes[0]
+    while queue:
+        before = len(queue)
+        batch = queue.take(size)
+        assert len(batch) == min(size, before)
+        assert len(queue) == before - len(batch)
+        for one in batch:
+            taken_out[one.topic_partition.topic].append(one)
+    assert taken_out == given_in
+
+
+class CountingDisk(Disk):
+    """Counts how often the recovery points are replaced."""
+
+    written = 0
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        self.written += target.name == RECOVERY_POINTS
+        super().rename(source, target, durable=durable)
+
+
+def test_topics_deleted_together_write_the_checkpoints_once(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    world = World(tmp_path, disk=disk)
+    for number in range(5):
+        world.add_topic(f"t{number}", 2)
+    disk.written = 0
+    world.topics = {"t0": world.topics["t0"]}
+    world.apply()
+    assert disk.written == 1
+    assert {tp.topic for tp in world.replicas.partitions} == {"t0"}
+    assert {log.topic_partition.topic for log in world.logs.all()} == {"t0"}

@@ -21,7 +21,7 @@ from metadata_topic.controller.errors import (
     InvalidRequestError,
 )
 from metadata_topic.controller.leader_epochs import UsedEpoch
-from metadata_topic.quorum.active.deadlines import DecisionTimedOut
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.pools import turns

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.replica import hosting, reconfiguration
-from broker.replica.events import ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from local_log.config import LogConfig
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType

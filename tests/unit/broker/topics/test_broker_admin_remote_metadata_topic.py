@@ -8,7 +8,7 @@ import pytest
 
 from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import SortedMap

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from broker.topics.auto_creation import GRACE_MS, AutoTopicCreation
 from broker.topics.creation import BACKLOG_MAX, MANY_PARTITIONS
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from kafka_protocol.wire.codec import message
-from metadata_topic.controller.topic_specs import Config, TopicSpec
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message, response
+from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
+from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from tests.support.worlds.admin import (
     APPEND,
     BROKER,
@@ -432,3 +435,18 @@ def test_many_topics_are_made_on_the_way_at_once(admin: Admin) -> None:
     """A client hears of more than 50 in an answer that is encoded already."""
     asyncio.run(admin.own_topics.auto_create([f"auto{number}" for number in range(60)]))
     assert len(admin.node.image.topics_by_name) == 60
+
+
+async def test_topics_on_the_way_have_this_brokers_defaults_and_a_margin() -> None:
+    """The controller elsewhere may have others; what it decides in time is not given up."""
+    asked: list[tuple[Any, int]] = []
+
+    async def ask(question: Any, timeout_ms: int) -> Any:
+        asked.append((question, timeout_ms))
+        return response(ApiKey.CREATE_TOPICS).cls(topics=[])
+
+    await AutoTopicCreation(ask, lambda: TopicDefaults(7, 3)).auto_create(["one"])
+    ((question, timeout_ms),) = asked
+    (topic,) = question.topics
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == ("one", 7, 3)
+    assert timeout_ms == question.timeout_ms + GRACE_MS == DECISION_TIMEOUT_MS + GRACE_MS

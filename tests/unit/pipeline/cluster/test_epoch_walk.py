@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_protocol.types import EpochEntry, TopicPartition
-from pipeline.cluster import epoch_walk
+from pipeline.cluster import questions
 from pipeline.cluster.asker import Asker
 from pipeline.cluster.questions import EpochAsked, EpochEnd
 from rlmm.lineage import epoch_at
@@ -54,9 +54,9 @@ def test_the_epoch_is_that_of_the_chain(chains: list[Chain], data: st.DataObject
 
     offsets = {one: data.draw(st.integers(1, end + 1)) for one, end in ends.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(epoch_walk, "epoch_ends", epoch_ends)
+        patch.setattr(questions, "epoch_ends", epoch_ends)
         leaders = {one: chain[-1].epoch for one, chain in logs.items()}
-        found = epoch_walk.epochs_before(cast("Asker", None), offsets, leaders)
+        found = questions.epochs_before(cast("Asker", None), offsets, leaders)
     assert found == {
         one: epoch_at(logs[one], offset - 1)
         for one, offset in offsets.items()

@@ -12,7 +12,7 @@ from kafka_protocol.types import EpochEntry
 from pipeline.aborted import AbortedRange, AbortedRanges
 from pipeline.columns import DEFAULT_COLUMNS, TYPES
 from pipeline.decode import pieces
-from pipeline.decode.aborted_lookup import AbortedLookup
+from pipeline.decode.asked import AbortedLookup
 from pipeline.decode.group import Keep, Origin, decode_group, whole_batches
 from pipeline.errors import DamagedDataError, OptionError
 

@@ -8,9 +8,8 @@ import pytest
 from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.records.records import Record, build_batch, encode_records, iter_records
 from pipeline.decode.group import Keep, Origin, decode_group
-from pipeline.decode.lanes import lane_starts
+from pipeline.decode.lanes import lane_starts, record_starts
 from pipeline.decode.varints import Varints, WrongRecordsError
-from pipeline.decode.walk import record_starts
 
 TIME = 1_700_000_000_000
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import DamagedDataError, OptionError
+from pipeline.errors import DamagedDataError, OptionError, PipelineError
+from pipeline.jobs.delta_table import OffsetFiles
 from pipeline.jobs.directory_ledger import LOG, DirectoryLedger
 from pipeline.jobs.place import LocalPlace
 from pipeline.jobs.values import (
@@ -22,7 +23,6 @@ from tests.support.export.topics import IDENTITY, ToyTopic, export_once
 from tests.support.export.worlds import DirectoryWorld, TableWorld, World
 
 MAX_STEPS = 60
-
 
 WORLDS = pytest.mark.parametrize("make", [DirectoryWorld, TableWorld])
 
@@ -260,3 +260,30 @@ def test_a_run_whose_files_a_later_one_removed_is_overtaken(make: Callable[[], W
     file_said = DataFile("a", "day=2026-11-23/a", 0, "2026-11-23", 2, 7, 0, 0, 1, 0, 0)
     with pytest.raises(OvertakenError):
         ledger.commit("one", Committed(IDENTITY, topic.ends), [file_said])
+
+
+SAID = Committed(IDENTITY, {0: 12, 1: 0, 3: 77}, {0: 3, 3: 0})
+
+
+def test_what_is_written_is_read_and_written_again_it_stays() -> None:
+    place = MemoryPlace()
+    files = OffsetFiles(place)
+    files.write(7, "4711", SAID)
+    stored = dict(place.stored)
+    files.write(7, "4711", SAID)
+    assert files.read(7, "4711") == SAID
+    assert place.stored == stored
+    assert place.names("offsets") == ["00000000000000000007-4711.json"]
+
+
+def test_a_file_is_never_written_over_with_other_offsets() -> None:
+    files = OffsetFiles(MemoryPlace())
+    files.write(7, "4711", SAID)
+    with pytest.raises(PipelineError, match=r"0007-4711\.json has other offsets than this run"):
+        files.write(7, "4711", Committed(IDENTITY, {0: 13}))
+    assert files.read(7, "4711") == SAID
+
+
+def test_a_file_that_is_gone_is_an_error_by_name() -> None:
+    with pytest.raises(DamagedDataError, match=r"offsets/0{19}7-4711\.json is not there"):
+        OffsetFiles(MemoryPlace()).read(7, "4711")

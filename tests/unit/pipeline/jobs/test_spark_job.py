@@ -42,7 +42,7 @@ def test_without_a_trace_the_first_line_is_kept() -> None:
         ("botocore.exceptions.NoSuchKey: An error: gone", "An error: gone"),
         ("StopIteration: 5", "5"),
         ("AssertionError", "AssertionError"),
-        ("pipeline.decode.damage._Hole", "pipeline.decode.damage._Hole"),
+        ("pipeline.decode.group._Hole", "pipeline.decode.group._Hole"),
     ],
 )
 def test_an_error_may_have_any_name(line: str, wanted: str) -> None:

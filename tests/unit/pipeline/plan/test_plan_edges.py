@@ -8,11 +8,10 @@ import pytest
 from kafka_protocol.files.txn_index import AbortedTransaction
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from pipeline.errors import DataLossError
-from pipeline.plan.aborted import AbortedSweep
 from pipeline.plan.live import LiveIndex, LiveRun
 from pipeline.plan.pieces import Found, Tiers, pieces_of
 from pipeline.plan.planning import Known, make_plan
-from pipeline.plan.splits import bytes_of_tail
+from pipeline.plan.splits import AbortedSweep, bytes_of_tail
 from pipeline.values import OffsetRange, Piece, Plan, RemotePiece, Split, SplitLimits, TailPiece
 from rlmm.lifecycle import SegmentEntry
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState

@@ -1,5 +1,5 @@
 from kafka_protocol.records.control import ControlType, end_transaction_batch
-from pipeline.read.aborted_ranges import OPEN_END, aborted_ranges
+from pipeline.read.tail import OPEN_END, aborted_ranges
 
 
 def marker(offset: int, producer: int) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError, StoreUnreachableError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import read_split
 from pipeline.store import close_stores

@@ -11,14 +11,14 @@ import pytest
 from kafka_client.blocking import ClusterError
 from kafka_protocol.files import offset_index
 from kafka_protocol.records.batch import iter_batches
-from kafka_protocol.types import EpochEntry, TopicPartition
+from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.cluster.cluster import NotNowError
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError, PipelineError
-from pipeline.read.batch_front import batch_front
+from pipeline.read import split as reading
 from pipeline.read.byte_range import is_sound
+from pipeline.read.groups import ReadLimits, batch_front
 from pipeline.read.leader import Fetched, Leader, TopicGoneError
-from pipeline.read.limits import ReadLimits
 from pipeline.read.lost import LossRule, LostOffsets
 from pipeline.read.progress import Progress
 from pipeline.read.segment_bytes import SegmentBytes
@@ -267,3 +267,19 @@ def test_damage_is_tried_again_less_long_than_a_store_that_fails(
     with pytest.raises(PipelineError, match=r"flipped|503"):
         segment.retrying(fail)
     assert low_s <= progress.waited_s - began <= high_s
+
+
+@pytest.mark.parametrize("client_id", ["me", None])
+def test_a_tail_is_read_under_the_users_client_id(
+    monkeypatch: pytest.MonkeyPatch, client_id: str | None
+) -> None:
+    def refuse(bootstrap: str, said: str) -> None:
+        raise ClusterError(f"{bootstrap} heard of {said}")
+
+    monkeypatch.setattr(reading, "BlockingClient", refuse)
+    client = {} if client_id is None else {"client.id": client_id}
+    source = Source(None, ClusterAddress("h:1", client), "", Isolation.READ_UNCOMMITTED, True)
+    piece = TailPiece(TopicIdPartition(bytes(16), 0, "t"), 0, 9)
+    rows = reading.read_split(Split(TopicPartition("t", 0), (piece,), 1), source, ("offset",))
+    with pytest.raises(ClusterError, match=f"h:1 heard of {client_id or 'tidemark-pipeline'}"):
+        next(rows)

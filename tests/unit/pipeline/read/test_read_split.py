@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.columns import DEFAULT_COLUMNS, TYPES, schema_of
 from pipeline.errors import OptionError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.split import read_split
 from pipeline.store import close_stores
 from pipeline.values import Isolation, RemotePiece, Source, Split

@@ -14,7 +14,7 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicIdPartition
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError
-from pipeline.read.limits import ReadLimits
+from pipeline.read.groups import ReadLimits
 from pipeline.read.lost import LostOffsets
 from pipeline.read.split import read_split
 from pipeline.read.tail import first_fetch_bytes

@@ -1,6 +1,10 @@
 """Options of a query, table by table: what is read, what is refused, and in which words."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
@@ -8,6 +12,7 @@ from pipeline.errors import OptionError
 from pipeline.spark.limits import Rates
 from pipeline.spark.options import Topics, batch_options, looks_like_reading, stream_options
 from pipeline.spark.options_bounds import AtOffsets, AtTimes, Everywhere
+from pipeline.spark.options_values import from_map, to_map
 from pipeline.values import Isolation, SplitLimits, StoreAddress
 
 CLUSTER = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -349,3 +354,32 @@ def test_ids_and_log_starts_are_maps() -> None:
 def test_a_sink_is_not_taken_for_a_query() -> None:
     assert not looks_like_reading({"topic": "out", **CLUSTER})
     assert looks_like_reading({"SubscribePattern": "a"})
+
+
+OFFSETS = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from(["a", "b.c", "z_1"]), st.integers(0, 200)),
+    st.integers(0, (1 << 63) - 1),
+)
+
+
+def test_the_json_is_that_of_sparks_kafka_source() -> None:
+    offsets = {
+        TopicPartition("b", 10): 5,
+        TopicPartition("b", 2): 7,
+        TopicPartition("a", 0): 123,
+    }
+    assert json.dumps(to_map(offsets)) == '{"a": {"0": 123}, "b": {"2": 7, "10": 5}}'
+    assert from_map(json.loads('{"b":{"10":5,"2":7},"a":{"0":123}}')) == offsets
+
+
+@given(OFFSETS)
+def test_offsets_come_back(offsets: dict[TopicPartition, int]) -> None:
+    text = json.dumps(to_map(offsets))
+    assert from_map(json.loads(text)) == offsets
+    assert json.dumps(to_map(dict(reversed(offsets.items())))) == text
+
+
+@pytest.mark.parametrize("said", [{"a": 5}, {"a": {"x": 5}}, {"a": {"0": "5"}}, {"a": {"0": -1}}])
+def test_the_checkpoint_of_another_source_is_refused(said: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="give another checkpointLocation"):
+        from_map(said)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -15,6 +16,7 @@ from kafka_protocol.files.txn_index import AbortedTransaction, pack_entry
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
 from pipeline.errors import DamagedDataError, DataLossError, StoreUnreachableError
 from pipeline.plan.live import LiveRun
+from pipeline.store import from_store
 from pipeline.truth import indexes as index_module
 from pipeline.truth.committed import (
     Transactions,
@@ -23,7 +25,6 @@ from pipeline.truth.committed import (
     transactions_of_each,
 )
 from pipeline.truth.indexes import SegmentIndexes
-from pipeline.truth.retries import from_store
 from pipeline.values import Isolation, OffsetRange
 from rsm_plugins.api import (
     RemoteResourceNotFoundError,
@@ -37,6 +38,8 @@ from rsm_plugins.segment import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
+from tests.support.lake.bucket import Bucket
+from tests.support.lake.reading import check_rows, rows_of_log, where_alone
 
 HOME = TopicIdPartition(b"o" * 16, 0, "orders")
 
@@ -284,3 +287,29 @@ def test_who_reads_all_records_asks_for_no_index() -> None:
         found = transactions_of_each(indexes, runs_of, wanted, Isolation.READ_UNCOMMITTED)
     assert found == {partition: Transactions()}
     assert not store.asked
+
+
+def test_a_marker_that_an_election_gave_up_aborts_nothing(tmp_path: Path) -> None:
+    with Bucket(tmp_path) as bucket:
+        orders = bucket.partition()
+        orders.append("a").append("in doubt", producer_id=7, transactional=True)
+        orders.append("given up").abort(7).append("too").roll().copy()  # the marker is offset 3
+        orders.elect(2, at=2).append("b", "c").commit(7).append("d").roll().copy()
+        values = [row.value for row in rows_of_log(where_alone(bucket, COMMITTED), "orders")]
+        assert values == [b"a", b"in doubt", b"b", b"c", b"d"]
+        check_rows(bucket)
+
+
+def test_a_marker_that_an_election_gave_up_hides_no_later_index(tmp_path: Path) -> None:
+    with Bucket(tmp_path) as bucket:
+        orders = bucket.partition()
+        orders.append("a").append("x", producer_id=7, transactional=True)
+        orders.append(*"given up").abort(7).append("too").roll().copy()
+        orders.elect(2, at=2).abort(7).append("b", producer_id=8, transactional=True)
+        orders.append("c").abort(8).append("d").roll().copy()
+        values = [row.value for row in rows_of_log(where_alone(bucket, COMMITTED), "orders")]
+        assert values == [b"a", b"c", b"d"]
+        check_rows(bucket)
+
+
+COMMITTED = Isolation.READ_COMMITTED

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,12 +12,11 @@ from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
-from kafka_protocol.topics import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.types import EpochEntry, TopicIdPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicIdPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from pipeline.cluster.asker import Asker
-from pipeline.truth.metadata_topic import MetadataTopic
+from pipeline.truth.metadata_topic import MetadataTopic, OneAhead
 from rlmm import records
 from rlmm.api import Fence, SegmentUpdate
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
@@ -299,3 +299,55 @@ def test_a_log_that_is_cut_while_it_is_read_ends_the_wait() -> None:
     topic = MetadataTopic(Asker(broker, 0.3), ManualClock())
     with pytest.raises(ClusterError, match="gives nothing at offset 2, before offset 3"):
         topic.read([ONE])
+
+
+class Echo:
+    """Answers with the question, and remembers who asked in which thread; `bad` is an error."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bool]] = []
+        self.is_free = threading.Event()
+        self.is_free.set()
+
+    def __call__(self, question: str) -> str:
+        self.is_free.wait()
+        self.asked.append((question, threading.current_thread() is threading.main_thread()))
+        if question == "bad":
+            raise ConnectionError("no answer")
+        return question
+
+
+def test_what_was_begun_is_not_asked_again() -> None:
+    echo = Echo()
+    with closing(OneAhead(echo)) as ahead:
+        assert ahead.answer("one") == "one"
+        ahead.begin("two")
+        assert ahead.answer("two") == "two"
+        assert ahead.answer("two") == "two"
+    assert echo.asked == [("one", True), ("two", False), ("two", True)]
+
+
+def test_another_question_waits_for_the_one_that_is_on_its_way() -> None:
+    echo = Echo()
+    with closing(OneAhead(echo)) as ahead:
+        echo.is_free.clear()
+        ahead.begin("guessed")
+        freeing = threading.Timer(0.01, echo.is_free.set)
+        freeing.start()
+        assert ahead.answer("wanted") == "wanted"
+        freeing.join()
+    assert echo.asked == [("guessed", False), ("wanted", True)]
+
+
+def test_an_error_comes_to_who_asks_for_the_answer_and_to_nobody_else() -> None:
+    echo = Echo()
+    with closing(OneAhead(echo)) as ahead:
+        ahead.begin("bad")
+        with pytest.raises(ConnectionError):
+            ahead.answer("bad")
+        ahead.begin("bad")
+        assert ahead.answer("good") == "good"
+        ahead.begin("bad")
+        ahead.drop()
+        ahead.begin("bad")
+    assert [question for question, _ in echo.asked] == ["bad", "bad", "good", "bad", "bad"]

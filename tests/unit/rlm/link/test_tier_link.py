@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Endpoint, FakeLink, LinkEndedError, LinkFailureError, Received, Reply
-from rlm.link.messages import Ack, Failure, Heartbeat, Image, ImageAtLeast, Released
+from rlm.link.messages import Ack, Connect, Failure, Heartbeat, Image, ImageAtLeast, Released
 from rlm.link.socket_transport import FRAMES_AT_ONCE_MAX, SocketTransport, make_socket_pair
 from runtime.disk import Disk
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rlm.read.load_queue import LoadQueue
-from rlm.read.loads import Loads, Wait
+from rlm.read.loads import LoadQueue, Loads, Wait
 from rlm.workers import READER_POOL
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler

@@ -9,15 +9,16 @@ from rlm.link.messages import Released
 from rlm.read import index_cache
 from rlm.read.chunk_cache import ChunkCache
 from rlm.read.disk_index_cache import DiskIndexCache
-from rlm.read.eviction_policy import ScanResistantPolicy
+from rlm.read.eviction_policy import POLICIES, ScanResistantPolicy
 from rlm.read.index_cache import IndexCache, _SegmentIndexLoad, _TransactionsLoad
+from rlm.read.read_ahead import READERS_MAX, Sequence, Sequences
 from rlm.read.read_ahead_policy import Pace
 from rlm.read.read_path import ReadPath
-from rlm.read.sequences import READERS_MAX, Sequence, Sequences
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import segment
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
+from tests.support.tier.log_in_memory import values_of
 from tests.support.tier.pair import Pair, bytes_of, tokens_of
 
 
@@ -182,3 +183,28 @@ def test_a_chunk_that_was_loaded_twice_counts_once(tmp_path: Path) -> None:
     assert cache._chunks[key] is chunk
     assert late.file.fd == -1
     assert counted(cache) == sums(pair.reads)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_held_chunk_that_one_reader_came_to_keeps_its_bytes(tmp_path: Path, policy: str) -> None:
+    """Each policy would evict it first: nobody came to it again."""
+    pair = Pair(tmp_path, chunk_cache_bytes=1_300, chunk_cache_policy=policy)
+    pair.log.fill(1, records=60)
+    pair.assign()
+    held = pair.read(0, max_bytes=100)
+    before = bytes_of(held)
+    assert (1, 0) in values_of(before)
+    for offset in range(10, 60, 2):
+        received = pair.read(offset, max_bytes=100)
+        assert (1, offset) in values_of(bytes_of(received))
+        pair.broker.tell(Released(tokens_of(received)))
+        pair.pump()
+        assert pair.reads.chunks.total_bytes <= 1_300
+        assert bytes_of(held) == before, offset
+    pair.broker.tell(Released(tokens_of(held)))
+    pair.pump()
+    for offset in range(10, 60, 2):
+        received = pair.read(offset, max_bytes=100)
+        pair.broker.tell(Released(tokens_of(received)))
+        pair.pump()
+    assert bytes_of(held) != before, "given back, its memory is used again"

@@ -4,12 +4,12 @@ import pytest
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.upkeep.assigned_partition import COPY, Pass
-from rlm.upkeep.backoff import Backoff
 from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
 from rlm.upkeep.effects import PassResult
 from rlm.upkeep.held_passes import HeldPasses
 from rlmm.red import NOT_RED
 from rsm_plugins.api import RetriableRemoteStorageError
+from runtime.dice import Backoff
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.scheduler import ManualScheduler

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
-from rlm.upkeep.hanging_calls import CallHangsError
+from rlm.upkeep.ownership import CallHangsError
 from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry, TopicIdPartition
-from rlm.link.connect_message import Connect
-from rlm.link.judgement import Judgement
-from rlm.link.messages import ReadAnswer, Stop
+from rlm.link.messages import Connect, ReadAnswer, Stop
 from rlm.upkeep.claim import FIRST_ANSWER_MS, judge
 from rlm.upkeep.incarnation import CLAIM_SPREAD, FILE_NAME, Counter, Incarnations, dump, parse
 from rlmm.api import Fence, MetadataWriteTimeoutError

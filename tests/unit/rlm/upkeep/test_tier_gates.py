@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from rlm.link.connect_message import Connect
 from rlm.link.endpoint import Received
-from rlm.link.messages import Ack, Stop, Unassign
+from rlm.link.messages import Ack, Connect, Stop, Unassign
 from rlm.plugin_calls import PluginCalls, StoreClosedError
 from rlm.upkeep.claim import FIRST_ANSWER_MS, ClaimState
 from rlmm.api import PartitionDeleteState

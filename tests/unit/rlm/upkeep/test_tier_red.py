@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ErrorCode
-from rlm.link.judgement import Judgement
 from rlm.link.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
 from rlm.workers import EXPIRATION_POOL, JUDGE_POOL
 from rlmm.api import PartitionDeleteState

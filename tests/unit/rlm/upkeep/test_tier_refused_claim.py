@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.replica.judgement import Judgement
 from kafka_protocol.types import TopicIdPartition
-from rlm.link.connect_message import Connect
-from rlm.link.judgement import Judgement
-from rlm.link.messages import Ack, JudgementWithdrawn, Report, Unassign
+from rlm.link.messages import Ack, Connect, JudgementWithdrawn, Report, Unassign
 from rlm.upkeep.claim import ClaimState
 from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, red, start
 from tests.support.tier.pair import NAMES, ClaimStorage, Pair

@@ -9,7 +9,7 @@ import pytest
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkFailureError, Received
 from rlm.link.messages import Health, ImageChanged, Unassign
-from rlm.upkeep.removed_topics import RemovedTopicsOfBroker
+from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL
 from rlmm.api import Fence, PartitionDeleteState
 from rlmm.topic_based.removal_ports import NotTakenError

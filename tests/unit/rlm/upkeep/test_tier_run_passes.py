@@ -3,11 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from rlm.link.control_messages import RunPasses
 from rlm.link.endpoint import Received
-from rlm.link.messages import Ack, Configure, Configured, Reconfigure, Unassign
+from rlm.link.messages import Ack, Configure, Configured, Reconfigure, RunPasses, Unassign
 from rlm.service import TierReceiver
-from rlm.upkeep.pass_ends import CountDown, PassEnds
+from rlm.upkeep.assigned_partition import CountDown, PassEnds
 from rsm_plugins.testing import Operation
 from runtime.clock import ShiftedClock
 from tests.support.sim.clock import ManualClock

@@ -7,7 +7,7 @@ from rlm.link.messages import (
     Stop,
     Unassign,
 )
-from rlm.upkeep.copy_turns import TURN_SEGMENTS_MAX
+from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair, bytes_of
 
@@ -98,10 +98,10 @@ def lag(pair: Pair) -> tuple[float, float]:
 def test_the_lag_is_what_is_closed_and_not_copied_while_the_store_is_away_too(pair: Pair) -> None:
     pair.storage.down = True
     for closed in (2, 5, 6):
-        pair.log.fill(closed - (len(pair.log.segments) - 1))
+        pair.log.fill(closed - (len(pair.log.segments.all) - 1))
         pair.scheduler.advance(31_000)
         pair.pump()
-        waiting = pair.log.segments[-1 - closed : -1]
+        waiting = pair.log.segments.all[-1 - closed : -1]
         assert lag(pair) == (closed, sum(len(segment.log) for segment in waiting))
     pair.storage.down = False
     pair.scheduler.advance(31_000)
@@ -132,6 +132,6 @@ def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_tha
     pair.pump()
     pair.storage.down = False
     copied: list[int] = []
-    pair.tier.manager.run_now(lambda: copied.append(pair.log.copied))
+    pair.tier.manager.passes.run_now(lambda: copied.append(pair.log.copied))
     pair.pump()
     assert copied == [pair.log.end - 1]

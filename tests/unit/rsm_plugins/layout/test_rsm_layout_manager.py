@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from rsm_plugins.api import ObjectLister, RemoteObjectDamagedError, RemoteStorageManager
+from rsm_plugins.api import (
+    ObjectLister,
+    RemoteObjectDamagedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageManager,
+)
 from rsm_plugins.layout.objects import object_names
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType
 from rsm_plugins.testing import (
     INDEX_BYTES,
@@ -173,3 +180,16 @@ def test_a_store_can_be_listed_by_tools(manager: MemoryManager) -> None:
         NAMES.log,
         NAMES.manifest,
     ]
+
+
+@pytest.mark.parametrize("suffix", [".manifest", ".indexes"])
+def test_a_read_after_a_copy_is_answered_by_the_store(tmp_path: Path, suffix: str) -> None:
+    manager = LocalFsRemoteStorageManager()
+    manager.configure({"dir": str(tmp_path)})
+    copied = copy(manager, segment())
+    manager.fetch_index(copied, IndexType.OFFSET).close()
+    copy(manager, segment())
+    [path] = tmp_path.rglob(f"*{suffix}")
+    path.unlink()
+    with pytest.raises(RemoteResourceNotFoundError):
+        manager.fetch_index(copied, IndexType.OFFSET)

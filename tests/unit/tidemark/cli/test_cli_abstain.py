@@ -6,7 +6,7 @@ import pytest
 
 from kafka_protocol.records.control import control_batch, leader_change
 from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
-from metadata_topic.quorum.start.abstention import abstain_until
+from metadata_topic.quorum.start.quorum_start import abstain_until
 from runtime.disk import Disk
 from tests.support.samples.command_line import CLUSTER, tidemark, write_config
 

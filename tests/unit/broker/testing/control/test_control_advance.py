@@ -77,7 +77,7 @@ def expiring(root: Path, clock: Clock, pool: HeldPool, config: Any) -> LogManage
     log = manager.create("orders", 0, TOPIC_ID)
     for _ in range(60):
         append(log)
-    log.high_watermark = log.log_end_offset
+    log.update_high_watermark(log.log_end_offset)
     return manager
 
 
@@ -87,16 +87,16 @@ async def test_retention_is_over_when_everything_is_taken_out(tmp_path: Path) ->
     log = manager.get(TopicPartition("orders", 0))
     assert log is not None
     await asyncio.wait_for(run_retention(manager, clock), 10)
-    assert log.segment_count > 1, "nothing is due"
+    assert len(log.segments.all) > 1, "nothing is due"
     clock.jump_wall(NOW_MS + 10_000)
     pool.is_holding = True
     running = asyncio.ensure_future(run_retention(manager, clock))
     while not running.done():
         await asyncio.sleep(0)
-        assert (log.segment_count == 1) or pool.held
+        assert (len(log.segments.all) == 1) or pool.held
         pool.release(1)
         await asyncio.sleep(0)
-    assert (log.segment_count, log.log_start_offset) == (1, 60)
+    assert (len(log.segments.all), log.log_start_offset) == (1, 60)
 
 
 def test_only_what_is_copied_is_released(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_only_what_is_copied_is_released(tmp_path: Path) -> None:
     manager = expiring(tmp_path, clock, pool, config)
     log = manager.get(TopicPartition("orders", 0))
     assert log is not None
-    second = log.segments[2].base_offset
+    second = log.segments.all[2].base_offset
     assert log.set_copied_through(second - 1, 0)
     assert manager.retention.run([log], NOW_MS) == []
     manager.retention.run([log], NOW_MS, release_copied=True)

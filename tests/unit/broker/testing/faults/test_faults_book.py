@@ -4,7 +4,7 @@ import pytest
 
 from broker.testing.faults.book import FAULTS_MAX, Facts, FaultBook
 from broker.testing.faults.naming import Named
-from broker.testing.faults.rule import Cut, FaultError, RequestFault
+from broker.testing.faults.rule import FaultError, RequestFault
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.dice import seeded
@@ -18,10 +18,6 @@ def produce(*topics: str, client_id: str = "c") -> Facts:
 
 def a_book() -> FaultBook:
     return FaultBook(seeded)
-
-
-def test_without_faults_nothing_happens() -> None:
-    assert a_book().decide(produce("t"), 1) is None
 
 
 def test_a_hit_is_counted_with_its_facts() -> None:
@@ -99,39 +95,6 @@ def test_delays_add_up_and_errors_keep_their_order() -> None:
     assert decision is not None
     assert decision.delays == decision.errors == (first, second)
     assert decision.cut is None
-
-
-def test_a_cut_ends_the_asking() -> None:
-    book = a_book()
-    cut = book.add(RequestFault(cut=Cut.AFTER_SERVING))
-    behind = book.add(RequestFault(delay_ms=9))
-    decision = book.decide(FETCH, 1)
-    assert decision is not None
-    assert (decision.cut, decision.delays, behind.hits) == (cut, (), 0)
-
-
-def test_the_same_seed_hits_the_same_requests() -> None:
-    def hits(seed: int) -> list[bool]:
-        book = a_book()
-        book.add(RequestFault(delay_ms=1, probability=0.3, seed=seed))
-        return [book.decide(FETCH, 1) is not None for _ in range(200)]
-
-    assert hits(7) == hits(7) != hits(8)
-    assert 30 < sum(hits(7)) < 90
-
-
-def test_dice_are_thrown_for_matching_requests_alone() -> None:
-    def hits(between: int) -> list[bool]:
-        book = a_book()
-        book.add(RequestFault(api=ApiKey.FETCH, delay_ms=1, probability=0.5))
-        found = []
-        for _ in range(50):
-            for _ in range(between):
-                book.decide(produce("t"), 1)
-            found.append(book.decide(FETCH, 1) is not None)
-        return found
-
-    assert hits(0) == hits(3)
 
 
 def test_a_fault_that_was_removed_hits_nothing_and_is_unknown() -> None:

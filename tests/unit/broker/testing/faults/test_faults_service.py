@@ -13,7 +13,7 @@ from broker.testing.faults.service import FaultService
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
-from rlm.link.control_messages import StoreFaultHit
+from rlm.link.messages import StoreFaultHit
 from rsm_plugins.store_faults import StoreCall, StoreFault, StoreFaultKind
 from tests.support.worlds.network import Client, Harness, frame, serving
 from tests.support.worlds.waiting import until

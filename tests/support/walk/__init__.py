@@ -1,1 +1,0 @@
-"""A broker through many lives on damaged files, and what must hold in each."""
