@@ -47,7 +47,7 @@ from local_log.errors import InvalidRecord, MustBeOpened, UnsupportedCompression
 from local_log.log.opened_batches import Opening, opened
 from local_log.log.results import AppendInfo
 from runtime.executors import Executors, InlinePool
-from runtime.work import Steps, at_once, run_in_steps
+from runtime.work import Steps, run_in_steps
 
 CLIENT_FORBIDDEN_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Only the coordinators of the broker write here."""
@@ -122,7 +122,11 @@ class ProduceHandler(RawHandler):
         if refused is not None:
             return _refuse(asked, context, refused)
         waiting: _Waiting = []
-        topics = at_once(self._append_all(context, asked, waiting))
+        topics: list[TopicAnswer] = []
+        for topic in asked.topic_data:  # as `_append_all` without its slices, 5% of the CPU
+            name, answers = self._topic(context, topic, topics)
+            for data in topic.partition_data:
+                answers.append(self._append(context, name, data, asked.acks, answers, waiting))
         if waiting:
             return self._answer_later(context, asked, topics, waiting)
         if asked.acks == 0:
@@ -159,19 +163,11 @@ class ProduceHandler(RawHandler):
     def _append_all(
         self, context: RequestContext, asked: Any, waiting: _Waiting
     ) -> Steps[list[TopicAnswer]]:
-        """Append in the order of the request; yields between slices of it."""
-        with_ids = context.api_version >= since.TOPIC_IDS
+        """Append in the order of a wide request; yields between slices of it."""
         topics: list[TopicAnswer] = []
         count = size_bytes = 0
         for topic in asked.topic_data:
-            answers: list[PartitionAnswer] = []
-            name: str | None
-            if with_ids:
-                name = self._replicas.topic_names.get(topic.topic_id)
-                topics.append((topic.topic_id, answers))
-            else:
-                name = topic.name
-                topics.append((name, answers))
+            name, answers = self._topic(context, topic, topics)
             for data in topic.partition_data:
                 length = 0 if data.records is None else len(data.records)
                 if count >= SLICE_PARTITIONS or (count and size_bytes + length > SLICE_BYTES):
@@ -186,6 +182,17 @@ class ProduceHandler(RawHandler):
                     yield
                     count = size_bytes = 0
         return topics
+
+    def _topic(
+        self, context: RequestContext, topic: Any, topics: list[TopicAnswer]
+    ) -> tuple[str | None, list[PartitionAnswer]]:
+        """Add the answer of a topic: its name, None if no topic has its id, and its partitions."""
+        answers: list[PartitionAnswer] = []
+        if context.api_version >= since.TOPIC_IDS:
+            topics.append((topic.topic_id, answers))
+            return self._replicas.topic_names.get(topic.topic_id), answers
+        topics.append((topic.name, answers))
+        return topic.name, answers
 
     def _append(
         self,
