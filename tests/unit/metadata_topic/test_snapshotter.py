@@ -1,6 +1,7 @@
 """What a snapshotter does where something is in its way: a failure, an end, a snapshot in place."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,24 @@ def active(
     quorum.members[1].background = pool
     quorum.start()
     return quorum, quorum.elect_active()
+
+
+def test_the_flushed_end_is_noted_for_good_before_a_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut leaves a snapshot beyond the note, as a fetched one is."""
+    quorum, node = active(tmp_path)
+    quorum.create(node, "a")
+    note, files = node.opened.log.note, type(node.opened.files)
+    write, is_unsynced = files.write, [note.has_unsynced_lines]
+
+    def watched(*arguments: Any) -> int:
+        is_unsynced.append(note.has_unsynced_lines)
+        return write(*arguments)
+
+    monkeypatch.setattr(files, "write", watched)
+    quorum.snapshot(node)
+    assert is_unsynced == [True, False]
 
 
 def test_after_a_clean_up_that_failed_the_log_can_be_cut(tmp_path: Path) -> None:
