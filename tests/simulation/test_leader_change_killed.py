@@ -74,7 +74,7 @@ def switched_on(machine: Machine) -> None:
     """Tiering begins with a log whose first segments have gone: it starts where it is local."""
     machine.log.fill(3)
     machine.log.delete_records(3)
-    del machine.log.segments.all[0]
+    del machine.log.segments[0]
     machine.log.lose_log_start()
     machine.log.has_no_entry = True
 

@@ -267,7 +267,7 @@ class Machine:
         assert log.log_start == log.checkpointed_log_start >= self.log_start_seen
         self.check_readable()
         assert log.verdict is Judgement.SOUND
-        assert log.copied == log.segments.all[-1].base_offset - 1
+        assert log.copied == log.segments[-1].base_offset - 1
         log.expire_local()
         self.check_readable()
         assert len(objects_of(self)) == 3 * len(self.finished())

@@ -34,7 +34,7 @@ def append_batch(log: SimulatedBroker) -> None:
         (1_000 + offset, b"k", b"%d" % offset * 50, []) for offset in range(first, first + 5)
     ]
     batch = build_batch(records, base_offset=first, leader_epoch=log.leader_epoch)
-    log.segments.all[-1].add(bytes(batch))
+    log.segments[-1].add(bytes(batch))
 
 
 @pytest.fixture

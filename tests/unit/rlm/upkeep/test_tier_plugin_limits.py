@@ -97,7 +97,7 @@ def test_k405_17_129_bytes_fail_the_copy_and_what_it_copied_is_deleted(tmp_path:
     assert tried
     assert tried <= deleted
     assert objects(pair) == []
-    assert pair.log.segments.all[0].base_offset == 0, "the local records are the only ones"
+    assert pair.log.segments[0].base_offset == 0, "the local records are the only ones"
 
 
 def test_k405_17_the_limit_is_a_setting(tmp_path: Path) -> None:

@@ -98,10 +98,10 @@ def lag(pair: Pair) -> tuple[float, float]:
 def test_the_lag_is_what_is_closed_and_not_copied_while_the_store_is_away_too(pair: Pair) -> None:
     pair.storage.down = True
     for closed in (2, 5, 6):
-        pair.log.fill(closed - (len(pair.log.segments.all) - 1))
+        pair.log.fill(closed - (len(pair.log.segments) - 1))
         pair.scheduler.advance(31_000)
         pair.pump()
-        waiting = pair.log.segments.all[-1 - closed : -1]
+        waiting = pair.log.segments[-1 - closed : -1]
         assert lag(pair) == (closed, sum(len(segment.log) for segment in waiting))
     pair.storage.down = False
     pair.scheduler.advance(31_000)
