@@ -231,7 +231,7 @@ async def test_a_refused_wide_request_leaves_nothing_behind(world: World, why: s
                 await refused()
             # A thread lets go of its last call when it is its turn.
             await until(lambda: len(gc.get_objects()) - before < 2_000)
-            assert not any(isinstance(one, Outline) for one in gc.get_objects())
+            await until(lambda: not any(isinstance(one, Outline) for one in gc.get_objects()))
         finally:
             gc.enable()
     pools.shutdown()
