@@ -265,8 +265,12 @@ class Runner:
         except StopIteration:
             self._end(None)
         except Exception as caught:  # noqa: BLE001 - handed over to the one who wants the work
-            self._end(caught)
+            # This frame holds what was thrown: with it in its traceback both are a cycle.
+            self._end(caught.with_traceback(getattr(caught.__traceback__, "tb_next", None)))
         else:
+            if self.is_closed:  # by the work itself, in this step
+                work.close()
+                return
             match wanted:
                 case None:
                     look_after_step()
@@ -274,9 +278,16 @@ class Runner:
                 case Until(wait):
                     wait(partial(self._resume, _GO_ON))
                 case OnPool(pool, call):
-                    future = pool.submit(call)
-                    self._call = pool, future
-                    future.add_done_callback(self._pool_done)
+                    self._submit(pool, call)
+
+    def _submit(self, pool: Pool, call: Callable[[], object]) -> None:
+        try:
+            future = pool.submit(call)
+        except RuntimeError as refused:  # the pool is shut down: the work may have its `finally`
+            self._resume((None, refused))
+            return
+        self._call = pool, future
+        future.add_done_callback(self._pool_done)
 
     def _pool_done(self, future: "Future[object]") -> None:
         """On any thread."""

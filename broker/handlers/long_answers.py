@@ -55,6 +55,8 @@ class _Rest(Generic[R]):
             wanted = self._work.send(None)
         except StopIteration as end:
             self._future.set_result(end.value)
+        except asyncio.CancelledError:  # what it `awaited` was cancelled
+            self._future.cancel()
         except Exception as error:  # noqa: BLE001 - handed over to the one who wants the answer
             self._future.set_exception(error)
         else:

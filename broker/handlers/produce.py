@@ -173,6 +173,7 @@ class ProduceHandler(RawHandler):
                 if count >= SLICE_PARTITIONS or (count and size_bytes + length > SLICE_BYTES):
                     yield
                     count = size_bytes = 0
+                    name = self._name(context, topic)  # its id may be of no topic by now
                 answers.append(self._append(context, name, data, asked.acks, answers, waiting))
                 count += 1
                 size_bytes += length
@@ -188,11 +189,15 @@ class ProduceHandler(RawHandler):
     ) -> tuple[str | None, list[PartitionAnswer]]:
         """Add the answer of a topic: its name, None if no topic has its id, and its partitions."""
         answers: list[PartitionAnswer] = []
+        with_ids = context.api_version >= since.TOPIC_IDS
+        topics.append((topic.topic_id if with_ids else topic.name, answers))
+        return self._name(context, topic), answers
+
+    def _name(self, context: RequestContext, topic: Any) -> str | None:
         if context.api_version >= since.TOPIC_IDS:
-            topics.append((topic.topic_id, answers))
-            return self._replicas.topic_names.get(topic.topic_id), answers
-        topics.append((topic.name, answers))
-        return topic.name, answers
+            return self._replicas.topic_names.get(topic.topic_id)
+        name: str = topic.name
+        return name
 
     def _append(
         self,

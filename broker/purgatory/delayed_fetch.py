@@ -73,5 +73,6 @@ class DelayedFetch:
 
     def _expire(self) -> None:
         self.is_over = True
-        if self._go_on is not None:
-            self._go_on()
+        go_on, self._go_on = self._go_on, None  # else bytes that come meanwhile go on once more
+        if go_on is not None:
+            go_on()

@@ -58,9 +58,10 @@ class LogSegments:
         "_has_said_damage",
         "_health",
         "_leaving",
-        "_mutex",
+        "_mending",
         "_older",
         "_recent",
+        "_renaming",
         "_topic_partition",
         "aborted",
         "active",
@@ -95,7 +96,8 @@ class LogSegments:
         self._has_said_damage = False
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
-        self._mutex = make_mutex()  # names and files of closed segments change under it
+        self._renaming = make_mutex()  # the loop may wait for it
+        self._mending = make_mutex()  # held while a file is written: `close` waits for it
         self.roll_ms = 0
         self._count_bytes()
         self._set_roll_ms()
@@ -305,7 +307,7 @@ class LogSegments:
         """
         renamed: list[Path] = []
         while True:
-            with self._mutex:  # held for one segment: the loop may wait for it
+            with self._renaming:  # held for one segment
                 if not self._leaving:
                     return renamed
                 segment, snapshots = self._leaving.popleft()
@@ -386,7 +388,7 @@ class LogSegments:
         None is renamed or written any more: the directory may have another name, and its name
         another log.
         """
-        with self._mutex:
+        with self._mending, self._renaming:
             for segment, _ in self._leaving:
                 segment.release()
             self._leaving.clear()
@@ -428,7 +430,7 @@ class LogSegments:
             LogClosed: the log was closed.
             OSError: the disk failed.
         """
-        with self._mutex:
+        with self._mending:
             if self._health.is_closed:
                 raise self._health.gone()
             self._disk.atomic_write(path, data, durable=False)

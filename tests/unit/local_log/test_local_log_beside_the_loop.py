@@ -215,6 +215,25 @@ def test_segment_that_is_asked_for_twice_at_once_is_mended_twice(tmp_path):
     pool.shutdown()
 
 
+def test_a_truncation_does_not_wait_for_a_file_that_is_mended(tmp_path, monkeypatch):
+    log, pool, began = filled(tmp_path, 60, config=SMALL), make_pool("loop", 1), []
+    (log.directory / f"{0:020}.index").unlink()
+    write = Disk.atomic_write
+
+    def truncate_first(disk, path, data, **more):
+        if path.name.endswith(".index") and not began:
+            began.append(path)
+            pool.submit(log.truncate_fully_and_start_at, 100).result(timeout=30)
+        return write(disk, path, data, **more)
+
+    monkeypatch.setattr(Disk, "atomic_write", truncate_first)
+    with pytest.raises(OffsetOutOfRange):
+        tier_segments.open_segment(log, 0)
+    assert began
+    assert log.log_end_offset == 100
+    pool.shutdown()
+
+
 def _two_logs(tmp_path, disk):
     """Logs of which nothing is flushed; the first one's start is not durable."""
     manager = LogManager(

@@ -127,13 +127,29 @@ def test_work_that_cancels_itself_goes_no_further(caplog: pytest.LogCaptureFixtu
     def work() -> Work[None]:
         steps.cancel()
         order.append("first")
-        yield None
-        order.append("never")
+        try:
+            yield OnPool(INLINE, order.append, "never called")
+            order.append("never")
+        finally:
+            order.append("end")
 
     steps = runner(work)
     steps.start()
-    assert order == ["first"]
+    assert order == ["first", "end"]
     assert not caplog.records
+
+
+def test_work_is_told_of_a_pool_that_takes_no_calls() -> None:
+    pool, failed = make_pool("test", 1), list[Exception]()
+    pool.shutdown()
+
+    def work() -> Work[None]:
+        yield OnPool(pool, lambda: 8)
+
+    steps = Runner(work, ManualScheduler(ManualClock()), failed=failed.append)
+    steps.start()
+    assert [type(one) for one in failed] == [RuntimeError]
+    assert not steps.is_running
 
 
 async def test_others_have_their_turn_and_a_stop_waits_for_the_call_that_runs() -> None:

@@ -118,7 +118,9 @@ async def test_the_answer_is_chosen_in_turns(world: World, monkeypatch: pytest.M
     assert len(parts(answer(handler, fetch))) == MANY
 
 
-async def test_few_looks_become_many_where_all_has_changed(world: World) -> None:
+@pytest.mark.parametrize("comes_late", [False, True])
+async def test_few_looks_become_many_where_all_has_changed(world: World, comes_late: bool) -> None:
+    """Also where enough bytes come while it looks for the last time: its turns stay its turns."""
     handler, seen = make(world), Turns(world)
     first = answer(handler, await ended(begin(world, handler, session_epoch=0, max_wait_ms=0)))
     session = {"session_id": first.session_id, "topics": []}
@@ -132,6 +134,8 @@ async def test_few_looks_become_many_where_all_has_changed(world: World) -> None
     looked = seen.looks()
     world.scheduler.advance(1_001)
     assert seen.looks() == looked + SLICE_PARTITIONS
+    if comes_late:
+        world.append("t", b"late", index=0)
     steps = await seen.count(seen.looks)
     assert steps == [SLICE_PARTITIONS] * 2 + [10]
     assert len(parts(answer(handler, fetch))) == MANY

@@ -58,6 +58,25 @@ def appended(world: World) -> int:
     return sum(sum(each) for each in ends(world).values())
 
 
+async def test_what_is_left_for_an_id_never_goes_into_another_topic_of_its_name(
+    world: World,
+) -> None:
+    old = world.topics["a"].id
+    handler = ProduceHandler(world.replicas)
+    answer = asyncio.ensure_future(start(handler, 13, ask(world, 13, {"a": 700})))
+    log = world.log("a", 0)
+    for _ in range(10):
+        if log.log_end_offset == 0:
+            await asyncio.sleep(0)
+    del world.topics["a"]
+    world.apply()
+    assert world.add_topic("a", 700) != old
+    parts = finish(handler, 13, await answer).responses[0].partition_responses
+    codes = [part.error_code for part in parts]
+    assert codes == [0] * SLICE_PARTITIONS + [ErrorCode.UNKNOWN_TOPIC_ID] * (700 - SLICE_PARTITIONS)
+    assert appended(world) == 0
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_no_turn_appends_more_than_a_slice(world: World, version: int) -> None:
     handler = ProduceHandler(world.replicas)
