@@ -44,14 +44,18 @@ def is_green(broker: BrokerProcess) -> bool:
 
 
 @contextmanager
-def without_descriptors(broker: BrokerProcess) -> Iterator[None]:
-    """The broker can open one file more, and no second one."""
+def without_descriptors(broker: BrokerProcess) -> Iterator[Callable[[], None]]:
+    """The broker can open one file more, no second one; call what is given when it closes some."""
     limits = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
-    used = {int(path.name) for path in Path(f"/proc/{broker.pid}/fd").iterdir()}
-    free = next(number for number in range(limits[0]) if number not in used)
-    resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+
+    def limit() -> None:
+        used = {int(path.name) for path in Path(f"/proc/{broker.pid}/fd").iterdir()}
+        free = next(number for number in range(limits[0]) if number not in used)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+
+    limit()
     try:
-        yield
+        yield limit
     finally:
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, limits)
 
@@ -81,12 +85,14 @@ def test_a_tier_that_cannot_be_started_for_want_of_descriptors_comes_back(
     create(broker, "tides", **TIERED)
     produce(broker, "tides", RECORDS)
     tiered_away(broker, "tides")
-    with without_descriptors(broker):
+    with without_descriptors(broker) as limit:
         broker.kill_tier()
-        until(
-            lambda: broker.log_text().count("the tier process cannot be started") > 1,
-            "it is tried again and again",
-        )
+
+        def is_tried_in_vain() -> bool:
+            limit()  # what led to the tier is closed now
+            return broker.log_text().count("the tier process cannot be started") > 1
+
+        until(is_tried_in_vain, "it is tried again and again")
     until(lambda: is_green(broker), "it works again")
     assert read_all(broker, "tides") == as_read(RECORDS)
     produce(broker, "tides", RECORDS)
