@@ -112,8 +112,9 @@ def test_a_compact_length_that_is_the_least_number_is_malformed() -> None:
 
 @pytest.mark.parametrize("version", [9, 12])
 def test_a_varint_past_five_bytes_is_malformed(version: int) -> None:
-    with pytest.raises(MalformedMessageError):
-        METADATA.decode(b"\xff\xff\xff\xff\xff\x01" + bytes(20), version)
+    for six in (b"\xff\xff\xff\xff\xff\x01", b"\x81\x80\x80\x80\x80\x00"):  # the second is 1
+        with pytest.raises(MalformedMessageError):
+            METADATA.decode(six + bytes(20), version)
 
 
 def test_a_tag_count_past_five_bytes_is_malformed() -> None:

@@ -15,6 +15,7 @@ from kafka_protocol.errors import (
 from kafka_protocol.records.batch import HEADER_SIZE, Codec, pack_header, read_header, write_crc
 from kafka_protocol.records.compression import compress, decompress
 from kafka_protocol.records.records import Record, build_batch, iter_records
+from kafka_protocol.records.walk import glimpse_records
 from kafka_protocol.wire.primitives import encode_zigzag as zz
 from tests.support.samples import protocol_vectors as vectors
 
@@ -45,8 +46,10 @@ GOOD = record_of(START + zz(1) + b"k" + zz(1) + b"v" + zz(0))
 
 
 def refuse(body: bytes, count: int = 1) -> None:
-    with pytest.raises(InvalidRecordError):
-        list(iter_records(batch_of(body, count)))
+    """Refused by who reads records whole, and by who only glimpses at them, as an append does."""
+    for read in (iter_records, glimpse_records):
+        with pytest.raises(InvalidRecordError):
+            list(read(batch_of(body, count)))
 
 
 def test_the_sample_record_is_fine() -> None:
@@ -99,7 +102,8 @@ def test_header_counts_that_cannot_be_are_invalid(count: int) -> None:
 def test_header_names_are_never_null_and_values_may_be() -> None:
     prefix = START + zz(-1) + zz(-1) + zz(1)
     refuse(record_of(prefix + zz(-1) + zz(0)))
-    refuse(record_of(prefix + zz(1) + b"\xff" + zz(0)))  # no UTF-8
+    with pytest.raises(InvalidRecordError):  # no UTF-8
+        list(iter_records(batch_of(record_of(prefix + zz(1) + b"\xff" + zz(0)))))
     refuse(record_of(prefix + zz(50) + b"h" + zz(0)))
     refuse(record_of(prefix + zz(1) + b"h" + zz(50)))
     (record,) = iter_records(batch_of(record_of(prefix + zz(1) + b"h" + zz(-7))))
@@ -107,8 +111,10 @@ def test_header_names_are_never_null_and_values_may_be() -> None:
 
 
 def test_any_negative_key_size_is_a_null_key() -> None:
-    (record,) = iter_records(batch_of(record_of(START + zz(-5) + zz(-9) + zz(0))))
+    batch = batch_of(record_of(START + zz(-5) + zz(-9) + zz(0)))
+    (record,) = iter_records(batch)
     assert (record.key, record.value) == (None, None)
+    assert list(glimpse_records(batch)) == [(0, TS, False)]
 
 
 def test_bytes_after_the_last_record_are_invalid() -> None:

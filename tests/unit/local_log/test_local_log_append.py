@@ -36,6 +36,10 @@ def _corrupt_crc() -> bytearray:
 
 BAD = {
     "crc": (_corrupt_crc, ErrorCode.CORRUPT_MESSAGE),
+    "crc-0": (
+        lambda: _patched(batch_of(), 17, ">i", 0, crc=False),
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
     "length-larger": (
         lambda: _patched(batch_of(), 8, ">i", 10_000, crc=False),
         ErrorCode.INVALID_RECORD,

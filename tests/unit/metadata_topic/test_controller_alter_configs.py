@@ -131,6 +131,7 @@ def test_brokers_and_the_cluster_default_are_separate(image: MetadataImage) -> N
         (Resource(99, "a", ()), ErrorCode.INVALID_REQUEST),
         (Resource(TOPIC, "a", (Change("n", "1"), Change("n", "2"))), ErrorCode.INVALID_REQUEST),
         (Resource(TOPIC, "a", (Change("n", None),)), ErrorCode.INVALID_REQUEST),
+        (Resource(TOPIC, "a", (Change("n", "1", 4),)), ErrorCode.INVALID_REQUEST),
         (Resource(TOPIC, "a", (Change("n", "1", 9),)), ErrorCode.INVALID_REQUEST),
         (Resource(TOPIC, "a", (Change("bad", "1"),)), ErrorCode.INVALID_CONFIG),
     ],

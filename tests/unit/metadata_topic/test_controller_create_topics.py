@@ -88,7 +88,7 @@ def test_validate_only_answers_as_if_and_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "../../etc/x", "a" * 250, "größe", "a/b", "a b", "a\n"]
+    "name", ["", ".", "..", "../../etc/x", "a" * 250, "größe", "topic٣", "a/b", "a b", "a\n"]
 )
 def test_names_that_cannot_be_directories_are_refused(name: str) -> None:
     code, message = error_of(cluster_of(1), TopicSpec(name, 1, 1))

@@ -227,8 +227,9 @@ class TestSessions:
         third = call(handler, 13, fields | more | {"session_epoch": 2})
         assert [(p.partition_index, values_of(p.records)) for p in parts(third)] == [(1, [b"new"])]
 
-    def test_bad_input_an_invented_session(self, world: World) -> None:
-        fields = ask(world, 12, session_id=2**31 - 1, session_epoch=5)
+    @pytest.mark.parametrize("session_id", [1, 4711, 2**31 - 1, -5])
+    def test_bad_input_an_invented_session(self, world: World, session_id: int) -> None:
+        fields = ask(world, 12, session_id=session_id, session_epoch=5)
         answer = call(make(world), 12, fields)
         assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
