@@ -141,6 +141,24 @@ async def test_few_looks_become_many_where_all_has_changed(world: World, comes_l
     assert len(parts(answer(handler, fetch))) == MANY
 
 
+async def test_bytes_that_come_while_a_woken_fetch_looks_count_for_its_wait(world: World) -> None:
+    handler, seen = make(world), Turns(world)
+    fetch = begin(world, handler, min_bytes=500_000)
+    await turns(10)
+    for index in range(MANY):
+        world.append("t", b"new", index=index)
+    assert await seen.count(seen.looks) == []  # there are not enough bytes
+    first = world.replicas.partitions[TopicPartition("t", 0)]
+    looked = seen.looks()
+    for watch in list(first.watches):
+        watch.on_change(first)
+    await turns(2)
+    assert looked < seen.looks() < looked + MANY
+    world.append("t", bytes(600_000), index=0)
+    await turns(30)  # and no time passes
+    assert len(parts(answer(handler, fetch))) == MANY
+
+
 async def ended(fetch: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
     await turns(100)
     return fetch
