@@ -42,6 +42,7 @@ ELSEWHERE = MappingProxyType(
         "N028": f"{_APPEND}::test_bad_input",
         "N030": f"{_APPEND}::test_bad_input",
         "N031": f"{_APPEND}::test_bad_input",
+        "N035": f"{_RECORDS}::test_header_names_are_never_null_and_values_may_be",
         "N036": f"{_RECORDS}::test_any_negative_key_size_is_a_null_key",
         "N037": f"{_APPEND}::test_bad_input",
         "N038": f"{_HANDLERS}/test_handlers_produce.py"
@@ -84,6 +85,7 @@ ELSEWHERE = MappingProxyType(
         "N072": f"{_GROUPS}/test_groups_static_members.py::test_whoever_uses_the_old_id_is_fenced",
         "N075": f"{_GROUPS}/test_groups_offsets.py::test_group_with_members_is_not_deleted",
         "N082": f"{_CREATION}::test_names_that_cannot_be_directories_are_refused",
+        "N085": f"{_CREATION}::test_names_that_cannot_be_directories_are_refused",
         "N086": f"{_CREATION}"
         "::test_a_name_that_metrics_could_not_tell_from_another_is_refused_and_the_other_named",
         "N087": f"{_CREATION}::test_a_count_of_partitions_that_is_none_is_refused",

@@ -9,7 +9,7 @@ from kafka_protocol.errors import MalformedMessageError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, parse, request, response
 from kafka_protocol.wire.framing import read_request_header
-from kafka_protocol.wire.primitives import encode_uvarint
+from kafka_protocol.wire.primitives import encode_uvarint, skip_tags
 
 METADATA = request(ApiKey.METADATA)
 HUGE = b"\xff\xff\xff\xff\x07"  # 2^31 - 1 as a varint
@@ -155,6 +155,7 @@ def test_a_hundred_thousand_unknown_tags_are_skipped() -> None:
     value, end = METADATA.decode(body[:-1] + tail, 12)
     assert value == METADATA.cls()
     assert end == len(body) - 1 + len(tail)
+    assert skip_tags(memoryview(tail), 0) == len(tail)  # as those of a request's header
 
 
 def test_honest_counts_that_multiply_meet_the_cap() -> None:

@@ -206,6 +206,17 @@ def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_
     assert node.core.replica.can_stand
 
 
+def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known() -> None:
+    """As after a start of a node that keeps its log below its newest snapshot."""
+    node = ToldCore(log=((1, 0), (0, 10)), election=ElectionState(1))
+    node.step(SnapshotWritten(SnapshotFile(SnapshotId(8, 1), 100)))
+    fetch = node.follow(epoch=2)
+    assert (node.core.high_watermark, node.core.log.start_offset) == (-1, 0)
+    cut = FetchResponse(ErrorCode.NONE, leading(2, 1), -1, 0, diverging=EpochEnd(1, 5))
+    node.answer(fetch, cut)
+    assert ["below 8, which is committed" in why for why in node.fatal] == [True]
+
+
 def test_k595_33_the_first_record_of_an_epoch_names_its_voters_and_who_granted() -> None:
     node = ToldCore()
     node.lead()
