@@ -83,10 +83,12 @@ class TopicCreation:
     Attributes:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
+        replicas_max: topics of which a partition would have more are refused.
         descriptors: of the brokers; where there are none they have no bound.
     """
 
     patience_s: float = 0.5
+    replicas_max: int = REPLICAS_MAX
     descriptors: Descriptors | None = None
 
     def __init__(
@@ -187,12 +189,13 @@ class TopicCreation:
                 (len(one.broker_ids) for one in topic.assignments),
                 default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
             )
-            if asked <= REPLICAS_MAX or asked > broker_count:
+            if asked <= self.replicas_max or asked > broker_count:
                 taken.append(topic)
                 continue
             error = InvalidReplicationFactorError(
                 f"replication factor {asked}: brokers do not copy from each other in this version, "
-                f"so that a partition has {REPLICAS_MAX} replica. Ask for {REPLICAS_MAX}"
+                f"so that a partition has {self.replicas_max} replica. Ask for "
+                f"{self.replicas_max}"
             )
             refused.append(CreatedTopic(topic.name, error))
         return taken, refused

@@ -70,9 +70,9 @@ def consume(address: str, topic: str, count: int, group: str = "g") -> set[bytes
     return found
 
 
-async def create(address: str, topic: str, partitions: int) -> dict[int, int]:
+async def create(address: str, topic: str, partitions: int, *, replicas: int = 1) -> dict[int, int]:
     """Create a topic; partition to leader."""
     tools = admin(address)
-    made = tools.create_topics([NewTopic(topic, partitions, 1)])
+    made = tools.create_topics([NewTopic(topic, partitions, replicas)])
     await asyncio.to_thread(made[topic].result, 30)
     return await asyncio.to_thread(leaders, address, topic)
