@@ -164,10 +164,11 @@ def test_what_cannot_be_is_refused_and_what_is_only_checked_is_not_done(
 
 def replace(admin: AdminClient, topic: str, configs: dict[str, str]) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, set_config=configs)
-    admin.alter_configs([resource])[resource].result(30)
+    with pytest.warns(DeprecationWarning, match="Use incremental_alter_configs"):
+        asked = admin.alter_configs([resource])
+    asked[resource].result(30)
 
 
-@pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
 def test_the_old_form_of_alter_configs_never_switches_the_tier_off_by_silence(
     shared_tiered_broker: BrokerProcess, topic: str
 ) -> None:
