@@ -19,6 +19,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.configs import Operation
+from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
@@ -39,22 +40,24 @@ class AlterConfigsHandler(IncrementalAlterConfigsHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Replace what may be replaced, and answer for each resource."""
-        return await super().handle(context, _as_changes(request))
+        return await super().handle(context, await run_in_steps(_as_changes(request)))
 
 
-def _as_changes(request: Any) -> Any:
+def _as_changes(request: Any) -> Steps[Any]:
     """The request as one of IncrementalAlterConfigs: each setting that it names is set."""
-    resources = [
-        _Resource(
-            resource_type=one.resource_type,
-            resource_name=one.resource_name,
-            configs=[
-                _Change(name=config.name, config_operation=Operation.SET, value=config.value)
-                for config in one.configs
-            ],
+    resources, pace = [], Pace()
+    for one in request.resources:
+        configs = [
+            _Change(name=config.name, config_operation=Operation.SET, value=config.value)
+            for config in one.configs
+        ]
+        resources.append(
+            _Resource(
+                resource_type=one.resource_type, resource_name=one.resource_name, configs=configs
+            )
         )
-        for one in request.resources
-    ]
+        if pace.is_step_over(1 + len(configs)):
+            yield
     return _Incremental(resources=resources, validate_only=request.validate_only)
 
 

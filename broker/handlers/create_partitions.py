@@ -19,9 +19,11 @@ from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import PolicyViolationError
+from metadata_topic.controller.partitions import GrownTopic
+from runtime.work import Pace, Steps, run_in_steps
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _Response: Final = message("CreatePartitionsResponse").cls
 _Result: Final = _Response.Results
 _SINCE_THROTTLED: Final = 3
+_TOPICS_AT_ONCE_MAX: Final = 1_000
+_TOPIC_WORK: Final = 2
 
 
 class CreatePartitionsHandler(DecodedHandler):
@@ -42,8 +46,8 @@ class CreatePartitionsHandler(DecodedHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Add partitions, wait until the metadata log holds them, and answer for each topic."""
-        refused = [_guarded(topic) for topic in request.topics if topic.name in GUARDED_TOPICS]
-        wanted = [topic for topic in request.topics if topic.name not in GUARDED_TOPICS]
+        version = context.api_version
+        wanted, refused = await run_in_steps(_checked(request.topics))
         if not wanted:
             return _Response(results=refused)
         try:
@@ -51,12 +55,37 @@ class CreatePartitionsHandler(DecodedHandler):
                 wanted, validate_only=request.validate_only, timeout_ms=request.timeout_ms
             )
         except KafkaError as error:  # the metadata log takes no records
-            return _all_failed(refused, wanted, error, context.api_version)
-        return _Response(results=[*refused, *(_answer(one.name, one.error) for one in grown)])
+            return _all_failed(refused, wanted, error, version)
+        answer = await run_in_steps(_answers(refused, grown))
+        if len(answer.results) <= _TOPICS_AT_ONCE_MAX:
+            return answer
+        return await run_in_steps(response(self.api_key).encode_steps(answer, version))
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
         """Answer that nothing can be said of any topic but `error`."""
         return _all_failed((), request.topics, error, context.api_version)
+
+
+def _checked(topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
+    """Topics that the controller is asked for, and answers for the others."""
+    wanted, refused, pace = [], [], Pace()
+    for topic in topics:
+        if topic.name in GUARDED_TOPICS:
+            refused.append(_guarded(topic))
+        else:
+            wanted.append(topic)
+        if pace.is_step_over():
+            yield
+    return wanted, refused
+
+
+def _answers(refused: Sequence[Any], grown: Iterable[GrownTopic]) -> Steps[Any]:
+    results, pace = [*refused], Pace()
+    for topic in grown:
+        results.append(_answer(topic.name, topic.error))
+        if pace.is_step_over(_TOPIC_WORK):
+            yield
+    return _Response(results=results)
 
 
 def _guarded(topic: Any) -> Any:

@@ -36,6 +36,14 @@ def test_a_topic_grows_in_each_version(admin: Admin, version: int) -> None:
     assert partitions_of(admin, "orders") == 3
 
 
+def test_very_many_names_are_answered_in_every_version(admin: Admin) -> None:
+    names = [f"t{n}" for n in range(1_500)]
+    for version in range(4):
+        answer = admin.grow(*((name, 2) for name in names), version=version)
+        assert [one.name for one in answer.results] == names
+        assert {one.error_code for one in answer.results} == {3}
+
+
 def test_a_guarded_topic_does_not_grow_and_others_do(admin: Admin) -> None:
     guarded = ("__remote_log_metadata", "__cluster_metadata")
     asyncio.run(admin.creation.create([TopicSpec(guarded[0], 1, 1)]))
