@@ -47,7 +47,7 @@ class ListConfigResourcesHandler(DecodedHandler):
         """Answer one request; an awaitable where there is much to list."""
         listed = _LISTED[context.api_version]
         types = frozenset(request.resource_types) or listed
-        if not types <= listed:  # one answer, where Kafka sends one for each wrong type
+        if not types <= listed:
             return _Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
         return result_or_rest(self._steps(context, types))
 
