@@ -69,6 +69,8 @@ def _log_created(created: Sequence[CreatedTopic]) -> Steps[None]:
             yield
 
 
+REPLICAS_MAX: Final = 1
+"""Of a partition: brokers do not copy from each other yet."""
 BACKLOG_MAX: Final = 20_000
 """While so many changes of replicas wait for this broker's disks, no topic is made."""
 MANY_PARTITIONS: Final = 100
@@ -81,12 +83,12 @@ class TopicCreation:
     Attributes:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
-        replicas_max: topics of which a partition would have more are refused; None: no limit.
+        replicas_max: topics of which a partition would have more are refused.
         descriptors: of the brokers; where there are none they have no bound.
     """
 
     patience_s: float = 0.5
-    replicas_max: int | None = None
+    replicas_max: int = REPLICAS_MAX
     descriptors: Descriptors | None = None
 
     def __init__(
@@ -130,7 +132,7 @@ class TopicCreation:
                 f"{waiting} changes of partitions wait for this broker's disks (at most "
                 f"{BACKLOG_MAX}): try again when they are done",
             )
-        topics, refused = self._within_limit(topics)
+        refused: list[CreatedTopic] = []
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
@@ -138,11 +140,12 @@ class TopicCreation:
         budget = DescriptorBudget({})
 
         def decide(image: MetadataImage) -> Decided[list[CreatedTopic]]:
-            nonlocal budget  # a decision may be taken twice
+            nonlocal budget, refused  # a decision may be taken twice
+            taken, refused = self._within_limit(topics, len(image.brokers))
             budget = DescriptorBudget({} if known is None else known.free_descriptors())
             return create_topics.steps(
                 image,
-                topics,
+                taken,
                 defaults=self._defaults(),
                 topic_ids=ids,
                 validate_config=self._validate_config,
@@ -172,12 +175,12 @@ class TopicCreation:
         return refused + created
 
     def _within_limit(
-        self, topics: Sequence[NewTopic]
+        self, topics: Sequence[NewTopic], broker_count: int
     ) -> tuple[Sequence[NewTopic], list[CreatedTopic]]:
-        """Set aside topics with more replicas than there may be."""
-        limit = self.replicas_max
-        if limit is None:
-            return topics, []
+        """Set aside topics with more replicas than there may be.
+
+        Those with more than there are brokers are refused by the decision, in Kafka's words.
+        """
         factor = self._defaults().replication_factor
         taken: list[NewTopic] = []
         refused: list[CreatedTopic] = []
@@ -186,12 +189,13 @@ class TopicCreation:
                 (len(one.broker_ids) for one in topic.assignments),
                 default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
             )
-            if asked <= limit:
+            if asked <= self.replicas_max or asked > broker_count:
                 taken.append(topic)
                 continue
             error = InvalidReplicationFactorError(
                 f"replication factor {asked}: brokers do not copy from each other in this version, "
-                f"so that a partition has {limit} replica. Ask for {limit}"
+                f"so that a partition has {self.replicas_max} replica. Ask for "
+                f"{self.replicas_max}"
             )
             refused.append(CreatedTopic(topic.name, error))
         return taken, refused

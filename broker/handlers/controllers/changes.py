@@ -96,8 +96,6 @@ def creation_without_broker(
     live: LiveConfig,
     dice: Dice,
     descriptors: Descriptors,
-    *,
-    replicas_max: int | None = None,
 ) -> TopicCreation:
     """Creation of topics that does not wait for partitions of this node's own."""
     creation = TopicCreation(
@@ -106,7 +104,7 @@ def creation_without_broker(
         validate_config=live.validate_new_topic,
         dice=dice,
     )
-    creation.descriptors, creation.replicas_max = descriptors, replicas_max
+    creation.descriptors = descriptors
     return creation
 
 
