@@ -21,11 +21,11 @@ from broker.handlers.errors_out import code_of
 from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.replica.manager import ReplicaManager
-from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import LongArray, response
 from kafka_protocol.wire.schema import Versions
+from local_log.errors import KafkaStorageError
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import LogDir
 from local_log.manager.log_dirs import LogManager
@@ -88,13 +88,11 @@ class DescribeLogDirsHandler(DecodedHandler):
     def _result(
         self,
         directory: LogDir,
-        space: tuple[int, int] | OSError,
+        space: tuple[int, int] | Exception,
         topics: dict[str, dict[int, PartitionLog]],
     ) -> Any:
         path = str(directory.path.absolute())
-        if not directory.works:  # its log line was written when it failed
-            return _Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
-        if isinstance(space, OSError):
+        if isinstance(space, Exception):
             return _Result(error_code=code_of(space, "describe log directories"), log_dir=path)
         total, usable = space
         described = (
@@ -119,9 +117,11 @@ class DescribeLogDirsHandler(DecodedHandler):
         )
 
 
-def _space(directory: LogDir) -> tuple[int, int] | OSError:
-    """Total and usable bytes of the disk of a directory, or why they are not known."""
+def _space(directory: LogDir) -> tuple[int, int] | Exception:
+    """Total and usable bytes of the disk of a directory, or why it is not described."""
     disk, path = directory.disk, directory.path
+    if not directory.works:  # its disk may never answer
+        return KafkaStorageError(f"{path} is offline")
     try:
         return disk.total_bytes(path), disk.free_bytes(path)
     except OSError as error:
