@@ -10,7 +10,15 @@ from confluent_kafka import KafkaException
 
 from tests.support.quorum.own_controllers import TidemarkBroker, TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
-from tests.support.quorum.serving import brokers, consume, create, leaders, produce, until_true
+from tests.support.quorum.serving import (
+    brokers,
+    consume,
+    create,
+    grow,
+    leaders,
+    produce,
+    until_true,
+)
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
@@ -50,6 +58,8 @@ async def test_they_serve_while_the_active_controller_is_lost(
         quorum.controllers[leader.node_id].kill()
         await quorum.leader(above=leader.epoch)
         await create(other.address, "after", 2)
+        await grow(other.address, "after", 4)
+        assert len(await asyncio.to_thread(produce, one.address, "after", [2, 3], values)) == 2
         said |= await asyncio.to_thread(produce, one.address, "t", list(before), values)
         assert len(said) == 2 * PARTITIONS
         assert await asyncio.to_thread(leaders, one.address, "t") == before, "none was fenced"

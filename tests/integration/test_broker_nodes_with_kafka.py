@@ -10,7 +10,15 @@ from tests.support.kafka.tools import require_kafka_tools
 from tests.support.quorum.kafka_controllers import PlainKafkaController
 from tests.support.quorum.own_controllers import broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
-from tests.support.quorum.serving import brokers, consume, create, leaders, produce, until_true
+from tests.support.quorum.serving import (
+    brokers,
+    consume,
+    create,
+    grow,
+    leaders,
+    produce,
+    until_true,
+)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=240)]
 
@@ -36,6 +44,8 @@ async def test_they_serve_on_controllers_of_kafka(tmp_path: Path) -> None:
         quorum.controllers[leader.node_id].kill()
         await quorum.leader(above=leader.epoch)
         await create(here, "after", 2)
+        await grow(here, "after", 4)
+        assert len(await asyncio.to_thread(produce, here, "after", [2, 3], values)) == 2
         said |= await asyncio.to_thread(produce, here, "t", list(before), values)
         assert len(said) == 2 * PARTITIONS
         assert await asyncio.to_thread(leaders, here, "t") == before, "none was fenced"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.support.quorum.quorum import until_asked
 
@@ -76,3 +76,16 @@ async def create(address: str, topic: str, partitions: int, *, replicas: int = 1
     made = tools.create_topics([NewTopic(topic, partitions, replicas)])
     await asyncio.to_thread(made[topic].result, 30)
     return await asyncio.to_thread(leaders, address, topic)
+
+
+async def grow(address: str, topic: str, count: int) -> None:
+    """Give a topic more partitions, and wait until this node knows them and all are led."""
+    tools = admin(address)
+    grown = tools.create_partitions([NewPartitions(topic, count)])
+    await asyncio.to_thread(grown[topic].result, 30)
+
+    def are_led() -> bool:
+        found = leaders(address, topic)
+        return len(found) == count and -1 not in found.values()
+
+    await until_true(are_led, f"the partitions of {topic} are led")
