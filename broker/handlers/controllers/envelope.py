@@ -181,6 +181,6 @@ def _says_not_controller(key: ApiKey, answer: Any) -> bool:
             for one in topic.partitions
         )
     parts = [answer]
-    for name in ("topics", "responses"):
+    for name in ("topics", "responses", "results"):
         parts += getattr(answer, name, ())
     return any(getattr(one, "error_code", 0) == ErrorCode.NOT_CONTROLLER for one in parts)
