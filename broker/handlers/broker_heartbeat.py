@@ -4,6 +4,9 @@ Versions:
 
 * 0: KIP-631; flexible from the start.
 * 1: log directories that failed (KIP-858).
+* 2: directories that take no new replica (KIP-1066). Brokers of Kafka ask so from metadata.version
+  4.3 on. The field is ignored: the image has no cordoned directories, so that a new replica may
+  come to one of them.
 
 A tagged field of our own says how many more files the broker may open.
 """
@@ -26,7 +29,7 @@ class BrokerHeartbeatHandler(DecodedHandler):
     """Answers BrokerHeartbeat on a controllers' listener."""
 
     api_key = ApiKey.BROKER_HEARTBEAT
-    versions = Versions(0, 1)
+    versions = Versions(0, 2)
 
     def __init__(self, brokers: BrokerControl, *, heartbeat_interval_ms: int) -> None:
         """Take heartbeats; each is answered within half of `broker.heartbeat.interval.ms`."""

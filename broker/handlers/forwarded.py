@@ -1,6 +1,6 @@
 """What a client asks of this broker while the active controller is in another process.
 
-The request goes on as it came, in its own version, and its answer comes back as it is. While there
+The request goes on as it came, in an Envelope, and its answer comes back as it is. While there
 is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
 clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. Only a request
 that was surely not asked is tried again, so that nothing is done twice.
@@ -68,9 +68,7 @@ class Forwarded(DecodedHandler):
         while not self._active.is_here:
             left_ms = max(end_ms - self._clock.monotonic_ms(), 0)
             try:
-                return await self._active.ask(
-                    self.api_key, context.api_version, request, timeout_ms=left_ms + _GRACE_MS
-                )
+                return await self._active.forward(context, request, timeout_ms=left_ms + _GRACE_MS)
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:

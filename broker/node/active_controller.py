@@ -1,7 +1,7 @@
 """The way of a broker to the active controller, which may be in another process.
 
-Which node that is, this node's replica of the metadata log knows. Its controllers' listener takes
-the request as it is: without an authorizer there is nobody to speak for, so no Envelope is needed.
+Which node that is, this node's replica of the metadata log knows. What a client asked goes on in an
+Envelope; what the broker asks in its own name goes as it is.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from broker.network.registry import DecodedHandler, RequestContext
+from broker.node.envelope import VERSION, answer_in, envelope_of
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
@@ -87,6 +88,18 @@ class ActiveController:
                 f"no answer of the active controller at {host}:{port}; the change may be carried "
                 "out or not"
             ) from error
+
+    async def forward(
+        self, context: RequestContext, request: Any, *, timeout_ms: int
+    ) -> list[bytes]:
+        """Ask what a client asked of this broker; return the body of the answer.
+
+        Raises:
+            KafkaError: as `ask`, or the active controller refused the envelope.
+        """
+        question = envelope_of(context, request)
+        envelope = await self.ask(ApiKey.ENVELOPE, VERSION, question, timeout_ms=timeout_ms)
+        return [answer_in(envelope, context)]
 
     def close(self) -> None:
         """End the connections; requests end without an answer."""

@@ -7,8 +7,10 @@ from broker.handlers import create_acls, delete_acls, describe_acls
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
 from broker.handlers.controllers import describe_cluster, quorum_requests
 from broker.handlers.controllers.changes import ChangeParts, add_change_handlers
+from broker.handlers.controllers.envelope import EnvelopeHandler
 from broker.handlers.controllers.parts import ControllerParts
 from broker.handlers.describe_quorum import DescribeQuorumHandler
+from broker.network.dispatch import decoders
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
 from broker.node.endpoints import controller_addresses, network_limits
@@ -48,6 +50,7 @@ class ControllersListener:
         )
         table = build_controller_handlers(parts)
         add_change_handlers(table, changes)
+        table.add(EnvelopeHandler(table, decoders(ports.executors), ports.clock))
         self._server = Server(table, network_limits(config), ports)
         self._addresses = controller_addresses(config)
 

@@ -83,7 +83,7 @@ CHANGES: list[tuple[ApiKey, range, Callable[[int], dict[str, Any]], Callable[[An
     (ApiKey.CREATE_PARTITIONS, range(4), _grow, _of_results),
     (ApiKey.ALTER_CONFIGS, range(3), _replace, _of_responses),
     (ApiKey.BROKER_REGISTRATION, range(5), _register, _whole),
-    (ApiKey.BROKER_HEARTBEAT, range(2), _beat, _whole),
+    (ApiKey.BROKER_HEARTBEAT, range(3), _beat, _whole),
 ]
 
 

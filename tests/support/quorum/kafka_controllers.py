@@ -58,3 +58,23 @@ class PlainKafkaController(KafkaController):
         "streams.version",
         "eligible.leader.replicas.version",
     )
+
+
+class KafkaBroker(KafkaController):
+    """A process with `process.roles=broker`; its port is that of its clients."""
+
+    def properties(self) -> dict[str, str]:
+        own = {
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://{self.address}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        return super().properties() | own | self.settings
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"

@@ -1,0 +1,186 @@
+"""Envelope (58): a broker hands on what a client asked of it, with who asked and from where.
+
+Versions:
+
+* 0: KIP-590; flexible.
+
+The request inside is served by this listener's own handler of it, and its answer, header and all,
+goes back inside. What cannot be read inside is UNSUPPORTED_VERSION, as Kafka says, so that a broker
+knows it from a fault of the envelope itself. A refusal because another controller is active is the
+envelope's own error: the broker then looks for that one. Only the listener of controllers serves
+this: elsewhere it closes the connection, as in Kafka.
+
+The principal must be readable; nobody asks for it while there is no authorizer.
+"""
+
+import logging
+from inspect import isawaitable
+from ipaddress import ip_address
+from typing import Any, Final
+
+from broker.network.dispatch import DECODED_AT_ONCE_BYTES
+from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, MalformedMessageError
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey, header_versions
+from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
+from kafka_protocol.wire.schema import Versions
+from runtime.clock import Clock
+from runtime.disk_errors import Seldom
+from runtime.executors import Pool
+
+log = logging.getLogger(__name__)
+
+_Response: Final = codec.response(ApiKey.ENVELOPE).cls
+_PRINCIPAL: Final = codec.message("DefaultPrincipalData")
+_VERSION_BYTES: Final = 2
+_SIZE_BYTES: Final = 4
+
+FORWARDABLE: Final = frozenset({
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS,
+    ApiKey.ALTER_CONFIGS, ApiKey.CREATE_PARTITIONS, ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES,
+    ApiKey.UNREGISTER_BROKER, ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
+"""What Kafka 4.3 takes in an envelope."""
+
+
+class EnvelopeHandler(DecodedHandler):
+    """Answers Envelope on a controllers' listener."""
+
+    api_key = ApiKey.ENVELOPE
+    versions = Versions(0, 0)
+
+    def __init__(self, table: HandlerTable, decoding: Pool, clock: Clock) -> None:
+        """Serve what is inside by the handlers of `table`; long requests `decoding` decodes."""
+        self._table, self._decoding, self._seldom = table, decoding, Seldom(clock)
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Serve the request inside."""
+        try:
+            return _Response(response_data=await self._served(context, request))
+        except KafkaError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                self._seldom.error(
+                    log,
+                    f"refused an envelope: {error} peer={context.peer[0]}:{context.peer[1]} "
+                    f"error={error.code.name}",
+                )
+            return _Response(error_code=int(error.code))
+
+    async def _served(self, context: RequestContext, envelope: Any) -> bytes:
+        _check_principal(envelope.request_principal)
+        address = _address(envelope.client_host_address)
+        frame = memoryview(envelope.request_data)
+        header = _header(frame)
+        handler = self._handler(header)
+        inner = RequestContext(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id or "",
+            context.listener_name,
+            (address, context.peer[1]),
+            context.received_ms,
+            context.session,
+        )
+        message = codec.request(handler.api_key)
+        try:
+            if len(frame) > DECODED_AT_ONCE_BYTES:
+                request, _ = await self._decoding.run(
+                    message.decode, frame, header.api_version, header.body_offset
+                )
+            else:
+                request, _ = message.decode(frame, header.api_version, header.body_offset)
+        except MalformedMessageError as cause:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the request inside cannot be read: {cause}"
+            ) from cause
+        try:
+            answer = handler.handle(inner, request)
+            if isawaitable(answer):
+                answer = await answer
+        except CloseConnection as cause:  # it would be the broker's connection
+            raise ApiError(ErrorCode.INVALID_REQUEST, cause.reason) from cause
+        except Exception as cause:
+            log.exception("request failed: api=%s version=%d", message.name, header.api_version)
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message.name} failed") from cause
+        return _packed(header, answer)
+
+    def _handler(self, header: RequestHeader) -> DecodedHandler:
+        key, version = header.api_key, header.api_version
+        if key not in FORWARDABLE:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"api key {key} is not for envelopes")
+        handler = self._table.get(key)
+        if handler is None or version not in handler.versions:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION, f"version {version} of api key {key} is not served"
+            )
+        assert isinstance(handler, DecodedHandler), "they are decoded"
+        return handler
+
+
+def _check_principal(serialised: bytes | None) -> None:
+    """Refuse what Kafka's DefaultKafkaPrincipalBuilder would not read."""
+    try:
+        data = serialised or b""
+        version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+        _PRINCIPAL.decode(data, version, _VERSION_BYTES)
+    except (MalformedMessageError, ValueError) as cause:
+        raise ApiError(
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"the principal cannot be read: {cause}"
+        ) from cause
+
+
+def _address(packed: bytes) -> str:
+    try:
+        return str(ip_address(bytes(packed)))
+    except ValueError as cause:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"the client's address has {len(packed)} bytes, not 4 or 16"
+        ) from cause
+
+
+def _header(frame: memoryview) -> RequestHeader:
+    try:
+        header = read_request_header(frame)
+        ApiKey(header.api_key)
+    except (MalformedMessageError, ValueError) as cause:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION, f"the header inside cannot be read: {cause}"
+        ) from cause
+    return header
+
+
+def _packed(header: RequestHeader, answer: Any) -> bytes:
+    """The answer with its header.
+
+    Raises:
+        ApiError: NOT_CONTROLLER: the answer says that this is not the active controller.
+    """
+    key, version = ApiKey(header.api_key), header.api_version
+    if type(answer) is not list:
+        if _says_not_controller(key, answer):
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "this is not the active controller")
+        answer = codec.response(key).encode_parts(answer, version)
+    header_version = header_versions(key, version)[1]
+    parts, _ = response_parts(header.correlation_id, header_version, answer)
+    return b"".join(parts)[_SIZE_BYTES:]  # type: ignore[arg-type]
+
+
+def _says_not_controller(key: ApiKey, answer: Any) -> bool:
+    """Whether it, or one of its parts, is refused because another controller is active."""
+    if key == ApiKey.DESCRIBE_QUORUM:
+        return any(
+            one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            for topic in answer.topics
+            for one in topic.partitions
+        )
+    parts = [answer]
+    for name in ("topics", "responses", "results"):
+        parts += getattr(answer, name, ())
+    return any(getattr(one, "error_code", 0) == ErrorCode.NOT_CONTROLLER for one in parts)

@@ -1,0 +1,146 @@
+"""An envelope is served as what is in it, and refused with the codes of Kafka's EnvelopeUtils."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from broker.handlers.controllers.envelope import FORWARDABLE, EnvelopeHandler
+from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.handler_table import FORWARDED
+from broker.network.authentication import ANONYMOUS
+from broker.network.dispatch import decoders
+from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
+from broker.node.envelope import answer_in, envelope_of
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request, response
+from kafka_protocol.wire.schema import Versions
+from metadata_topic.controller.errors import NotControllerError
+from runtime.ports import system_ports
+
+VERSION = 7
+CLIENT = RequestContext(19, VERSION, 5, "cläire", "PLAINTEXT", ("10.1.2.3", 4), 0)
+BROKER = RequestContext(58, 0, 9, "broker", "CONTROLLER", ("127.0.0.1", 1), 0)
+KAFKAS_ANONYMOUS = bytes.fromhex("000005557365720a414e4f4e594d4f555300" + "00")
+"""DefaultKafkaPrincipalBuilder.serialize(KafkaPrincipal.ANONYMOUS) of Kafka 4.3.1."""
+
+
+class Creates(DecodedHandler):
+    """Serves CreateTopics; its one topic gets `error`, or it raises that."""
+
+    api_key, versions = ApiKey.CREATE_TOPICS, Versions(2, 7)
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+        self.contexts: list[RequestContext] = []
+        self.requests: list[Any] = []
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        self.contexts.append(context)
+        self.requests.append(request)
+        if isinstance(self.error, KafkaError):
+            return CreateTopicsHandler.refuse(self, context, request, self.error)  # type: ignore[arg-type]
+        if self.error is not None:
+            raise self.error
+        cls = response(ApiKey.CREATE_TOPICS).cls
+        return cls(topics=[cls.Topics(name=one.name) for one in request.topics])
+
+
+@asynccontextmanager
+async def served(here: DecodedHandler) -> AsyncIterator[EnvelopeHandler]:
+    ports = system_ports(asyncio.get_running_loop())
+    try:
+        yield EnvelopeHandler(HandlerTable([here]), decoders(ports.executors), ports.clock)
+    finally:
+        ports.executors.shutdown()
+
+
+def creating(*names: str) -> Any:
+    cls = request(ApiKey.CREATE_TOPICS).cls
+    return cls(topics=[cls.Topics(name=one, num_partitions=1) for one in names], timeout_ms=1)
+
+
+@pytest.mark.parametrize("count", [1, 10_000], ids=["short", "long"])
+async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count: int) -> None:
+    here = Creates()
+    names = [f"t{number}" for number in range(count)]
+    envelope = envelope_of(CLIENT, creating(*names))
+    assert envelope.request_principal == KAFKAS_ANONYMOUS
+    async with served(here) as handler:
+        body = answer_in(await handler.handle(BROKER, envelope), CLIENT)
+    answer, end = response(ApiKey.CREATE_TOPICS).decode(body, VERSION)
+    assert end == len(body)
+    assert [one.name for one in answer.topics] == names
+    (seen,) = here.contexts
+    assert seen.peer[0] == "10.1.2.3"
+    assert (seen.client_id, seen.correlation_id) == ("cläire", 5)
+    assert seen.session.principal == ANONYMOUS
+
+
+def _header(key: int, version: int = 0) -> bytes:
+    return key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\5\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"request_principal": b""}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": None}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\0\1\0\0\0\0"}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"client_host_address": b"\1\2\3"}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": b""}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": _header(19, 7)[:9]}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": _header(999)}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": _header(ApiKey.ENVELOPE)}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": _header(ApiKey.BROKER_HEARTBEAT)}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": _header(ApiKey.PRODUCE, 9)}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": _header(ApiKey.CREATE_TOPICS, 8)}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": _header(ApiKey.DELETE_TOPICS, 6)}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"request_data": _header(ApiKey.CREATE_TOPICS, 7)}, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_a_bad_envelope_is_refused_and_nothing_is_asked(
+    fields: dict[str, Any], code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    envelope = envelope_of(CLIENT, creating("t"))
+    for name, value in fields.items():
+        setattr(envelope, name, value)
+    here = Creates()
+    async with served(here) as handler:
+        answer = await handler.handle(BROKER, envelope)
+    assert (ErrorCode.of(answer.error_code), answer.response_data) == (code, None)
+    assert here.requests == []
+    assert len([one for one in caplog.records if "refused an envelope" in one.message]) == 1
+    with pytest.raises(ApiError):
+        answer_in(answer, CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotControllerError("another"), ErrorCode.NOT_CONTROLLER),
+        (CloseConnection("no"), ErrorCode.INVALID_REQUEST),
+        (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_what_the_handler_cannot_do_is_an_error_of_the_envelope(
+    error: BaseException, code: ErrorCode
+) -> None:
+    async with served(Creates(error)) as handler:
+        answer = await handler.handle(BROKER, envelope_of(CLIENT, creating("t")))
+    assert (ErrorCode.of(answer.error_code), answer.response_data) == (code, None)
+
+
+async def test_an_answer_to_another_request_is_refused() -> None:
+    async with served(Creates()) as handler:
+        answer = await handler.handle(BROKER, envelope_of(CLIENT, creating("t")))
+    other = RequestContext(19, VERSION, 6, "", "PLAINTEXT", ("10.1.2.3", 4), 0)
+    with pytest.raises(ApiError, match="an answer to another"):
+        answer_in(answer, other)
+
+
+def test_all_that_is_forwarded_may_be_in_an_envelope() -> None:
+    assert FORWARDED <= FORWARDABLE
