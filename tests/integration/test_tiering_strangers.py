@@ -46,7 +46,7 @@ def write(client: RawClient, client_id: str) -> list[int]:
     return codes
 
 
-def log_in(client: RawClient, user: str, password: str) -> tuple[int, str | None]:
+def log_in(client: RawClient, user: str, password: str) -> tuple[int, str]:
     client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
     message = f"\0{user}\0{password}".encode()
     answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
@@ -102,7 +102,7 @@ def test_nothing_that_a_broker_shows_lets_a_stranger_write_the_tiers_metadata(
     access = told(broker)
     user, token = access["sasl.username"], access["sasl.password"]
     with at_tiers_port(broker) as client:
-        assert log_in(client, user, token) == (0, None)
+        assert log_in(client, user, token) == (0, "")
         metadata = client.ask(ApiKey.METADATA, 12, {"topics": None})
         told_of = [f"{each.host}:{each.port}" for each in metadata.brokers]
         assert told_of == [access["bootstrap.servers"]], "its clients stay on it"
