@@ -43,8 +43,7 @@ from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
 from broker.process.server_process import ServerProcess, Undo
-from broker.process.tier_identity import identity_in_cluster, identity_of_lone_broker
-from broker.process.tier_listener import TierListener
+from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.hosting import ControllerRequests

@@ -1,6 +1,6 @@
 """The secret of a cluster: one line of text in a file, the same on all its brokers.
 
-By it the remote tiers authenticate themselves at the brokers (`broker.process.tier_identity`): who
+By it the remote tiers authenticate themselves at the brokers (`broker.process.tier_listener`): who
 has it may write `__remote_log_metadata`, and so hide or delete tiered data. It is in no log, no
 setting and no message.
 """

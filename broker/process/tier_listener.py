@@ -3,10 +3,16 @@
 A lone broker has it on the loopback of this machine: it is in no setting, and Metadata names it on
 itself only. In a cluster, with its secret, it has an address of its own (`tidemark.tier.listener`),
 which stands in the registration: Metadata that is asked there names the other brokers' ones. How a
-peer has to authenticate itself: `tier_identity`; no client id gives a right, and nothing that is
+peer has to authenticate itself: `TierIdentity`; no client id gives a right, and nothing that is
 logged can. It is a server of its own, so that clients who use up their connections, descriptors or
 memory of requests do not hold up the tier. Connections that strangers keep open do not lock it out
 (`unauthenticated_max`); a flood of new ones delays its next authentication while it lasts.
+
+A lone broker makes a token at each start, which its tier gets over its link: SASL/PLAIN, on
+loopback alone. With the secret of the cluster every tier is known at every broker by
+SCRAM-SHA-256, which sends nothing by which another could pass for a tier: so also beyond loopback.
+Nothing is stored for it: salt and keys follow from the secret and the cluster's id, the same at
+every broker. The secret has so much entropy that the number of iterations does not matter.
 
 DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
 `remote.log.metadata.manager.listener.name`, on which ACLs say who may write.
@@ -14,27 +20,62 @@ DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from broker.config.listeners import TIER_LISTENER, Listener
+from broker.network.authentication import Authenticator, PlainAuthenticator
 from broker.network.limits import NO_BOUND, ListenerAddress, NetworkLimits
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
 from broker.network.shared import OnFailure
-from broker.process.tier_identity import USER, TierIdentity
+from broker.remote.config import TIER_PRINCIPAL
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import Endpoint
+from runtime.dice import Dice
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
+USER: Final = "tier"
 LOOPBACK: Final = ("127.0.0.1", "::1")
 _SASL_PLAINTEXT: Final = 2
 _CONNECTIONS_MAX: Final = 2_147_483_647
 _BACKLOG: Final = 1_024
 _MEMORY_BYTES: Final = 16 * 1024 * 1024
 """For large requests as bytes, and as much as objects: records of metadata are small."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierIdentity:
+    """What the listener asks for, and what a tier's Kafka clients answer.
+
+    Attributes:
+        authenticator: of the listener.
+        password: of `USER`; shown nowhere.
+    """
+
+    authenticator: Authenticator
+    password: str = field(repr=False)
+
+
+def identity_of_lone_broker(dice: Dice) -> TierIdentity:
+    """Make the token of one start."""
+    token = dice.uuid().hex()
+    return TierIdentity(PlainAuthenticator(USER, token, TIER_PRINCIPAL), token)
+
+
+def identity_in_cluster(secret: str, cluster_id: str, dice: Dice) -> TierIdentity:
+    """Derive it; some milliseconds of a CPU, once."""
+    # These load OpenSSL, which a lone broker has no use for.
+    from hashlib import sha256
+
+    from broker.network.scram import ITERATIONS_MIN, ScramAuthenticator, ScramCredential
+
+    salt = sha256(f"tidemark tier {cluster_id}".encode()).digest()
+    credential = ScramCredential.of(secret.encode(), salt, ITERATIONS_MIN)
+    authenticator = ScramAuthenticator(USER, credential, TIER_PRINCIPAL, lambda: dice.uuid().hex())
+    return TierIdentity(authenticator, secret)
 
 
 class TierListener:

@@ -17,8 +17,7 @@ from broker.handlers.sasl_authenticate import SaslAuthenticateHandler
 from broker.handlers.sasl_handshake import SaslHandshakeHandler
 from broker.network.limits import NetworkLimits
 from broker.network.registry import HandlerTable
-from broker.process.tier_identity import identity_of_lone_broker
-from broker.process.tier_listener import LOOPBACK, TierListener
+from broker.process.tier_listener import LOOPBACK, TierListener, identity_of_lone_broker
 from broker.topics.cluster import ClusterView
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions

@@ -19,8 +19,7 @@ from broker.handlers.sasl_handshake import SaslHandshakeHandler
 from broker.network.limits import NetworkLimits
 from broker.network.registry import HandlerTable
 from broker.node.endpoints import free_port
-from broker.process.tier_identity import identity_in_cluster
-from broker.process.tier_listener import TierListener
+from broker.process.tier_listener import TierListener, identity_in_cluster
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import BrokerImage, Endpoint
 from tests.support.sim.clock import ManualClock
