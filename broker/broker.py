@@ -34,14 +34,14 @@ from broker.node.endpoints import (
 from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_broker_among_several, check_roles, moved_voter
+from broker.node.raft_config import check_broker_among_several, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
-from broker.process.controller_side import REPLICAS_MAX, ControllerSide
 from broker.process.controllers_listener import ControllersListener
+from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
 from broker.remote.process import start_tier_process
@@ -84,7 +84,7 @@ Extend = Callable[[ServingParts], Awaitable[None]]
 
 
 class Broker(ServerProcess):
-    """A combined broker and controller.
+    """A broker, with or without a controller in its process.
 
     Attributes:
         live: the settings, with what changed since the start.
@@ -118,7 +118,6 @@ class Broker(ServerProcess):
             ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
                 `stop` undoes what was started until then.
         """
-        check_roles(self.config)
         self._secret = read_cluster_secret(self.config, self._ports.disk)
         log.info("files: at most %d can be open", raise_file_limit())
         self._warn_of_open_listeners()
@@ -174,11 +173,11 @@ class Broker(ServerProcess):
         check_tiered_topics(self.config, self._image())
 
     async def _take_part(self) -> None:
-        """Be one of several controllers; the broker goes on when it has caught up with them."""
+        """Be one of several nodes; the broker goes on when it has caught up with the leader."""
         check_broker_among_several(self.config, self._node.plan.voters)
         check_secret_among_several(self.config, self._node.plan.voters)
-        side = ControllerSide(self.config, self._directories, self._node, self._ports)
-        quorum = await side.begin(self.health, self._on_stop, self._end)
+        member = QuorumMember(self.config, self._directories, self._node, self._ports)
+        quorum = await member.begin(self.health, self._on_stop, self._end)
         clock = self._ports.clock
         waits = "; ".join
         self.health.progress = lambda: waits(quorum.waits_for(clock.monotonic_ms()))
@@ -226,7 +225,6 @@ class Broker(ServerProcess):
             settled=lambda ids: self._replicas.hosting.settled(ids),  # noqa: PLW0108 (made below)
             backlog=lambda: self._replicas.hosting.backlog,
         )
-        self._creation.replicas_max = None if self._node.is_alone else REPLICAS_MAX
         self._active = self._active_controller()
         self._on_stop(self._active.close)
         self._registration = self._life()

@@ -9,10 +9,9 @@ import logging
 
 from broker.config.broker_config import BrokerConfig
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_roles
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Health
-from broker.process.controller_side import ControllerSide
+from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import raise_file_limit
@@ -41,7 +40,6 @@ class Controller(ServerProcess):
             ConfigError, DirectoryError, QuorumConfigError, UnusableMetadataError, OSError: it
                 cannot; `stop` undoes what was started until then.
         """
-        check_roles(self.config)
         log.info("files: at most %d can be open", raise_file_limit())
         self._warn_of_open_listeners()
         self._open_directories()
@@ -50,8 +48,8 @@ class Controller(ServerProcess):
         self._on_stop(self._node.close)
         await self._open_node(self._node, lambda _image: None)
         register_metadata_metrics(self.metrics, self._image, self._node)
-        side = ControllerSide(self.config, self._directories, self._node, self._ports)
-        quorum = await side.begin(self.health, self._on_stop, self._end)
+        member = QuorumMember(self.config, self._directories, self._node, self._ports)
+        quorum = await member.begin(self.health, self._on_stop, self._end)
         clock = self._ports.clock
         self.health.waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
         self.health.stage = "running"

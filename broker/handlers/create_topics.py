@@ -169,15 +169,20 @@ def _failed(name: str, error: KafkaError) -> Any:
 def _all_failed(
     refused: Sequence[Any], wanted: Sequence[Any], error: KafkaError, version: int
 ) -> Any:
-    throttle_ms = 0
-    if error.code == ErrorCode.THROTTLING_QUOTA_EXCEEDED:
-        throttle_ms = _THROTTLE_MS
-        if version < _SINCE_THROTTLED:
-            # DIFFERS: Kafka makes the topics for clients that do not know the error. Another that
-            # they know, and try again after.
-            error = ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error))
+    error, throttle_ms = throttled(error, knows_it=version >= _SINCE_THROTTLED)
     answers = [*refused, *(_failed(topic.name, error) for topic in wanted)]
     return _Response(topics=answers, throttle_time_ms=throttle_ms)
+
+
+def throttled(error: KafkaError, *, knows_it: bool) -> tuple[KafkaError, int]:
+    """Word an error for a client, and say for how many ms the client shall wait.
+
+    DIFFERS: Kafka makes the topics for clients that do not know THROTTLING_QUOTA_EXCEEDED. Here
+    they get another error that they know, and try again after.
+    """
+    if error.code != ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        return error, 0
+    return error if knows_it else ApiError(ErrorCode.REQUEST_TIMED_OUT, str(error)), _THROTTLE_MS
 
 
 def make(parts: "HandlerParts") -> CreateTopicsHandler:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from broker.handlers import (
+    alter_configs,
     api_versions,
     consumer_group_heartbeat,
     create_acls,
+    create_partitions,
     create_topics,
     delete_acls,
     delete_groups,
@@ -64,6 +66,7 @@ APIS: Final[tuple[Api, ...]] = (
     metadata,
     api_versions,
     create_topics,
+    create_partitions,
     delete_topics,
     delete_records,
     init_producer_id,
@@ -71,6 +74,7 @@ APIS: Final[tuple[Api, ...]] = (
     describe_configs,
     describe_quorum,
     incremental_alter_configs,
+    alter_configs,
     describe_cluster,
     describe_topic_partitions,
     find_coordinator,
@@ -92,8 +96,8 @@ APIS: Final[tuple[Api, ...]] = (
 
 
 FORWARDED: Final = frozenset({
-    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

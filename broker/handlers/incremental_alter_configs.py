@@ -8,8 +8,8 @@ Versions:
 * 1: flexible (KIP-482).
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from broker.config.aliases import topic_name_of
 from broker.network.registry import DecodedHandler, RequestContext
@@ -26,22 +26,25 @@ from metadata_topic.controller.configs import (
     Operation,
     incremental_alter_configs,
 )
+from metadata_topic.controller.errors import PolicyViolationError
 from metadata_topic.controller.result import Decided
 from metadata_topic.image.image import MetadataImage, ResourceType
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
-_Response: Final = message("IncrementalAlterConfigsResponse").cls
-_Result: Final = _Response.Responses
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class IncrementalAlterConfigsHandler(DecodedHandler):
-    """Answers IncrementalAlterConfigs."""
+    """Answers IncrementalAlterConfigs, and is the base of the old form, AlterConfigs."""
 
     api_key = ApiKey.INCREMENTAL_ALTER_CONFIGS
     versions = Versions(0, 1)
+
+    response_cls: ClassVar[Any] = message("IncrementalAlterConfigsResponse").cls
+    replaces: ClassVar[bool] = False
+    """Whether overrides that are not named are deleted."""
 
     def __init__(self, submit: Submit, rules: ConfigRules) -> None:
         self._submit = submit
@@ -49,19 +52,15 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Change what may be changed, and answer for each resource."""
-        refused = [_refused(one) for one in request.resources if _is_guarded(one)]
-        wanted = [_today(one) for one in request.resources if not _is_guarded(one)]
+        refused = [_refused(one) for one in request.resources if self._is_guarded(one)]
+        wanted = [_today(one) for one in request.resources if not self._is_guarded(one)]
         altered = await self._alter(wanted, validate_only=request.validate_only)
-        return _Response(responses=refused + [_answer(one) for one in altered])
+        return self._answer([*refused, *altered])
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
         """Answer that nothing can be said of any resource but `error`."""
         del context
-        failed = (
-            AlteredResource(one.resource_type, one.resource_name, error)
-            for one in request.resources
-        )
-        return _Response(responses=[_answer(one) for one in failed])
+        return self._answer(_failed(one, error) for one in request.resources)
 
     async def _alter(self, wanted: Sequence[Any], *, validate_only: bool) -> list[AlteredResource]:
         if not wanted:
@@ -69,13 +68,37 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
 
         def decide(image: MetadataImage) -> Decided[list[AlteredResource]]:
             return incremental_alter_configs.steps(
-                image, wanted, rules=self._rules, validate_only=validate_only
+                image,
+                wanted,
+                rules=self._rules,
+                replaces=self.replaces,
+                validate_only=validate_only,
             )
 
         try:
             return await self._submit(decide)
         except KafkaError as error:  # the metadata log takes no records
-            return [AlteredResource(r.resource_type, r.resource_name, error) for r in wanted]
+            return [_failed(one, error) for one in wanted]
+
+    def _answer(self, altered: Iterable[AlteredResource]) -> Any:
+        result = self.response_cls.Responses
+        return self.response_cls(
+            responses=[
+                result(
+                    error_code=ErrorCode.NONE if one.error is None else one.error.code,
+                    error_message=None if one.error is None else str(one.error),
+                    resource_type=one.resource_type,
+                    resource_name=one.resource_name,
+                )
+                for one in altered
+            ]
+        )
+
+    def _is_guarded(self, resource: Any) -> bool:
+        name = resource.resource_name
+        if resource.resource_type != ResourceType.TOPIC or name not in GUARDED_TOPICS:
+            return False
+        return self.replaces or name != REMOTE_LOG_METADATA_TOPIC or not _only_keeps(resource)
 
 
 def _today(resource: Any) -> Any:
@@ -84,12 +107,6 @@ def _today(resource: Any) -> Any:
         for config in resource.configs:
             config.name = topic_name_of(config.name)
     return resource
-
-
-def _is_guarded(resource: Any) -> bool:
-    if resource.resource_type != ResourceType.TOPIC or resource.resource_name not in GUARDED_TOPICS:
-        return False
-    return resource.resource_name != REMOTE_LOG_METADATA_TOPIC or not _only_keeps(resource)
 
 
 def _only_keeps(resource: Any) -> bool:
@@ -103,24 +120,13 @@ def _only_keeps(resource: Any) -> bool:
     )
 
 
-def _refused(resource: Any) -> Any:
+def _refused(resource: Any) -> AlteredResource:
     """DIFFERS: Kafka lets anybody put a retention on `__remote_log_metadata`, and lose segments."""
-    return _Result(
-        error_code=ErrorCode.POLICY_VIOLATION,
-        error_message="This topic belongs to the brokers.",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+    return _failed(resource, PolicyViolationError("This topic belongs to the brokers."))
 
 
-def _answer(altered: AlteredResource) -> Any:
-    error = altered.error
-    return _Result(
-        error_code=ErrorCode.NONE if error is None else error.code,
-        error_message=None if error is None else str(error),
-        resource_type=altered.resource_type,
-        resource_name=altered.resource_name,
-    )
+def _failed(resource: Any, error: KafkaError) -> AlteredResource:
+    return AlteredResource(resource.resource_type, resource.resource_name, error)
 
 
 def make(parts: "HandlerParts") -> IncrementalAlterConfigsHandler:

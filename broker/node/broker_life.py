@@ -28,8 +28,10 @@ from local_log.producers.state import GIVEN_ID_MAX
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError, StaleBrokerEpochError
+from metadata_topic.controller.features import unserved_features
 from metadata_topic.controller.leader_epochs import UsedEpoch
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import spare_directory
 from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
@@ -173,7 +175,19 @@ class BrokerLife:
                 self._say(code, "the session of an earlier life of this broker lasts: waiting")
                 await self._pause(RETRY_MS)
             else:
-                raise ApiError(code, f"the active controller refuses this broker: {code.name}")
+                raise ApiError(code, self._refusal(code))
+
+    def _refusal(self, code: ErrorCode) -> str:
+        text = f"the active controller refuses this broker: {code.name}"
+        unserved = unserved_features(self._node.image)
+        if code != ErrorCode.UNSUPPORTED_VERSION or not unserved:
+            return text
+        levels = ", ".join(f"{name}={level}" for name, level in sorted(unserved.items()))
+        return (
+            f"{text}. The cluster has finalised {levels}, which this version does not serve: lower "
+            "them (kafka-features.sh downgrade --feature NAME=0), or format the controllers with "
+            "--feature NAME=0"
+        )
 
     async def _question(self) -> Any:
         cls, me = request(ApiKey.BROKER_REGISTRATION).cls, self._registration
@@ -193,7 +207,7 @@ class BrokerLife:
                 for name, (low, high) in me.features.items()
             ],
             rack=me.rack,
-            log_dirs=list(me.log_dirs),
+            log_dirs=_with_a_spare(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
             free_descriptors=await self._settings.free_descriptors(),
         )  # fmt: skip
@@ -487,6 +501,13 @@ def _check(answer: Any, what: str) -> None:
     if answer.error_code:
         code = ErrorCode.of(answer.error_code)
         raise ApiError(code, f"the active controller does not {what}: {code.name}")
+
+
+def _with_a_spare(directories: Sequence[bytes]) -> list[bytes]:
+    """The ids to register."""
+    if len(directories) != 1:
+        return list(directories)
+    return [directories[0], spare_directory(directories[0])]
 
 
 def _directories_question(

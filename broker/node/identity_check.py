@@ -28,11 +28,13 @@ class Identity:
 
     Attributes:
         place: of its `meta.properties`, for messages.
+        may_vote: it is a controller.
     """
 
     key: ReplicaKey
     cluster_id: str
     place: str
+    may_vote: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,20 @@ class Doubts:
         self.is_listed = any(one.key == me for one in look.replicas)
         am_voter = any(one.key == me and one.is_voter for one in look.replicas)
         for one in look.replicas:
-            if self._is_rival(one, am_voter=am_voter) and self._lives(one, look):
+            if one.is_voter and one.key.id == me.id and not self.me.may_vote:
+                self.problem = self._voters_id(look)
+            elif self._is_rival(one, am_voter=am_voter) and self._lives(one, look):
                 self.problem = self._sentence(one, look)
         if self.problem is not None:
             self.is_open = False
+
+    def _voters_id(self, look: Look) -> str:
+        # What this broker has fetched would count as if that voter had it on its disk.
+        return (
+            f"node.id={self.me.key.id} ({self.me.place}) is only a broker, but {look.leader} has a "
+            f"voter of that id. Give this broker another id, or run it with "
+            "process.roles=broker,controller if it is that voter"
+        )
 
     def _is_rival(self, one: SeenReplica, *, am_voter: bool) -> bool:
         me, other = self.me.key, one.key

@@ -89,21 +89,6 @@ def _advertised(config: BrokerConfig) -> list[str]:
     return [text.strip() for text in given if text.strip().partition("://")[0] in names]
 
 
-def check_roles(config: BrokerConfig) -> None:
-    """Refuse a node that is no controller.
-
-    Raises:
-        ConfigError: what `process.roles` wants is not there yet.
-    """
-    if not config.is_controller:
-        raise ConfigError(
-            "process.roles",
-            ",".join(config.process_roles),
-            "must name controller: in this version a broker shares the process of its controller "
-            "(process.roles=broker,controller); brokers on their own come with the next one",
-        )
-
-
 def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
     """Refuse what a broker cannot do while the active controller may be another node.
 

@@ -1,7 +1,8 @@
-"""Watches at the start that nobody else is this controller, and that it is of their cluster.
+"""Watches at the start that nobody else is this node, and that it is of the controllers' cluster.
 
-Before this node takes part, the others are asked; what is in doubt is looked at again, for a few
-seconds at most. Where nobody leads yet, it takes part, and looks on until the leader knows it.
+Before this node takes part, the controllers are asked; what is in doubt is looked at again, for a
+few seconds at most. Where nobody leads yet, a controller takes part, and looks on until the leader
+knows it; a node that is only a broker waits for a leader, without which it has nothing to fetch.
 """
 
 import asyncio
@@ -53,13 +54,18 @@ class IdentityWatch:
         Raises:
             QuorumConfigError: it may not; names both sides.
         """
-        for turn in range(LOOKS_MAX):
-            await self._look()
+        if not await self._look() and not self._me.may_vote:
+            # What a broker fetches under the id of a voter would count for that voter.
+            log.info("waiting for a leader of the controllers: only it knows who votes")
+            while not await self._look():
+                await self._pause(EVERY_MS)
+        if self._doubts.is_open:
+            log.info("somebody with our id or directory fetched lately: looking again")
+        for _ in range(LOOKS_MAX):
             if not self._doubts.is_open:
                 return
-            if turn == 0:
-                log.info("somebody with our id or directory fetched lately: looking again")
             await self._pause(EVERY_MS)
+            await self._look()
 
     async def until_listed(self) -> None:
         """While this node takes part: return when the leader knows it, and no other of its id.
@@ -74,7 +80,8 @@ class IdentityWatch:
             if self._doubts.is_listed and not self._doubts.is_open:
                 return
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Ask all that are known; returns whether a leader of this cluster has answered."""
         asked = tuple(self._known)
         answers = await asyncio.gather(*(self._questions.ask(node) for node in asked))
         looks = []
@@ -89,6 +96,7 @@ class IdentityWatch:
         problem = problem or self._doubts.problem
         if problem is not None:
             raise QuorumConfigError(problem)
+        return newest is not None
 
     def _note(self, node: Node, said: Said) -> None:
         if said.cluster_id is None:

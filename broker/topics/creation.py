@@ -1,4 +1,4 @@
-"""Making topics on the active controller, for clients and brokers that ask it.
+"""Making topics and partitions on the active controller, for clients and brokers that ask it.
 
 The decision is the controller's; here are only its node's defaults and rules for settings, fresh
 ids, and what is waited for.
@@ -9,9 +9,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
-from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.controller.free_descriptors import DescriptorBudget
+from metadata_topic.controller.partitions import GrownTopic, MorePartitions, create_partitions
 from metadata_topic.controller.result import Decided
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
@@ -60,15 +61,40 @@ Settled = Callable[[Collection[bytes]], asyncio.Future[None] | None]
 """Waits until nothing of topics, by id, is made or taken away here; None: that is so already."""
 
 
-def _log_created(created: Sequence[CreatedTopic]) -> Steps[None]:
+class Made(Protocol):
+    """What became of one topic that was to get partitions."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Why it got none; None: it did."""
+
+    @property
+    def topic_id(self) -> bytes:
+        """Its id, if it did."""
+
+    @property
+    def added(self) -> int:
+        """How many are new."""
+
+
+M = TypeVar("M", bound=Made)
+
+
+def _log_made(event: str, made: Sequence[Made]) -> Steps[None]:
     pace = Pace()
-    for topic in created:
+    for topic in made:
         if topic.error is None:
-            log.info("created topic: name=%s partitions=%d", topic.name, topic.num_partitions)
+            log.info("%s: name=%s partitions=%d", event, topic.name, topic.added)
         if pace.is_step_over(_LOG_LINE_WORK):
             yield
 
 
+REPLICAS_MAX: Final = 1
+"""Of a partition: brokers do not copy from each other yet."""
 BACKLOG_MAX: Final = 20_000
 """While so many changes of replicas wait for this broker's disks, no topic is made."""
 MANY_PARTITIONS: Final = 100
@@ -76,17 +102,17 @@ MANY_PARTITIONS: Final = 100
 
 
 class TopicCreation:
-    """Creates topics through the metadata log.
+    """Creates topics, and further partitions of topics, through the metadata log.
 
     Attributes:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
-        replicas_max: topics of which a partition would have more are refused; None: no limit.
+        replicas_max: topics of which a partition would have more are refused.
         descriptors: of the brokers; where there are none they have no bound.
     """
 
     patience_s: float = 0.5
-    replicas_max: int | None = None
+    replicas_max: int = REPLICAS_MAX
     descriptors: Descriptors | None = None
 
     def __init__(
@@ -123,26 +149,16 @@ class TopicCreation:
         Raises:
             ApiError: the disks are too far behind.
         """
-        waiting = self._backlog()
-        if waiting >= BACKLOG_MAX and not validate_only:
-            raise ApiError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{waiting} changes of partitions wait for this broker's disks (at most "
-                f"{BACKLOG_MAX}): try again when they are done",
-            )
-        topics, refused = self._within_limit(topics)
+        refused: list[CreatedTopic] = []
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
-        known = self.descriptors
-        budget = DescriptorBudget({})
-
-        def decide(image: MetadataImage) -> Decided[list[CreatedTopic]]:
-            nonlocal budget  # a decision may be taken twice
-            budget = DescriptorBudget({} if known is None else known.free_descriptors())
+        def decide(image: MetadataImage, budget: DescriptorBudget) -> Decided[list[CreatedTopic]]:
+            nonlocal refused  # a decision may be taken twice
+            taken, refused = self._within_limit(topics, len(image.brokers))
             return create_topics.steps(
                 image,
-                topics,
+                taken,
                 defaults=self._defaults(),
                 topic_ids=ids,
                 validate_config=self._validate_config,
@@ -151,33 +167,84 @@ class TopicCreation:
                 descriptors=budget,
             )
 
+        created = await self._carry_out(
+            "created topic", decide, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+        return refused + created
+
+    async def create_partitions(
+        self, topics: Sequence[MorePartitions], *, validate_only: bool = False, timeout_ms: int = 0
+    ) -> list[GrownTopic]:
+        """Add what can be added; see `create_partitions` of the controller, and `create`.
+
+        Raises:
+            ApiError: the disks are too far behind.
+        """
+        start = int(self._dice.random() * 1_000)
+
+        def decide(image: MetadataImage, budget: DescriptorBudget) -> Decided[list[GrownTopic]]:
+            return create_partitions.steps(
+                image,
+                topics,
+                validate_only=validate_only,
+                placement_start=start,
+                replicas_max=self.replicas_max,
+                descriptors=budget,
+            )
+
+        return await self._carry_out(
+            "added partitions", decide, validate_only=validate_only, timeout_ms=timeout_ms
+        )
+
+    async def _carry_out(
+        self,
+        event: str,
+        decide: Callable[[MetadataImage, DescriptorBudget], Decided[list[M]]],
+        *,
+        validate_only: bool,
+        timeout_ms: int,
+    ) -> list[M]:
+        """Decide, and wait until this broker serves its new replicas."""
+        waiting = self._backlog()
+        if waiting >= BACKLOG_MAX and not validate_only:
+            raise ApiError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"{waiting} changes of partitions wait for this broker's disks (at most "
+                f"{BACKLOG_MAX}): try again when they are done",
+            )
+        known = self.descriptors
+        budget = DescriptorBudget({})
+
+        def with_budget(image: MetadataImage) -> Decided[list[M]]:
+            nonlocal budget  # a decision may be taken twice
+            budget = DescriptorBudget({} if known is None else known.free_descriptors())
+            return decide(image, budget)
+
         def placed(end_offset: int) -> None:
             if known is not None and not validate_only:
                 known.replicas_placed(budget.taken, end_offset)
 
         wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
         end_s = asyncio.get_running_loop().time() + wait_ms / 1_000
-        created: list[CreatedTopic] = await self._submit(
-            decide, timeout_ms=timeout_ms, placed=placed
-        )
+        made: list[M] = await self._submit(with_budget, timeout_ms=timeout_ms, placed=placed)
         if validate_only:
-            return refused + created
-        made = self._settled([topic.topic_id for topic in created if not topic.error])
-        await run_in_steps(_log_created(created))
-        if made is not None:  # what is decided stands, however slow the disk is
+            return made
+        settled = self._settled([topic.topic_id for topic in made if not topic.error])
+        await run_in_steps(_log_made(event, made))
+        if settled is not None:  # what is decided stands, however slow the disk is
             left_s = end_s - asyncio.get_running_loop().time()
-            if sum(topic.num_partitions for topic in created) > MANY_PARTITIONS:
+            if sum(topic.added for topic in made) > MANY_PARTITIONS:
                 left_s = min(left_s, self.patience_s)
-            await asyncio.wait({made}, timeout=max(0.0, left_s))
-        return refused + created
+            await asyncio.wait({settled}, timeout=max(0.0, left_s))
+        return made
 
     def _within_limit(
-        self, topics: Sequence[NewTopic]
+        self, topics: Sequence[NewTopic], broker_count: int
     ) -> tuple[Sequence[NewTopic], list[CreatedTopic]]:
-        """Set aside topics with more replicas than there may be."""
-        limit = self.replicas_max
-        if limit is None:
-            return topics, []
+        """Set aside topics with more replicas than there may be.
+
+        Those with more than there are brokers are refused by the decision, in Kafka's words.
+        """
         factor = self._defaults().replication_factor
         taken: list[NewTopic] = []
         refused: list[CreatedTopic] = []
@@ -186,12 +253,13 @@ class TopicCreation:
                 (len(one.broker_ids) for one in topic.assignments),
                 default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
             )
-            if asked <= limit:
+            if asked <= self.replicas_max or asked > broker_count:
                 taken.append(topic)
                 continue
             error = InvalidReplicationFactorError(
                 f"replication factor {asked}: brokers do not copy from each other in this version, "
-                f"so that a partition has {limit} replica. Ask for {limit}"
+                f"so that a partition has {self.replicas_max} replica. Ask for "
+                f"{self.replicas_max}"
             )
             refused.append(CreatedTopic(topic.name, error))
         return taken, refused

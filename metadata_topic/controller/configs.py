@@ -1,4 +1,4 @@
-"""Changing configs of topics and brokers one key at a time (KIP-339).
+"""Changing configs of topics and brokers: key by key (KIP-339), or all of a resource at once.
 
 Each resource succeeds or fails on its own. What a key may hold is the broker's knowledge and comes
 in as `ConfigRules`; what SET, DELETE, APPEND and SUBTRACT do is decided here.
@@ -102,6 +102,7 @@ def incremental_alter_configs(
     resources: Sequence[ResourceChange],
     *,
     rules: ConfigRules,
+    replaces: bool = False,
     validate_only: bool = False,
 ) -> Steps[ControllerResult[list[AlteredResource]]]:
     """Change configs, in steps.
@@ -110,6 +111,8 @@ def incremental_alter_configs(
         image: the cluster now.
         resources: topics, brokers (name is the id) and the cluster-wide default (a broker "").
         rules: see ConfigRules.
+        replaces: overrides that a resource has and the request does not name are deleted (the old
+            form, AlterConfigs).
         validate_only: check and answer, write nothing.
 
     Returns:
@@ -128,7 +131,7 @@ def incremental_alter_configs(
         try:
             if counts[key] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            changes = _changes_of(image, resource, rules)
+            changes = _changes_of(image, resource, rules, replaces=replaces)
         except KafkaError as error:
             response.append(AlteredResource(*key, error))
         else:
@@ -139,9 +142,9 @@ def incremental_alter_configs(
 
 
 def _changes_of(
-    image: MetadataImage, resource: ResourceChange, rules: ConfigRules
+    image: MetadataImage, resource: ResourceChange, rules: ConfigRules, *, replaces: bool
 ) -> dict[str, str | None]:
-    """New values of the named keys, None for removal; checked as a whole."""
+    """New values of the keys that change, None for removal; checked as a whole."""
     kind, name = resource.resource_type, resource.resource_name
     _check_resource(image, kind, name)
     names = Counter(change.name for change in resource.configs)
@@ -155,9 +158,9 @@ def _changes_of(
     if nulls:
         raise InvalidRequestError(f"Null value not supported for : {_shown(','.join(nulls))}")
     existing = image.configs.get((kind, name), {})
-    changes = {
-        change.name: _new_value(kind, change, existing, rules) for change in resource.configs
-    }
+    changes: dict[str, str | None] = dict.fromkeys(existing) if replaces else {}
+    for change in resource.configs:
+        changes[change.name] = _new_value(kind, change, existing, rules)
     after = dict(existing)
     for key, value in changes.items():
         _check_size(key, value)

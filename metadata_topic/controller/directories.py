@@ -24,6 +24,7 @@ from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     PartitionImage,
     TopicImage,
+    is_spare_directory,
 )
 from metadata_topic.image.records import (
     RECORD_WORK,
@@ -87,7 +88,8 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
     never known.
     """
     broker = image.brokers.get(broker_id)
-    known = set() if broker is None else set(broker.log_dirs)
+    registered = () if broker is None else broker.log_dirs
+    known = {one for one in registered if not is_spare_directory(one)}
     known.update(replica.directory_id for replica in replicas_of_broker(image, broker_id))
     return known - NEVER_ASSIGNED
 

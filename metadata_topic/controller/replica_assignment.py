@@ -87,15 +87,26 @@ def _manual_replicas(image: MetadataImage, topic: NewTopic) -> Steps[list[tuple[
     ordered = [by_index[index] for index in range(len(by_index))]
     pace = Pace()
     for index, replicas in enumerate(ordered):
-        _check_manual(image.brokers, index, replicas, len(ordered[0]))
+        check_manual(image.brokers, index, replicas, len(ordered[0]))
         if pace.is_step_over():
             yield
     return ordered
 
 
-def _check_manual(
+def check_manual(
     brokers: Mapping[int, BrokerImage], index: int, replicas: tuple[int, ...], expected: int
 ) -> None:
+    """Refuse replicas of one partition that cannot be.
+
+    Args:
+        brokers: all registered.
+        index: of the partition, for the message.
+        replicas: broker ids, as in the request.
+        expected: how many there must be.
+
+    Raises:
+        InvalidReplicaAssignmentError: saying why.
+    """
     if not replicas:
         raise InvalidReplicaAssignmentError(
             "The manual partition assignment includes an empty replica list."

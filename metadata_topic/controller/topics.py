@@ -20,20 +20,14 @@ from metadata_topic.controller.errors import (
     TopicExistsError,
 )
 from metadata_topic.controller.free_descriptors import DescriptorBudget
+from metadata_topic.controller.partitions import check_partition_total, partition_records
 from metadata_topic.controller.replica_assignment import replicas_of
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults, validate_name
 from metadata_topic.image.image import MetadataImage, ResourceType, colliding_topic, metric_name
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED
-from metadata_topic.image.records import (
-    RECORD_WORK,
-    MetadataRecord,
-    make,
-    partition_record_version,
-)
+from metadata_topic.image.records import MetadataRecord, make
 from runtime.work import Pace, Steps, stepwise
 
-PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _TOPIC_WORK: Final = 40
 _MIN_ISR: Final = "min.insync.replicas"
 
@@ -58,6 +52,11 @@ class CreatedTopic:
     num_partitions: int = -1
     replication_factor: int = -1
     configs: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def added(self) -> int:
+        """How many partitions are new."""
+        return max(self.num_partitions, 0)
 
 
 @stepwise
@@ -142,11 +141,7 @@ def _check_partition_total(topics: Sequence[NewTopic], defaults: TopicDefaults) 
             total += defaults.num_partitions
         else:
             total += max(topic.num_partitions, 0)
-    if total > PARTITIONS_PER_REQUEST_MAX:
-        raise PolicyViolationError(
-            f"Excessively large number of partitions per request: {total}, allowed are "
-            f"{PARTITIONS_PER_REQUEST_MAX}."
-        )
+    check_partition_total(total)
 
 
 def _check_name(image: MetadataImage, name: str, accepted: Mapping[str, str]) -> None:
@@ -190,26 +185,5 @@ def _records_of(
         )
     if _MIN_ISR in configs and image.elr_enabled:
         records.append(make("ClearElrRecord", topic_name=name))
-    version = partition_record_version(image.metadata_version)
-    for index, brokers in enumerate(replicas):
-        isr = [broker_id for broker_id in brokers if image.brokers[broker_id].is_active]
-        records.append(
-            make(
-                "PartitionRecord",
-                version,
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=list(brokers),
-                isr=isr,
-                leader=isr[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                # DIFFERS: Kafka names the directory of a broker that has only one. Here a replica
-                # is assigned by its broker when its files are there: what is assigned and missing
-                # was lost, and is never begun anew.
-                directories=[DIRECTORY_UNASSIGNED] * len(brokers),
-            )
-        )
-        if pace.is_step_over(RECORD_WORK):
-            yield
+    records += yield from partition_records(image, topic_id, 0, replicas, pace)
     return records

@@ -38,6 +38,19 @@ def _alter(_version: int) -> dict[str, Any]:
     }
 
 
+def _grow(_version: int) -> dict[str, Any]:
+    return {"topics": [{"name": name, "count": 9, "assignments": None} for name in "ab"]}
+
+
+def _replace(_version: int) -> dict[str, Any]:
+    configs = [{"name": "retention.ms", "value": "7"}]
+    return {
+        "resources": [
+            {"resource_type": 2, "resource_name": name, "configs": configs} for name in "ab"
+        ]
+    }
+
+
 def _register(version: int) -> dict[str, Any]:
     fields = registration(101, b"i" * 16)
     return fields if version >= 2 else {k: v for k, v in fields.items() if k != "log_dirs"}
@@ -49,6 +62,10 @@ def _beat(_version: int) -> dict[str, Any]:
 
 def _of_topics(answer: Any) -> list[int]:
     return [one.error_code for one in answer.topics]
+
+
+def _of_results(answer: Any) -> list[int]:
+    return [one.error_code for one in answer.results]
 
 
 def _of_responses(answer: Any) -> list[int]:
@@ -63,6 +80,8 @@ CHANGES: list[tuple[ApiKey, range, Callable[[int], dict[str, Any]], Callable[[An
     (ApiKey.CREATE_TOPICS, range(2, 8), _create, _of_topics),
     (ApiKey.DELETE_TOPICS, range(1, 7), _delete, _of_responses),
     (ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2), _alter, _of_responses),
+    (ApiKey.CREATE_PARTITIONS, range(4), _grow, _of_results),
+    (ApiKey.ALTER_CONFIGS, range(3), _replace, _of_responses),
     (ApiKey.BROKER_REGISTRATION, range(5), _register, _whole),
     (ApiKey.BROKER_HEARTBEAT, range(2), _beat, _whole),
 ]

@@ -41,6 +41,21 @@ def test_topics_creates_describes_lists_and_deletes(tool: Callable[..., str]) ->
     assert "tool-topic" not in tool("topics", "--list").split()
 
 
+def test_topics_adds_partitions_and_never_takes_any_away(
+    tool: Callable[..., str], broker: BrokerProcess
+) -> None:
+    tool("topics", "--create", "--topic", "tool-grown", "--partitions", "2")
+    assert tool("topics", "--alter", "--topic", "tool-grown", "--partitions", "4") == ""
+    described = tool("topics", "--describe", "--topic", "tool-grown")
+    assert "PartitionCount: 4" in described
+    assert len(re.findall(rf"Leader: {broker.node_id}\b", described)) == 4
+    assigned = ("--partitions", "5", "--replica-assignment", ",".join([str(broker.node_id)] * 5))
+    tool("topics", "--alter", "--topic", "tool-grown", *assigned)
+    assert "PartitionCount: 5" in tool("topics", "--describe", "--topic", "tool-grown")
+    with pytest.raises(AssertionError, match=r"currently has 5 partition.*not be an increase"):
+        tool("topics", "--alter", "--topic", "tool-grown", "--partitions", "3")
+
+
 @pytest.mark.long(seconds=15)
 def test_configs_shows_and_changes_a_topic(tool: Callable[..., str]) -> None:
     entity = ("--entity-type", "topics", "--entity-name", "tool-config")
@@ -124,12 +139,14 @@ def test_cluster_id_and_api_versions_are_told(
         "InitProducerId(22)": "0 to 5",
         "OffsetForLeaderEpoch(23)": "2 to 4",
         "DescribeConfigs(32)": "1 to 4",
+        "AlterConfigs(33)": "0 to 2",
+        "CreatePartitions(37)": "0 to 3",
         "IncrementalAlterConfigs(44)": "0 to 1",
         "DescribeCluster(60)": "0 to 2",
         "DescribeTopicPartitions(75)": "0 ",
     }.items():
         assert re.search(re.escape(name) + ": " + re.escape(served), versions), name
-    assert re.search(r"AlterConfigs\(33\): UNSUPPORTED", versions)
+    assert re.search(r"AlterReplicaLogDirs\(34\): UNSUPPORTED", versions)
 
 
 def test_metadata_quorum_asks_the_broker_for_its_controller(tool: Callable[..., str]) -> None:

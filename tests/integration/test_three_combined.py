@@ -2,13 +2,11 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -16,22 +14,14 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.brokers.process import free_ports
-from tests.support.quorum.own_controllers import TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum, described, until_asked
+from tests.support.quorum.own_controllers import SERVING, TidemarkController
+from tests.support.quorum.quorum import Plan, Quorum, described
+from tests.support.quorum.serving import admin, brokers, consume, leaders, produce, until_true
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
-PATIENCE_S = 60
 PARTITIONS = 6
-SETTINGS = {
-    "process.roles": "broker,controller",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-    "broker.heartbeat.interval.ms": "300",
-    "broker.session.timeout.ms": "3000",
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "3",
-    "group.initial.rebalance.delay.ms": "0",
-}
+SETTINGS = SERVING | {"process.roles": "broker,controller"}
 
 
 def combined(directory: Path, *, is_dynamic: bool) -> tuple[Quorum, dict[int, str]]:
@@ -45,61 +35,6 @@ def combined(directory: Path, *, is_dynamic: bool) -> tuple[Quorum, dict[int, st
             f"CONTROLLER://127.0.0.1:{node.port},PLAINTEXT://{addresses[one]}"
         )
     return quorum, addresses
-
-
-def admin(address: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": address, "socket.timeout.ms": 10_000})
-
-
-def leaders(address: str, topic: str) -> dict[int, int]:
-    """Partition to leader, as this node says; nothing where it does not answer."""
-    try:
-        found = admin(address).list_topics(topic, timeout=5).topics[topic]
-    except KafkaException:
-        return {}
-    return {index: partition.leader for index, partition in found.partitions.items()}
-
-
-def brokers(address: str) -> set[int]:
-    try:
-        return set(admin(address).list_topics(timeout=5).brokers)
-    except KafkaException:
-        return set()
-
-
-def produce(address: str, topic: str, partitions: list[int], values: Iterator[int]) -> set[bytes]:
-    """One record to each partition; returns what was acknowledged."""
-    acknowledged: set[bytes] = set()
-
-    def delivered(error: object, message: object) -> None:
-        if error is None:
-            acknowledged.add(message.value())  # type: ignore[attr-defined]
-
-    settings = {"bootstrap.servers": address, "enable.idempotence": True}
-    producer = Producer(settings | {"delivery.timeout.ms": 30_000})
-    for partition in partitions:
-        value = str(next(values)).encode()
-        producer.produce(topic, value, partition=partition, on_delivery=delivered)
-    assert producer.flush(40) == 0
-    return acknowledged
-
-
-def consume(address: str, topic: str, count: int) -> set[bytes]:
-    """What a group reads from the beginning."""
-    settings = {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    found: set[bytes] = set()
-    try:
-        for _ in range(600):
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                found.add(message.value())
-            if len(found) >= count:
-                break
-    finally:
-        consumer.close()
-    return found
 
 
 @pytest.mark.smoke
@@ -209,7 +144,3 @@ async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> N
     assert "remote.log.storage.system.enable=true" in said
     assert "[1, 2, 3]" in said
     assert not (node.metadata / "quorum-state").exists()
-
-
-async def until_true(look: Callable[[], bool], what: str) -> None:
-    await until_asked(look, what, deadline_s=PATIENCE_S)

@@ -19,6 +19,7 @@ from broker.config.live_config import LiveConfig
 from kafka_protocol.errors import KafkaError
 from metadata_topic.controller.brokers import fence_broker, register_broker, unfence_broker
 from metadata_topic.controller.configs import incremental_alter_configs
+from metadata_topic.controller.partitions import create_partitions
 from metadata_topic.controller.producer_ids import allocate_producer_ids
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import delete_topics
@@ -67,6 +68,13 @@ class Change:
     name: str
     value: str | None
     config_operation: int
+
+
+@dataclass(frozen=True)
+class More:
+    name: str
+    count: int
+    assignments: None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +158,12 @@ class Fuzz:
             validate_config=self.live.validate_new_topic,
         )
 
+    def grow(self) -> Callable[[MetadataImage], ControllerResult[object]]:
+        names = [self.known() for _ in range(self.pick([1, 1, 5]))]
+        count = self.pick([1, 2, 4, 60, 1_001, 10_000 if self.chance(0.2) else 5, 2**31 - 1])
+        asked = [More(name, count) for name in names]
+        return lambda image: create_partitions(image, asked)
+
     def delete(self) -> Callable[[MetadataImage], ControllerResult[object]]:
         asked = [
             (self.known(), bytes(16))
@@ -170,7 +184,10 @@ class Fuzz:
                 key, operation = self.key(kind), self.pick([0, 0, 1, 2, 2, 2, 3, 4])
                 changes.append(Change(key, None if operation == 1 else self.value(key), operation))
             resources.append(Resource(kind, name, changes))
-        return lambda image: incremental_alter_configs(image, resources, rules=self.live)
+        replaces = self.chance(0.2)
+        return lambda image: incremental_alter_configs(
+            image, resources, rules=self.live, replaces=replaces
+        )
 
     def broker(self) -> Callable[[MetadataImage], ControllerResult[object]]:
         if self.chance(0.5):
@@ -219,7 +236,7 @@ class Fuzz:
         makers = [self.create, self.delete, self.alter, self.alter, self.alter, self.alter]
         for _ in range(REQUESTS):
             self.ports.clock.advance(1_000)
-            maker = self.pick([*makers, self.broker, self.ids])
+            maker = self.pick([*makers, self.grow, self.broker, self.ids])
             await self.ask(maker())
             if self.chance(0.02):
                 assert await self.node.snapshot() is not None

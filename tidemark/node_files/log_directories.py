@@ -23,8 +23,8 @@ from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import (
-    NEVER_ASSIGNED,
     forget_directory,
+    known_directories,
     replicas_of_broker,
 )
 from metadata_topic.controller.result import ControllerResult
@@ -65,7 +65,6 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
     image = read_image(config, disk)
     counts = Counter(replica.directory_id for replica in replicas_of_broker(image, config.node_id))
     broker = image.brokers.get(config.node_id)
-    registered = set() if broker is None else set(broker.log_dirs)
     rows, seen = [], set()
     for path in config.log_dirs:
         directory_id, state = _state_of(path, disk)
@@ -82,7 +81,7 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
         rows.append(
             DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
         )
-    for directory_id in sorted((registered | set(counts)) - seen - NEVER_ASSIGNED):
+    for directory_id in sorted(known_directories(image, config.node_id) - seen):
         shown = LOST if directory_id == DIRECTORY_LOST else uuid_to_text(directory_id)
         rows.append(DirectoryRow(shown, "", "missing", counts[directory_id]))
     return rows
@@ -171,13 +170,12 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
                 f"log directory {directory} is there ({row.path}): only a missing one is forgotten"
             )
     image = read_image(config, disk)
-    broker = image.brokers.get(config.node_id)
     lost = [
         f"{replica.topic.name}-{replica.partition}"
         for replica in replicas_of_broker(image, config.node_id)
         if replica.directory_id == directory_id
     ]
-    if not lost and (broker is None or directory_id not in broker.log_dirs):
+    if not lost and directory_id not in known_directories(image, config.node_id):
         raise LogDirectoryError(
             f"log directory {directory} is not known; `tidemark directories list` shows which are"
         )

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
 from broker.handlers.controllers.removed_topics import UpdateRemovedTopicsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
+from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
@@ -96,8 +98,6 @@ def creation_without_broker(
     live: LiveConfig,
     dice: Dice,
     descriptors: Descriptors,
-    *,
-    replicas_max: int | None = None,
 ) -> TopicCreation:
     """Creation of topics that does not wait for partitions of this node's own."""
     creation = TopicCreation(
@@ -106,7 +106,7 @@ def creation_without_broker(
         validate_config=live.validate_new_topic,
         dice=dice,
     )
-    creation.descriptors, creation.replicas_max = descriptors, replicas_max
+    creation.descriptors = descriptors
     return creation
 
 
@@ -134,6 +134,7 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     ).values():
         table.add(handler if own_id is None else FromTheWire(handler, own_id, parts.clock))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
+    table.add(CreatePartitionsHandler(parts.creation))
     table.add(
         DeleteTopicsHandler(
             parts.cluster,
@@ -143,4 +144,5 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
         )
     )
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
+    table.add(AlterConfigsHandler(parts.submit, parts.live))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

@@ -11,3 +11,5 @@ RESPONSE = """
     ThrottleTimeMs:i32,
     Responses:[]{ErrorCode:i16, ErrorMessage:str?, ResourceType:i8, ResourceName:str}
 """
+
+MIRRORED = "resources>responses resource resource_type,resource_name"

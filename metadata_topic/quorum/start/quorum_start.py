@@ -144,6 +144,8 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     latest = history[-1][1]
     is_static = latest.kraft_version == 0
     voters = latest.voters or NO_VOTERS
+    if not settings.is_controller:
+        _check_broker(me, voters, found)
     if is_static:
         _check_static(me, settings, found)
     else:
@@ -183,6 +185,22 @@ def _membership(me: ReplicaKey, settings: QuorumSettings, voters: VoterSet) -> M
     if voters.is_sole(me):
         return Membership.SOLE_VOTER
     return Membership.VOTER if voters.has(me) else Membership.OBSERVER_CONTROLLER
+
+
+def _check_broker(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
+    if voters.get(me.id) is not None:
+        raise QuorumConfigError(
+            f"node.id={me.id} is only a broker (process.roles), but the voters are "
+            f"{list(voters.ids)} ({found.directory}): what it fetches would count for the voter of "
+            "that id. Give the broker another node.id and a directory of its own"
+        )
+    election = found.election or ElectionState()
+    if election.voted is not None or election.leader_id == me.id:
+        raise QuorumConfigError(
+            f"{found.directory}/quorum-state has a vote of epoch {election.epoch}: the directory "
+            f"is that of a controller, and node.id={me.id} is only a broker (process.roles). If it "
+            f"is no controller any more, remove {found.directory}: a broker fetches it again"
+        )
 
 
 def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> None:

@@ -1,6 +1,10 @@
 """All requests of the comparison, in the order in which both sides get them."""
 
-from tests.support.differential.configs import alter_configs_cases, describe_configs_cases
+from tests.support.differential.configs import (
+    alter_configs_cases,
+    describe_configs_cases,
+    replace_configs_cases,
+)
 from tests.support.differential.reads import (
     acl_cases,
     cluster_cases,
@@ -12,7 +16,11 @@ from tests.support.differential.reads import (
     metadata_cases,
 )
 from tests.support.differential.records import fetch_cases, produce_cases
-from tests.support.differential.topics import create_topics_cases, delete_topics_cases
+from tests.support.differential.topics import (
+    create_partitions_cases,
+    create_topics_cases,
+    delete_topics_cases,
+)
 
 READING = (
     metadata_cases,
@@ -27,7 +35,9 @@ READING = (
 )
 WRITING = (
     create_topics_cases,
+    create_partitions_cases,
     alter_configs_cases,
+    replace_configs_cases,
     produce_cases,
     delete_records_cases,
     delete_topics_cases,

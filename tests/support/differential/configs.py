@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs."""
+"""DescribeConfigs, IncrementalAlterConfigs and its old form, AlterConfigs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +9,22 @@ from tests.support.differential.comparison import Case
 from tests.support.differential.topics import topic_settings
 
 _ALL_LOCAL_MS = ("local.retention.ms", 0, "-2")
+_RESOURCES = (
+    (2, "missing"),
+    (2, ""),
+    (2, ".."),
+    (4, "99"),
+    (4, "x"),
+    (4, "-1"),
+    (0, "plain"),
+    (1, "x"),
+    (3, "x"),
+    (5, "x"),
+    (99, "x"),
+    (-1, "x"),
+    (8, "1"),
+    (8, "x"),
+)
 
 
 def describe_configs_cases() -> Iterator[Case]:
@@ -115,22 +131,7 @@ def alter_configs_cases() -> Iterator[Case]:
     yield from every(
         key, "same key twice", one(2, "plain", ("retention.ms", 0, "1"), ("retention.ms", 0, "2"))
     )
-    for kind, name in (
-        (2, "missing"),
-        (2, ""),
-        (2, ".."),
-        (4, "99"),
-        (4, "x"),
-        (4, "-1"),
-        (0, "plain"),
-        (1, "x"),
-        (3, "x"),
-        (5, "x"),
-        (99, "x"),
-        (-1, "x"),
-        (8, "1"),
-        (8, "x"),
-    ):
+    for kind, name in _RESOURCES:
         yield from every(
             key, f"resource {kind} {name!r}", one(kind, name, ("retention.ms", 0, "5"))
         )
@@ -190,14 +191,67 @@ def alter_configs_cases() -> Iterator[Case]:
         ("good and bad", [("retention.ms", SET, "77"), ("segment.bytes", SET, "x")]),
     ):
         yield Case(f"for real: {label}", key, 1, one(2, "changed", *ops, **real))
-        describe = {
-            "resources": [
-                {
-                    "resource_type": 2,
-                    "resource_name": "changed",
-                    "configuration_keys": ["retention.ms", "cleanup.policy", "segment.bytes"],
-                }
-            ],
-            "include_synonyms": True,
-        }
-        yield Case(f"after {label}", ApiKey.DESCRIBE_CONFIGS, 4, describe)
+        yield _changed_after(label)
+
+
+def _changed_after(label: str) -> Case:
+    keys = ["retention.ms", "cleanup.policy", "segment.bytes"]
+    asked = {"resource_type": 2, "resource_name": "changed", "configuration_keys": keys}
+    body = {"resources": [asked], "include_synonyms": True}
+    return Case(f"after {label}", ApiKey.DESCRIBE_CONFIGS, 4, body)
+
+
+def replace_configs_cases() -> Iterator[Case]:
+    """The old form; Kafka's broker never answers a request that names a resource twice."""
+    key = ApiKey.ALTER_CONFIGS
+
+    def one(kind: int, name: str, *set_: tuple[str, str | None], **more: Any) -> dict[str, Any]:
+        settings = [{"name": n, "value": v} for n, v in set_]
+        asked = {"resource_type": kind, "resource_name": name, "configs": settings}
+        return {"resources": [asked], "validate_only": True} | more
+
+    for name, value in topic_settings():
+        yield from every(key, f"set {name}={value}", one(2, "plain", (name, value)))
+    tier, drop = ("remote.storage.enable", "true"), ("remote.log.delete.on.disable", "true")
+    for topic, label, settings in (
+        ("tiered", "nothing", ()),
+        ("tiered", "only on", (tier,)),
+        ("tiered", "only dropped", (drop,)),
+        ("tiered", "off", (("remote.storage.enable", "false"),)),
+        ("tiered", "off and dropped", (("remote.storage.enable", "false"), drop)),
+        ("tiered", "compacted", (tier, ("cleanup.policy", "compact"))),
+        ("plain", "on", (tier,)),
+        ("compacted", "on", (tier,)),
+        ("compacted", "on, policy gone", (tier, ("cleanup.policy", "delete"))),
+    ):
+        yield Case(f"tiering of {topic}: {label}", key, 2, one(2, topic, *settings))
+    five = "retention.ms", "5"
+    yield from every(key, "same key twice", one(2, "plain", five, ("retention.ms", "6")))
+    for kind, name in _RESOURCES:
+        yield from every(key, f"resource {kind} {name!r}", one(kind, name, five))
+    for name, value in (
+        ("log.retention.ms", "5"),
+        ("log.retention.ms", "x"),
+        ("log.retention.ms", None),
+        ("node.id", "4"),
+        ("no.such.key", "1"),
+        ("remote.log.manager.copier.thread.pool.size", "21"),
+    ):
+        yield Case(f"broker {name}={value}", key, 2, one(4, "1", (name, value)))
+    yield from every(key, "nothing", {"resources": [], "validate_only": True})
+    real = {"validate_only": False}
+    for label, settings in (
+        ("two", (("retention.ms", "123"), ("cleanup.policy", "compact"))),
+        ("one of them, and another", (("retention.ms", "124"), ("segment.bytes", "2000000"))),
+        ("good and bad", (("retention.ms", "77"), ("segment.bytes", "x"))),
+        ("none", ()),
+    ):
+        yield from every(key, f"for real: {label}", one(2, "changed", *settings, **real))
+        yield _changed_after(label)
+    keys = "log.retention.ms", "log.segment.bytes"
+    for label, settings in (
+        ("two", ((keys[0], "500000000"), (keys[1], "20000000"))),
+        ("one of them", ((keys[0], "600000000"),)),
+        ("none", ()),
+    ):
+        yield Case(f"broker for real: {label}", key, 2, one(4, "1", *settings, **real))

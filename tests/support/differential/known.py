@@ -53,13 +53,14 @@ KNOWN = {
         r".*leader\.replication\.throttled\.replicas=0:1,: .*"
     ),
     "a wrong resource is named by its own error": (
-        r"INCREMENTAL_ALTER_CONFIGS v\d resource (2 ''|4 '99'): .*"
+        r"(INCREMENTAL_)?ALTER_CONFIGS v\d resource (2 ''|4 '99'): .*"
     ),
     "numbers of threads have no effect here": (
         r"INCREMENTAL_ALTER_CONFIGS v1 broker '1?' (num\.io\.threads=3|log\.cleaner\.threads=0): .*"
     ),
     "only known settings are set over the wire": (
         r"INCREMENTAL_ALTER_CONFIGS v1 broker '1?' (no\.such\.key=1|zookeeper\.connect=x): .*"
+        r"|ALTER_CONFIGS v2 broker no\.such\.key=1: .*"
     ),
     "a resource named twice is refused once": (r"INCREMENTAL_ALTER_CONFIGS v\d resource twice: .*"),
     "internal topics are not the clients', also before they exist": (
@@ -84,7 +85,13 @@ KNOWN = {
     "of a partition named twice both batches are kept": (
         r"PRODUCE v\d+ (partition|topic) twice: .*"
     ),
-    "the cluster's own topics are refused": r"DELETE_TOPICS v\d \['__cluster_metadata'\]: .*",
+    "the cluster's own topics are refused": (
+        r"DELETE_TOPICS v\d \['__cluster_metadata'\]: .*"
+        r"|CREATE_PARTITIONS v\d name __(cluster|remote_log)_metadata: .*"
+    ),
+    "too many partitions are refused by name": (
+        r"CREATE_PARTITIONS v\d plain to (10003|2147483647): .*: kafka=-1 ours=44"
+    ),
 }
 
 

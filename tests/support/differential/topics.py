@@ -141,6 +141,37 @@ def topic_settings() -> Iterator[tuple[str, str | None]]:
             yield name, text
 
 
+def create_partitions_cases() -> Iterator[Case]:
+    key = ApiKey.CREATE_PARTITIONS
+
+    def one(name: str, count: int, replicas: list[list[int]] | None = None) -> dict[str, Any]:
+        assignments = None if replicas is None else [{"broker_ids": ids} for ids in replicas]
+        topic = {"name": name, "count": count, "assignments": assignments}
+        return {"topics": [topic], "timeout_ms": 10_000, "validate_only": True}
+
+    for count in (-(2**31), -1, 0, 1, 2, 3, 10_002, 10_003, 2**31 - 1):
+        yield from every(key, f"plain to {count}", one("plain", count))
+    for name in ("missing", "", "..", "a b", "x" * 250, "tiered", "compacted"):
+        yield from every(key, f"name {name[:20]}", one(name, 60))
+    for name in ("__consumer_offsets", "__cluster_metadata", "__remote_log_metadata"):
+        yield from every(key, f"name {name}", one(name, 60))
+    for replicas in ([], [[1]], [[1], [1]], [[99]], [[-1]], [[]], [[1, 1]], [[1, 2]]):
+        yield from every(key, f"replicas {replicas}", one("plain", 3, replicas))
+    yield from every(key, "replicas, but as many as now", one("plain", 2, []))
+    two = [one("plain", count)["topics"][0] for count in (3, 4)]
+    other = one("missing", 3)["topics"][0]
+    for label, topics in (("twice", two), ("twice and another", [*two, other]), ("nothing", [])):
+        body = {"topics": topics, "timeout_ms": 10_000, "validate_only": True}
+        yield from every(key, label, body)
+    for version in VERSIONS[key]:
+        name = f"made.{version + 2}"
+        yield Case("for real", key, version, one(name, 5) | {"validate_only": False})
+        yield Case("after", ApiKey.METADATA, 9, {"topics": [{"name": name}]})
+        assigned = one(name, 7, [[1], [1]]) | {"validate_only": False}
+        yield Case("assigned for real", key, version, assigned)
+        yield Case("after", ApiKey.METADATA, 9, {"topics": [{"name": name}]})
+
+
 def delete_topics_cases() -> Iterator[Case]:
     key = ApiKey.DELETE_TOPICS
     for names in (["nobody"], [""], [".."], [], ["nobody", "nobody"], ["__cluster_metadata"]):

@@ -21,6 +21,7 @@ class KafkaController(Controller):
 
     kind = "kafka"
     heap = "256m"
+    features_off: tuple[str, ...] = ()
 
     def format_command(self, *options: str) -> list[str]:
         config = str(self.config_file)
@@ -28,6 +29,13 @@ class KafkaController(Controller):
             "kafka.tools.StorageTool", "WARN",
             "format", "-t", self.membership.cluster_id, "-c", config, *options,
         )  # fmt: skip
+
+    async def format(self, *options: str) -> None:
+        """Without the levels that brokers of Tidemark do not serve, where the kind says so."""
+        if not options and self.membership.is_dynamic:
+            options = ("--initial-controllers", self.membership.initial_controllers)
+        off = [word for name in self.features_off for word in ("--feature", f"{name}=0")]
+        await super().format(*options, *off)
 
     def start_command(self) -> list[str]:
         return self._java("kafka.Kafka", "INFO", str(self.config_file))
@@ -38,3 +46,15 @@ class KafkaController(Controller):
             f"-Dlog4j2.configurationFile={PEERS / 'log4j2.properties'}",
             f"-Dpeer.log.level={log_level}", "-cp", f"{kafka_jars()}/*", main, *arguments,
         ]  # fmt: skip
+
+
+class PlainKafkaController(KafkaController):
+    """One of a cluster in which brokers of Tidemark may be."""
+
+    features_off = (
+        "group.version",
+        "transaction.version",
+        "share.version",
+        "streams.version",
+        "eligible.leader.replicas.version",
+    )

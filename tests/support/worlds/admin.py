@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
@@ -174,6 +176,20 @@ class Admin:
         handler = IncrementalAlterConfigsHandler(self.node.submit, self.live)
         (answer,) = self.ask(handler, cls(resources=[resource])).responses
         return answer
+
+    def replace(self, kind: int, name: str, configs: Mapping[str, str | None], **how: Any) -> Any:
+        cls = message("AlterConfigsRequest").cls
+        named = [cls.Resources.Configs(name=key, value=value) for key, value in configs.items()]
+        resource = cls.Resources(resource_type=kind, resource_name=name, configs=named)
+        handler = AlterConfigsHandler(self.node.submit, self.live)
+        (answer,) = self.ask(handler, cls(resources=[resource], **how)).responses
+        return answer
+
+    def grow(self, *topics: tuple[str, int], version: int | None = None, **how: Any) -> Any:
+        cls = message("CreatePartitionsRequest").cls
+        asked = [cls.Topics(name=name, count=count, assignments=None) for name, count in topics]
+        handler = CreatePartitionsHandler(self.creation)
+        return self.ask(handler, cls(topics=asked, **how), version)
 
     def describe(self, kind: int, name: str, *keys: str) -> Any:
         cls = message("DescribeConfigsRequest").cls

@@ -54,8 +54,8 @@ def image() -> MetadataImage:
     )
 
 
-def alter(image: MetadataImage, *resources: Resource, validate_only: bool = False):  # type: ignore[no-untyped-def]
-    return incremental_alter_configs(image, resources, rules=Rules(), validate_only=validate_only)
+def alter(image: MetadataImage, *resources: Resource, **how: bool):  # type: ignore[no-untyped-def]
+    return incremental_alter_configs(image, resources, rules=Rules(), **how)
 
 
 def after(image: MetadataImage, *changes: Change) -> Mapping[str, str]:
@@ -182,3 +182,26 @@ def test_settings_of_a_registered_controller_can_be_changed(image: MetadataImage
     assert unknown.error is not None
     assert unknown.error.code is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert str(unknown.error) == "No node with id 10 found."
+
+
+def test_a_replacement_deletes_what_it_does_not_name_and_writes_only_what_differs(
+    image: MetadataImage,
+) -> None:
+    more = [make("ConfigRecord", resource_type=2, resource_name="a", name="x", value="1")]
+    image = apply(image, more)
+    changes = (Change("k", "v"), Change("n", "1"))
+    result = alter(image, Resource(TOPIC, "a", changes), replaces=True)
+    assert {(one.value.name, one.value.value) for one in result.records} == {
+        ("n", "1"),
+        ("x", None),
+    }
+    assert apply(image, result.records).topic_config("a") == {"k": "v", "n": "1"}
+    nothing = alter(image, Resource(TOPIC, "a", ()), replaces=True)
+    assert apply(image, nothing.records).topic_config("a") == {}
+
+
+def test_a_replacement_that_is_refused_changes_nothing(image: MetadataImage) -> None:
+    wrong = Resource(TOPIC, "a", (Change("n", "1"), Change("bad", "1")))
+    result = alter(image, wrong, replaces=True)
+    assert result.records == ()
+    assert result.response[0].error.code == ErrorCode.INVALID_CONFIG

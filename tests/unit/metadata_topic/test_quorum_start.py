@@ -145,6 +145,24 @@ def test_what_a_node_is(
             replace(USED, election=ElectionState(3, None, ReplicaKey(1))),
             ["node.id=1", "epoch 3", "controller.quorum.voters"],
         ),
+        (
+            ReplicaKey(2, OTHER_DISK),
+            replace(DYNAMIC, is_controller=False),
+            with_voters(THREE),
+            ["node.id=2 is only a broker", "[1, 2, 3]"],
+        ),
+        (
+            ReplicaKey(7, OTHER_DISK),
+            replace(STATIC, is_controller=False),
+            replace(USED, election=ElectionState(3, None, ReplicaKey(1))),
+            ["vote of epoch 3", "node.id=7", "remove"],
+        ),
+        (
+            ReplicaKey(7, OTHER_DISK),
+            replace(STATIC, is_controller=False),
+            replace(USED, election=ElectionState(3, 7, None)),
+            ["vote of epoch 3", "node.id=7", "remove"],
+        ),
     ],
 )
 def test_what_contradicts_itself_does_not_start(

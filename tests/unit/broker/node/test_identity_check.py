@@ -1,5 +1,7 @@
 """When somebody else is this controller already, and when it only was."""
 
+from dataclasses import replace
+
 from broker.node.identity_check import Doubts, Identity, Look, SeenReplica, other_cluster
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.raft.voters import ReplicaKey
@@ -81,6 +83,16 @@ def test_a_copied_directory_names_both_nodes() -> None:
     assert doubts.problem is not None
     assert "node.id=2" in doubts.problem
     assert "node.id=3" in doubts.problem
+
+
+def test_the_id_of_a_voter_is_no_brokers_even_of_one_that_is_silent_or_tells_no_directory() -> None:
+    broker = replace(ME, may_vote=False)
+    for key in (RIVAL, ReplicaKey(2, ZERO_UUID), ME.key):
+        doubts = after(Doubts(broker, 1000), -1, key=key)
+        assert doubts.problem is not None
+        assert "node.id=2" in doubts.problem
+        assert "is only a broker" in doubts.problem
+    assert after(Doubts(broker, 1000), -1, voter=False).problem is None
 
 
 def test_a_replica_without_directory_may_be_this_one() -> None:

@@ -18,7 +18,7 @@ from broker.node.broker_life import BrokerLife
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import PRIVATE, ApiKey
 from metadata_topic.controller.brokers import Registration
-from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.directories import ReplicaId, known_directories
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.leader_epochs import HIGHEST_USED, UsedEpoch
 from metadata_topic.controller.producer_ids import BLOCK_SIZE
@@ -185,6 +185,22 @@ async def test_a_registration_settles_replicas_of_before_the_rule_in_one_decisio
         assert controller.directories() == [THERE, HERE, lost]
         assert life.epoch >= before
         await life.close()
+
+
+async def test_a_lone_directory_is_registered_with_one_that_no_disk_has(
+    channel: str, tmp_path: Path
+) -> None:
+    """Else Kafka's controllers assign it to replicas whose files were never made."""
+    async with served(channel, tmp_path) as controller, asyncio.timeout(20):
+        life = controller.life(1, HERE)
+        await life.register({})
+        assert controller.node.image.brokers[1].log_dirs == (HERE, b"tidemark" + HERE[8:])
+        assert known_directories(controller.node.image, 1) == {HERE}, "nobody misses it"
+        await life.close()
+        again = controller.life(2, HERE, THERE)
+        await again.register({})
+        assert controller.node.image.brokers[1].log_dirs == (HERE, THERE)
+        await again.close()
 
 
 async def test_directories_of_new_replicas_are_noted_or_said_to_be_not(

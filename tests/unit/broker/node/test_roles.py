@@ -4,12 +4,11 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from broker.node.raft_config import check_broker_among_several, check_roles
+from broker.node.raft_config import check_broker_among_several
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.support.samples.config import BASE, TIERED
 
 CONTROLLER = {"process.roles": "controller", "listeners": "CONTROLLER://127.0.0.1:9093"}
-BROKER = {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092"}
 THREE = {"controller.quorum.voters": "1@a:1,2@b:2,3@c:3"}
 
 
@@ -27,15 +26,8 @@ def voters(*ids: int) -> VoterSet:
 @pytest.mark.parametrize("roles", [CONTROLLER, {}], ids=["controller", "combined"])
 def test_a_controller_runs_in_any_quorum(roles: dict[str, str]) -> None:
     config = configured(roles, THREE)
-    check_roles(config)
     check_broker_among_several(config, voters(1, 2, 3))
     check_broker_among_several(config, voters())
-
-
-def test_a_broker_alone_is_refused() -> None:
-    config = configured(BROKER, {"controller.quorum.voters": "9@a:1"})
-    with pytest.raises(ConfigError, match="must name controller"):
-        check_roles(config)
 
 
 def test_a_tier_needs_the_only_controller() -> None:

@@ -1,7 +1,8 @@
-"""The controller of a process that is one of several: how it begins, and what its pages say.
+"""A process that takes part in a quorum of several: how it begins, and what its pages say.
 
-Before it takes part it makes sure that nobody else is this controller; its listener is open before
-anybody can elect it.
+Before it takes part it makes sure that nobody else is this node. The listener of a controller is
+open before anybody can elect it; a node that is only a broker has none: it fetches the metadata log
+as an observer, and is never asked for a vote.
 """
 
 import asyncio
@@ -33,11 +34,8 @@ log = logging.getLogger(__name__)
 
 OnStop = Callable[[Callable[[], Awaitable[object] | None]], None]
 
-REPLICAS_MAX = 1
-"""Of a partition, where brokers serve: they do not copy from each other yet."""
 
-
-class ControllerSide:
+class QuorumMember:
     """See the module."""
 
     def __init__(
@@ -55,32 +53,30 @@ class ControllerSide:
         Args:
             health: shows the quorum from now on.
             on_stop: takes what undoes this.
-            on_end: told when the process must end, because somebody else is this controller.
+            on_end: told when the process must end, because another process is this node.
 
         Raises:
             QuorumConfigError: it may not take part; names both sides.
             OSError: the listener cannot be opened.
         """
+        quorum = self._watch_the_quorum(health, on_stop)
         watch = self._identity_watch()
         await watch.before_the_start()
-        await self._listen(on_stop)
+        if self._config.is_controller:
+            await self._listen(on_stop)
+        # Before the listener: the others hear that this node does not lead any more.
+        on_stop(self._node.close)
         self._node.start()
         if moved := moved_voter(self._config, self._node.voters):
             log.warning(moved)
         watching = watch_on(watch, on_end)
         on_stop(lambda: _cancelled(watching))
-        return self._watch_the_quorum(health, on_stop)
+        return quorum
 
     async def _listen(self, on_stop: OnStop) -> None:
         config, node = self._config, self._node
         live = LiveConfig(config, self._image)
-        creation = creation_without_broker(
-            node.submit,
-            live,
-            self._ports.dice,
-            node.brokers,
-            replicas_max=REPLICAS_MAX if config.is_broker else None,
-        )
+        creation = creation_without_broker(node.submit, live, self._ports.dice, node.brokers)
         changes = ChangeParts(
             live=live,
             cluster=ClusterView(config.node_id, node.cluster_id, self._image),
@@ -93,13 +89,12 @@ class ControllerSide:
         listener = ControllersListener(config, node, changes, self._ports)
         await listener.open()
         on_stop(listener.close)
-        # Before the listener: the others hear that this node does not lead any more.
-        on_stop(node.close)
 
     def _identity_watch(self) -> IdentityWatch:
         directories, path = self._directories, self._config.metadata_log_dir
         key = ReplicaKey(self._config.node_id, directories.ids[path])
-        me = Identity(key, directories.cluster_id, str(path / META_PROPERTIES))
+        place = str(path / META_PROPERTIES)
+        me = Identity(key, directories.cluster_id, place, may_vote=self._config.is_controller)
         plan, own = self._node.plan, controller_endpoints(self._config)
         here = {(one.host, one.port) for one in own}
         others = [one for one in plan.controllers if (one.host, one.port) not in here]
