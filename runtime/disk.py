@@ -384,6 +384,11 @@ class Disk:
         found = os.statvfs(path)
         return found.f_bavail * found.f_frsize
 
+    def total_bytes(self, path: Path) -> int:
+        """Bytes that the disk of a path has, free or not."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize
+
     def exists(self, path: Path) -> bool:
         """Whether something has this name."""
         return path.exists()

@@ -22,6 +22,7 @@ from broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
     fetch,
@@ -31,6 +32,7 @@ from broker.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,
@@ -92,6 +94,8 @@ APIS: Final[tuple[Api, ...]] = (
     describe_acls,
     create_acls,
     delete_acls,
+    describe_log_dirs,
+    list_config_resources,
 )
 
 

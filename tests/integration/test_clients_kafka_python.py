@@ -40,3 +40,22 @@ def test_admin_creates_and_deletes(broker: BrokerProcess) -> None:
         assert "kpy-admin" not in admin.list_topics()
     finally:
         admin.close()
+
+
+def test_admin_lists_log_directories_and_config_resources(broker: BrokerProcess) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    try:
+        admin.create_topics([NewTopic("kpy-dirs", 2, 1)])
+        (node,) = admin.describe_log_dirs()
+        names = admin.list_config_resources()
+        topics = admin.list_config_resources(["TOPIC"])
+    finally:
+        admin.close()
+    (directory,) = node["log_dirs"]
+    assert (node["broker"], directory["log_dir"]) == (broker.node_id, str(broker.log_directory))
+    held = {topic["name"]: topic["partitions"] for topic in directory["topics"]}
+    assert [one["partition_index"] for one in held["kpy-dirs"]] == [0, 1]
+    assert 0 < directory["usable_bytes"] <= directory["total_bytes"]
+    assert names["broker"] == names["broker_logger"] == [str(broker.node_id)]
+    assert "kpy-dirs" in names["topic"]
+    assert topics == {"topic": names["topic"]}

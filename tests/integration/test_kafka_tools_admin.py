@@ -80,6 +80,32 @@ def test_configs_describes_the_broker(tool: Callable[..., str], broker: BrokerPr
     assert "num.partitions=1" in everything
 
 
+def test_log_dirs_shows_where_partitions_lie(
+    tool: Callable[..., str], broker: BrokerProcess
+) -> None:
+    tool("topics", "--create", "--topic", "tool-dirs", "--partitions", "2")
+    tool("console-producer", "--topic", "tool-dirs", stdin="one\n")
+    for only in ((), ("--topic-list", "tool-dirs,tool-missing")):
+        shown = tool("log-dirs", "--describe", *only).splitlines()[-1]
+        (node,) = json.loads(shown)["brokers"]
+        assert node["broker"] == broker.node_id
+        (directory,) = node["logDirs"]
+        assert (directory["logDir"], directory["error"]) == (str(broker.log_directory), None)
+        found = {one["partition"]: one for one in directory["partitions"]}
+        for name in ("tool-dirs-0", "tool-dirs-1"):
+            (file,) = (broker.log_directory / name).glob("*.log")
+            size = file.stat().st_size
+            assert found[name] == {
+                "partition": name, "size": size, "offsetLag": 0, "isFuture": False
+            }  # fmt: skip
+    assert sorted(found) == ["tool-dirs-0", "tool-dirs-1"]
+
+
+def test_configs_of_all_groups_and_subscriptions_are_none(tool: Callable[..., str]) -> None:
+    for kind in ("groups", "client-metrics"):
+        assert tool("configs", "--describe", "--entity-type", kind).strip() == ""
+
+
 def test_what_the_console_producer_sends_the_console_consumer_prints(
     tool: Callable[..., str],
 ) -> None:
@@ -140,9 +166,11 @@ def test_cluster_id_and_api_versions_are_told(
         "OffsetForLeaderEpoch(23)": "2 to 4",
         "DescribeConfigs(32)": "1 to 4",
         "AlterConfigs(33)": "0 to 2",
+        "DescribeLogDirs(35)": "1 to 5",
         "CreatePartitions(37)": "0 to 3",
         "IncrementalAlterConfigs(44)": "0 to 1",
         "DescribeCluster(60)": "0 to 2",
+        "ListConfigResources(74)": "0 to 1",
         "DescribeTopicPartitions(75)": "0 ",
     }.items():
         assert re.search(re.escape(name) + ": " + re.escape(served), versions), name

@@ -67,6 +67,7 @@ NOT_CHANGING = frozenset(
         "read_resident",
         "send_file",
         "size",
+        "total_bytes",
     }
 )
 

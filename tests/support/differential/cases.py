@@ -8,11 +8,13 @@ from tests.support.differential.configs import (
 from tests.support.differential.reads import (
     acl_cases,
     cluster_cases,
+    config_resources_cases,
     delete_records_cases,
     describe_partitions_cases,
     epoch_end_cases,
     init_producer_id_cases,
     list_offsets_cases,
+    log_dirs_cases,
     metadata_cases,
 )
 from tests.support.differential.records import fetch_cases, produce_cases
@@ -30,6 +32,8 @@ READING = (
     cluster_cases,
     describe_partitions_cases,
     describe_configs_cases,
+    config_resources_cases,
+    log_dirs_cases,
     init_producer_id_cases,
     acl_cases,
 )

@@ -21,9 +21,17 @@ Body = bytes | Fields | Callable[["Side"], Fields]
 CLOSED = "the connection was closed"
 SILENT = "no answer came"
 PATIENCE_S = 5.0
-ANY_FIELDS = frozenset({"throttle_time_ms", "cluster_id", "port"})
+ANY_FIELDS = frozenset({"throttle_time_ms", "cluster_id", "port", "log_dir"})
 TEXT_FIELDS = frozenset({"error_message", "documentation", "batch_index_error_message"})
 """Ours says in words what is wrong more often than Kafka."""
+KNOWN_NUMBERS = {
+    "producer_id": "an id",
+    "base_offset": "an offset",
+    "log_append_time_ms": "a time",
+    "total_bytes": "some bytes",
+    "usable_bytes": "some bytes",
+}
+"""They differ, but both sides know one or none does; -1 stands for none."""
 SORT_FIELDS = (
     "name",
     "topic",
@@ -149,12 +157,8 @@ class Side:
             return self._id_name(value)
         if field == "session_id":
             return "a session" if value else 0
-        if field == "producer_id" and value >= 0:
-            return "an id"
-        if field == "base_offset" and value >= 0:
-            return "an offset"
-        if field == "log_append_time_ms" and value >= 0:
-            return "a time"
+        if field in KNOWN_NUMBERS and value >= 0:
+            return KNOWN_NUMBERS[field]
         slots = getattr(value, "__slots__", None)
         if slots is None:
             return value

@@ -221,6 +221,39 @@ def describe_partitions_cases() -> Iterator[Case]:
         yield from every(key, f"{names!r:.30} cursor", one(names, 2000, ("many", 0)))
 
 
+def log_dirs_cases() -> Iterator[Case]:
+    key = ApiKey.DESCRIBE_LOG_DIRS
+
+    def some(*asked: tuple[str, list[int]]) -> dict[str, Any]:
+        return {"topics": [{"topic": name, "partitions": indexes} for name, indexes in asked]}
+
+    for label, fields in {
+        "nothing": some(),
+        "no partitions": some(("plain", [])),
+        "plain": some(("plain", [0, 1])),
+        "several": some(("compacted", [0]), ("many", list(range(6))), ("empty", [0])),
+        "partition twice": some(("plain", [0, 0])),
+        "topic twice": some(("plain", [1]), ("plain", [0])),
+        "partitions that are not": some(("plain", [-1, 2, 2**31 - 1, 0])),
+        "missing": some(("missing", [0]), ("", [0]), ("..", [0]), ("x" * 300, [0])),
+        "the metadata log": some(("__cluster_metadata", [0])),
+    }.items():
+        yield from every(key, label, fields)
+
+
+def config_resources_cases() -> Iterator[Case]:
+    key = ApiKey.LIST_CONFIG_RESOURCES
+    yield from every(key, "all", {"resource_types": []})
+    for types in (
+        *([kind] for kind in (2, 4, 8, 16, 32)),
+        *([kind] for kind in (0, 1, 3, 64, 127, -1, -128)),
+        [16, 4, 32, 2],
+        [4, 4],
+        [2, 3],
+    ):
+        yield from every(key, f"types {types}", {"resource_types": types}, 1)
+
+
 def init_producer_id_cases() -> Iterator[Case]:
     key = ApiKey.INIT_PRODUCER_ID
     base = {"transactional_id": None, "transaction_timeout_ms": 1000}

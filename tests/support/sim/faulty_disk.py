@@ -83,6 +83,11 @@ class FaultyDisk(Disk):
         self._check("rename", target)
         super().rename(source, target, durable=durable)
 
+    def free_bytes(self, path: Path) -> int:
+        """Ask or fail."""
+        self._check("free_bytes", path)
+        return super().free_bytes(path)
+
     def open_append(self, path: Path) -> OpenFile:
         """Open or fail."""
         self._check("open_append", path)

@@ -4,23 +4,31 @@ The cluster is built from Kafka's own answer, so what is tested is everything be
 are named, in which order, with which error, fields and flags.
 """
 
+import asyncio
 import json
 from dataclasses import replace
+from inspect import iscoroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.handlers.describe_cluster import DescribeClusterHandler
+from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.network.registry import Handler, RequestContext
+from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
-from metadata_topic.image.image import MetadataImage
+from local_log.config import LogConfig
+from local_log.manager.log_dirs import LogManager
+from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     BrokerImage,
@@ -29,6 +37,11 @@ from metadata_topic.image.model import (
     TopicImage,
 )
 from metadata_topic.image.sorted_map import SortedMap
+from runtime.executors import InlinePool
+from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.memory_machine import MemoryMachine
+from tests.support.sim.ports import simulated
+from tests.support.worlds.data_plane import NOW_MS, batch
 
 FRAMES = Path(__file__).resolve().parents[3] / "golden" / "frames"
 LISTENER = "PLAINTEXT"
@@ -56,6 +69,8 @@ class Exchange:
     def answered_by(self, handler: Handler) -> bytes:
         context = RequestContext(self.key, self.version, 1, "golden", LISTENER, ("127.0.0.1", 1), 0)
         answer = handler.handle(context, self.request)
+        if iscoroutine(answer):
+            answer = asyncio.run(answer)
         if isinstance(answer, list):
             return b"".join(answer)
         return response(self.key).encode(answer, self.version)
@@ -151,6 +166,78 @@ def test_describe_topic_partitions_is_answered_as_kafka_does(frame: dict[str, An
             topic.partitions[index] = topic.partitions[first.partitions[0].partition_index]
     handler = DescribeTopicPartitionsHandler(view, 2_000, lambda _partition: False)
     assert exchange.answered_by(handler) == exchange.body
+
+
+@pytest.mark.parametrize("frame", frames("ListConfigResources"))
+def test_config_resources_are_listed_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    listed = [(one.resource_type, one.resource_name) for one in exchange.answer.config_resources]
+    topics = {n: TopicImage(n, n.encode(), {}) for kind, n in listed if kind == ResourceType.TOPIC}
+    numbers = {int(name) for kind, name in listed if kind == ResourceType.BROKER}
+    with_settings = (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
+    image = MetadataImage(
+        topics_by_name=SortedMap.of(topics),
+        brokers={number: broker(number, "127.0.0.1", 9092, None) for number in numbers},
+        configs=SortedMap.of({key: {"a": "b"} for key in listed if key[0] in with_settings}),
+    )
+    exchange.answer.config_resources.sort(  # of a type, Kafka's order is that of a hash map
+        key=lambda one: (-one.resource_type, one.resource_name)
+    )
+    expected = response(exchange.key).encode(exchange.answer, exchange.version)
+    view = ClusterView(1, "unused", lambda: image)
+    assert exchange.answered_by(ListConfigResourcesHandler(view)) == expected
+
+
+@pytest.mark.parametrize("frame", frames("DescribeLogDirs"))
+def test_log_directories_are_described_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    results = exchange.answer.results
+    sizes = {}
+    for result in results:
+        for topic in result.topics:
+            for one in topic.partitions:
+                sizes[TopicPartition(topic.name, one.partition_index)] = one.partition_size
+        if exchange.version >= 4:
+            result.total_bytes = result.usable_bytes = 1 << 40  # the memory's
+    logs, replicas = logs_of([Path(result.log_dir) for result in results], sizes)
+    asked = [topic.topic for topic in exchange.request.topics]
+    for result in results:  # Kafka's order is that of a hash map
+        result.topics.sort(key=lambda topic: asked.index(topic.name))
+        for topic in result.topics:
+            topic.partitions.sort(key=lambda one: one.partition_index)
+    expected = response(exchange.key).encode(exchange.answer, exchange.version)
+    handler = DescribeLogDirsHandler(logs, replicas, InlinePool())
+    assert exchange.answered_by(handler) == expected
+
+
+def logs_of(
+    paths: list[Path], sizes: dict[TopicPartition, int]
+) -> tuple[LogManager, ReplicaManager]:
+    """Partitions of these sizes, in the last directory of one or two."""
+    ports = simulated(disk=MemoryDisk(MemoryMachine()))
+    config = LogConfig(segment_index_bytes=64)
+    logs = LogManager(paths, lambda _: config, ports)
+    logs.load()
+    for number, _ in enumerate(paths[1:]):  # a new log is begun where the fewest are
+        logs.create("other", number, bytes(16))
+    replicas = ReplicaManager(logs=logs, node_id=1, config_for=lambda _: config, ports=ports)
+    topics: dict[str, TopicImage] = {}
+    for name, index in sizes:
+        topic = topics.setdefault(name, TopicImage(name, name.encode().ljust(16)[:16], {}))
+        topic.partitions[index] = PartitionImage((1,), (1,), 1, 0, 0)
+    by_id = {topic.id: topic for topic in topics.values()}
+    image = MetadataImage(topics_by_name=SortedMap.of(topics), topics_by_id=SortedMap.of(by_id))
+    replicas.apply(image, None)
+    for tp, size in sizes.items():
+        if size:
+            log = replicas.require(*tp).log
+            log.append_as_leader(batch_of(size), leader_epoch=0, now_ms=NOW_MS)
+    return logs, replicas
+
+
+def batch_of(size_bytes: int) -> bytearray:
+    batches = (batch(bytes(size_bytes - overhead)) for overhead in range(60, 80))
+    return next(one for one in batches if len(one) == size_bytes)
 
 
 @pytest.mark.parametrize(
