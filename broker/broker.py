@@ -22,6 +22,7 @@ from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
+from broker.node.cluster_secret import check_secret_among_several, read_cluster_secret
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -42,7 +43,7 @@ from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
-from broker.process.tier_listener import TierListener
+from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.hosting import ControllerRequests
@@ -117,6 +118,7 @@ class Broker(ServerProcess):
             ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
                 `stop` undoes what was started until then.
         """
+        self._secret = read_cluster_secret(self.config, self._ports.disk)
         log.info("files: at most %d can be open", raise_file_limit())
         self._warn_of_open_listeners()
         self._open_directories()
@@ -173,6 +175,7 @@ class Broker(ServerProcess):
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
         check_broker_among_several(self.config, self._node.plan.voters)
+        check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
         clock = self._ports.clock
@@ -351,7 +354,14 @@ class Broker(ServerProcess):
         server.read_failures.on_failure = on_failure
         if self._tier is not None:
             handlers = build_tier_handlers(parts)
-            self._tier_listener = TierListener(handlers, limits, ports, cluster, on_failure)
+            identity = (
+                identity_of_lone_broker(ports.dice)
+                if self._secret is None
+                else identity_in_cluster(self._secret, cluster.cluster_id, ports.dice)
+            )
+            self._tier_listener = TierListener(
+                handlers, limits, ports, cluster, identity, on_failure
+            )
         return server
 
     async def _join(self) -> None:
@@ -420,7 +430,12 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._own_topics)
-        settings = await self._tier_listener.open()
+        place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
+        settings = (
+            await self._tier_listener.open()
+            if place is None or advertised is None
+            else await self._tier_listener.open_in_cluster(place, advertised)
+        )
         self._on_stop(self._tier_listener.close)
         self._on_stop(self._tier.stop)
         await self._tier_wiring.connect(self._node, self._replicas, self.live, settings)

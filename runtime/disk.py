@@ -322,6 +322,23 @@ class Disk:
         file.close()
         self.rename(temporary, path, durable=durable)
 
+    def create_private(self, path: Path, data: Buffer) -> None:
+        """Make a file that only its owner can read, durably.
+
+        Raises:
+            FileExistsError: it is there; it is left as it is.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = OpenFile(os.open(path, flags, 0o600), path)
+        self.write_at(file, 0, data)
+        self.fsync(file)
+        file.close()
+        self.fsync_path(path.parent)
+
+    def permissions(self, path: Path) -> int:
+        """Who may do what with a file: the low nine bits of its mode."""
+        return path.stat().st_mode & 0o777
+
     # -- names ----------------------------------------------------------------------------------
 
     def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:

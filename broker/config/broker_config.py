@@ -55,6 +55,9 @@ class BrokerConfig:
         log_retention_ms: -1 means for ever.
         http_listener: (host, port) of health and metrics, None for off.
         control_listener: (host, port) of the commands of tests, None for off.
+        tier_listener: of the Kafka clients of all tiers of the cluster; None where this node has no
+            tier, or is alone and finds an address of loopback by itself.
+        advertised_tier_listener: what the other brokers' tiers are told of it.
         rsm_settings: settings of the storage plugin, prefix removed.
         rlmm_settings: settings of the metadata manager, prefix removed; defaults filled in.
     """
@@ -76,6 +79,8 @@ class BrokerConfig:
     metadata_log_dir: Path
     http_listener: tuple[str, int] | None
     control_listener: tuple[str, int] | None
+    tier_listener: Listener | None
+    advertised_tier_listener: Listener | None
     # metadata log
     metadata_log_max_record_bytes_between_snapshots: int
     metadata_log_max_snapshot_interval_ms: int
@@ -185,6 +190,7 @@ class BrokerConfig:
     remote_list_offsets_request_timeout_ms: int
     log_remote_copy_lag_ms: int
     log_remote_copy_lag_bytes: int
+    tidemark_cluster_secret_file: str
     tidemark_connection_in_flight_max: int
     tidemark_connection_unsent_bytes_max: int
     tidemark_connections_unsent_bytes_max: int

@@ -27,6 +27,13 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         resource=True,
     ),
     Key(
+        "tidemark.cluster.secret.file",
+        STRING,
+        "",
+        "File with one line, the same on all brokers, by which their tiers know each other.",
+        resource=True,
+    ),
+    Key(
         "tidemark.connection.in.flight.max",
         INT,
         "256",
@@ -138,5 +145,19 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "60000",
         "Wait between marking a deleted topic's remote data and deleting it.",
         low=0,
+    ),
+    Key(
+        "tidemark.tier.advertised.listener",
+        STRING,
+        "",
+        "host:port that other brokers' tiers are told of tidemark.tier.listener; empty: the same.",
+        resource=True,
+    ),
+    Key(
+        "tidemark.tier.listener",
+        STRING,
+        "",
+        "host:port where all brokers' tiers come in; empty: a free port of loopback.",
+        resource=True,
     ),
 )

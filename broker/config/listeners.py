@@ -8,6 +8,8 @@ from broker.config.key import ConfigError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX: Final = 65_535
+TIER_LISTENER: Final = "tier"
+"""Where the tiers' Kafka clients come in; in lower case, as no setting can name a listener."""
 _LISTENER_FORM: Final = "must be NAME://host:port each, comma separated"
 _VOTER_FORM: Final = "must be id@host:port each, comma separated"
 

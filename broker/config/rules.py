@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.config.key import ConfigError, Value
 from broker.config.listeners import (
+    TIER_LISTENER,
     Listener,
     Voter,
     is_loopback,
@@ -23,6 +24,7 @@ from broker.config.listeners import (
 )
 from broker.config.resolve import effective_name
 
+CLUSTER_SECRET_KEY: Final = "tidemark.cluster.secret.file"
 CONTROL_TOKEN_CHARS_MIN: Final = 16
 _ANY_HOSTS: Final = ("0.0.0.0", "::", "[::]")  # compared, never bound
 _MAP_KEY: Final = "listener.security.protocol.map"
@@ -48,6 +50,8 @@ class Addresses:
     metadata_log_dir: Path
     http_listener: tuple[str, int] | None
     control_listener: tuple[str, int] | None
+    tier_listener: Listener | None
+    advertised_tier_listener: Listener | None
 
 
 def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> Addresses:
@@ -77,6 +81,7 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
         raise ConfigError("log.dirs", "", "must name at least one directory")
     metadata_dir = values["metadata.log.dir"] or directories[0]
     http = str(values["tidemark.http.listener"] or "")
+    tier, advertised_tier = _tier_listeners(values, roles, listeners)
     return Addresses(
         process_roles=roles,
         listeners=listeners,
@@ -101,6 +106,8 @@ def derive_addresses(values: Mapping[str, Value], static: Mapping[str, str]) -> 
             parse_host_port("tidemark.http.listener", http, "must be host:port") if http else None
         ),
         control_listener=_control(values, listeners),
+        tier_listener=tier,
+        advertised_tier_listener=advertised_tier,
     )
 
 
@@ -265,6 +272,40 @@ def _control(values: Mapping[str, Value], listeners: Sequence[Listener]) -> tupl
             f"because {key} is set",
         )
     return host, port
+
+
+def _tier_listeners(
+    values: Mapping[str, Value], roles: Sequence[str], listeners: Sequence[Listener]
+) -> tuple[Listener, Listener] | tuple[None, None]:
+    """Where the tiers of a cluster come in, and what their brokers are told of it."""
+    key, advertised_key = "tidemark.tier.listener", "tidemark.tier.advertised.listener"
+    text, advertised = str(values[key] or ""), str(values[advertised_key] or "")
+    if not values[CLUSTER_SECRET_KEY]:
+        # Without the secret there is a token in its place, which PLAIN sends in the clear.
+        for name, given in ((key, text), (advertised_key, advertised)):
+            if given:
+                raise ConfigError(
+                    name,
+                    given,
+                    f"needs {CLUSTER_SECRET_KEY}, by which the tiers of other brokers authenticate "
+                    "themselves: draw one with `tidemark format --cluster-secret`, or leave this "
+                    "out; the tier of a lone broker finds its listener by itself",
+                )
+        return None, None
+    if "broker" not in roles or not values["remote.log.storage.system.enable"]:
+        return None, None
+    host, port = parse_host_port(key, text or "127.0.0.1:0", "must be host:port")
+    listener = Listener(TIER_LISTENER, host, port, "SASL_PLAINTEXT")
+    refuse_shared_ports(key, (*listeners, listener))
+    if advertised:
+        host, port = parse_host_port(advertised_key, advertised, "must be host:port")
+    if not host or host in _ANY_HOSTS:
+        raise ConfigError(
+            advertised_key,
+            advertised,
+            f"must name a host by which the other brokers reach {key}={text}",
+        )
+    return listener, Listener(TIER_LISTENER, host, port, "SASL_PLAINTEXT")
 
 
 def _inter_broker(

@@ -31,8 +31,8 @@ class SaslAuthenticateHandler(DecodedHandler):
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Let the session judge the message; it is in no answer and no error."""
-        error, text = context.session.authenticate(request.auth_bytes)
-        return _Response(error_code=int(error), error_message=text)
+        error, text, message = context.session.authenticate(bytes(request.auth_bytes))
+        return _Response(error_code=int(error), error_message=text, auth_bytes=message)
 
 
 def make(_: "HandlerParts") -> SaslAuthenticateHandler:

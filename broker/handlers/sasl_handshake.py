@@ -30,8 +30,8 @@ class SaslHandshakeHandler(DecodedHandler):
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Note the mechanism, or name those that there are."""
-        error = context.session.handshake(request.mechanism)
-        return _Response(error_code=int(error), mechanisms=context.session.mechanisms)
+        error, mechanisms = context.session.handshake(request.mechanism)
+        return _Response(error_code=int(error), mechanisms=mechanisms)
 
 
 def make(_: "HandlerParts") -> SaslHandshakeHandler:

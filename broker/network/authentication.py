@@ -7,12 +7,13 @@ connection.
 
 What a peer is answered before that is bounded: nobody need read it. DIFFERS: Kafka takes a second
 ApiVersions only where the version of the first is unknown (KIP-511), here it is always taken.
-Another request after the handshake closes the connection at once, where Kafka answers
-ILLEGAL_SASL_STATE first. The two fixed texts are Kafka's.
+A request after the handshake that is neither a message nor a second handshake closes the
+connection at once, where Kafka answers ILLEGAL_SASL_STATE first. The fixed texts are Kafka's.
 """
 
 from _operator import _compare_digest as compare_digest  # that of hmac, which loads OpenSSL
-from typing import Final
+from collections.abc import Generator
+from typing import Final, NamedTuple, Protocol
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
@@ -23,6 +24,35 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 _API_VERSIONS_MAX: Final = 2
 
 
+class AuthenticationRefusedError(Exception):
+    """A peer did not prove who it is; the text is for it, and gives nothing away."""
+
+
+class Authenticator(Protocol):
+    """One SASL mechanism for the one user of a listener.
+
+    Attributes:
+        mechanism: its name.
+        principal: of a peer that has proven that it is this user.
+    """
+
+    @property
+    def mechanism(self) -> str: ...  # noqa: D102 (see the class)
+
+    @property
+    def principal(self) -> str: ...  # noqa: D102
+
+    def exchange(self) -> Generator[bytes, bytes, bytes]:
+        """Begin with one peer: it is sent the peer's messages, and yields what answers them.
+
+        It yields once before the first message. It returns the last answer when the peer is known.
+
+        Raises:
+            AuthenticationRefusedError: in place of an answer.
+        """
+        ...
+
+
 class PlainAuthenticator:
     """SASL/PLAIN (RFC 4616) for the one user of a listener.
 
@@ -31,17 +61,28 @@ class PlainAuthenticator:
 
     Attributes:
         mechanism: the only one.
+        principal: of a peer that knows the password.
     """
 
     mechanism = "PLAIN"
 
     def __init__(self, user: str, password: str, principal: str) -> None:
         self._message = f"\0{user}\0{password}".encode()
-        self._principal = principal
+        self.principal = principal
 
-    def principal_of(self, message: bytes) -> str | None:
-        """The principal that a client's message proves, None where it proves nothing."""
-        return self._principal if compare_digest(message, self._message) else None
+    def exchange(self) -> Generator[bytes, bytes, bytes]:
+        """Take the one message; see `Authenticator`."""
+        if not compare_digest((yield b""), self._message):
+            raise AuthenticationRefusedError("Authentication failed: Invalid username or password")
+        return b""
+
+
+class Authenticated(NamedTuple):
+    """What answers a message of a mechanism."""
+
+    error: ErrorCode = ErrorCode.NONE
+    text: str = ""
+    message: bytes = b""
 
 
 class Session:
@@ -52,51 +93,55 @@ class Session:
         refusal: why the connection ends when the answer is sent; None while it may go on.
     """
 
-    __slots__ = ("_authenticator", "_expected", "_versions_asked", "principal", "refusal")
+    __slots__ = ("_authenticator", "_exchange", "_versions_asked", "principal", "refusal")
 
-    def __init__(self, authenticator: PlainAuthenticator | None = None) -> None:
+    def __init__(self, authenticator: Authenticator | None = None) -> None:
         self._authenticator, self._versions_asked = authenticator, 0
-        self._expected = ApiKey.SASL_HANDSHAKE
+        self._exchange: Generator[bytes, bytes, bytes] | None = None  # since the handshake
         self.principal = ANONYMOUS if authenticator is None else None
         self.refusal: str | None = None
 
     def allows(self, api_key: int) -> bool:
         """Whether a request may be served now, while there is no principal."""
-        if api_key == ApiKey.API_VERSIONS and self._expected is ApiKey.SASL_HANDSHAKE:
+        if self._exchange is not None:
+            return api_key in (ApiKey.SASL_AUTHENTICATE, ApiKey.SASL_HANDSHAKE)
+        if api_key == ApiKey.API_VERSIONS:
             self._versions_asked += 1
             return self._versions_asked <= _API_VERSIONS_MAX
-        return api_key == self._expected
+        return api_key == ApiKey.SASL_HANDSHAKE
 
-    @property
-    def mechanisms(self) -> list[str]:
-        """Names of what may be asked for."""
-        return [] if self._authenticator is None else [self._authenticator.mechanism]
-
-    def handshake(self, mechanism: str) -> ErrorCode:
-        """Choose a mechanism."""
-        if self.principal is not None:
-            return ErrorCode.ILLEGAL_SASL_STATE
-        if mechanism not in self.mechanisms:
-            self.refusal = "an unsupported SASL mechanism"
-            return ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._expected = ApiKey.SASL_AUTHENTICATE
-        return ErrorCode.NONE
-
-    def authenticate(self, message: bytes) -> tuple[ErrorCode, str | None]:
-        """Take the client's message: error and its text. There is one attempt."""
+    def handshake(self, mechanism: str) -> tuple[ErrorCode, list[str]]:
+        """Choose a mechanism: error, and names of those that there are."""
         if self.principal is not None or self._authenticator is None:
-            return (
+            return ErrorCode.ILLEGAL_SASL_STATE, []
+        if self._exchange is not None:
+            self.refusal = "a second handshake"
+            return ErrorCode.ILLEGAL_SASL_STATE, []
+        offered = self._authenticator.mechanism
+        if mechanism != offered:
+            self.refusal = "an unsupported SASL mechanism"
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, [offered]
+        self._exchange = self._authenticator.exchange()
+        next(self._exchange)
+        return ErrorCode.NONE, [offered]
+
+    def authenticate(self, message: bytes) -> Authenticated:
+        """Take the next of the client's messages. There is one attempt."""
+        exchange, authenticator = self._exchange, self._authenticator
+        is_over = self.principal is not None or self.refusal is not None
+        if is_over or exchange is None or authenticator is None:
+            return Authenticated(
                 ErrorCode.ILLEGAL_SASL_STATE,
                 "SaslAuthenticate request received after successful authentication",
             )
-        self.principal = self._authenticator.principal_of(message)
-        if self.principal is not None:
-            return ErrorCode.NONE, None
-        self.refusal = "authentication failed"
-        return (
-            ErrorCode.SASL_AUTHENTICATION_FAILED,
-            "Authentication failed: Invalid username or password",
-        )
+        try:
+            return Authenticated(message=exchange.send(message))
+        except StopIteration as end:
+            self.principal = authenticator.principal
+            return Authenticated(message=end.value)
+        except AuthenticationRefusedError as error:
+            self.refusal = "authentication failed"
+            return Authenticated(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
 
 
 NO_AUTHENTICATION: Final = Session()

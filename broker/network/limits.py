@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.network.authentication import PlainAuthenticator
+from broker.network.authentication import Authenticator
 
 NEVER_MS: Final = 2**63 - 1
 NO_BOUND: Final = 2**63 - 1
@@ -20,7 +20,7 @@ class ListenerAddress:
     name: str
     host: str
     port: int
-    authenticator: PlainAuthenticator | None = None
+    authenticator: Authenticator | None = None
 
 
 @dataclass(frozen=True, slots=True)

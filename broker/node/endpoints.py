@@ -20,9 +20,10 @@ def resolve_ports(config: BrokerConfig) -> BrokerConfig:
     What is advertised under port 0 gets the same port, and so does this node's own entry in
     `controller.quorum.voters`.
     """
+    tier, advertised_tier = config.tier_listener, config.advertised_tier_listener
     chosen = {
         listener.name: free_port(listener.host)
-        for listener in config.listeners
+        for listener in (*config.listeners, *([tier] if tier else ()))
         if listener.port == 0
     }
     if not chosen:
@@ -32,6 +33,8 @@ def resolve_ports(config: BrokerConfig) -> BrokerConfig:
         config,
         listeners=tuple(_with_port(one, chosen) for one in config.listeners),
         advertised_listeners=tuple(_with_port(one, chosen) for one in config.advertised_listeners),
+        tier_listener=tier and _with_port(tier, chosen),
+        advertised_tier_listener=advertised_tier and _with_port(advertised_tier, chosen),
         controller_quorum_voters=tuple(
             replace(voter, port=controllers[0])
             if controllers and voter.id == config.node_id and voter.port == 0
@@ -66,8 +69,13 @@ def controller_addresses(config: BrokerConfig) -> list[ListenerAddress]:
 
 
 def advertised_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """What clients are told, per listener; a listener on every address is told by host name."""
-    return _endpoints(config.advertised_listeners)
+    """What clients are told, per listener; a listener on every address is told by host name.
+
+    The tiers' listener is among them: an answer names the endpoints of the listener it was asked
+    on, so that clients never hear of it.
+    """
+    tier = config.advertised_tier_listener
+    return _endpoints((*config.advertised_listeners, *([tier] if tier else ())))
 
 
 def controller_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:

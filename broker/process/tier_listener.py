@@ -1,11 +1,18 @@
-"""The listener of the tier's Kafka clients: on the loopback of this machine, for them alone.
+"""The listener of the tiers' Kafka clients, for them alone.
 
-It is in no setting, and Metadata names it on itself only. A peer has to authenticate itself by
-SASL/PLAIN with a token that is made at each start of the broker and that the tier gets over its
-link: so no client id gives a right, and nothing that is logged can. It is a server of its own, so
-that clients who use up their connections, descriptors or memory of requests do not hold up the
-tier. Connections that strangers of this machine keep open do not lock it out
+A lone broker has it on the loopback of this machine: it is in no setting, and Metadata names it on
+itself only. In a cluster, with its secret, it has an address of its own (`tidemark.tier.listener`),
+which stands in the registration: Metadata that is asked there names the other brokers' ones. How a
+peer has to authenticate itself: `TierIdentity`; no client id gives a right, and nothing that is
+logged can. It is a server of its own, so that clients who use up their connections, descriptors or
+memory of requests do not hold up the tier. Connections that strangers keep open do not lock it out
 (`unauthenticated_max`); a flood of new ones delays its next authentication while it lasts.
+
+A lone broker makes a token at each start, which its tier gets over its link: SASL/PLAIN, on
+loopback alone. With the secret of the cluster every tier is known at every broker by
+SCRAM-SHA-256, which sends nothing by which another could pass for a tier: so also beyond loopback.
+Nothing is stored for it: salt and keys follow from the secret and the cluster's id, the same at
+every broker. The secret has so much entropy that the number of iterations does not matter.
 
 DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
 `remote.log.metadata.manager.listener.name`, on which ACLs say who may write.
@@ -13,10 +20,11 @@ DIFFERS: Kafka's metadata manager uses a listener for brokers, the one of
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from broker.network.authentication import PlainAuthenticator
+from broker.config.listeners import TIER_LISTENER, Listener
+from broker.network.authentication import Authenticator, PlainAuthenticator
 from broker.network.limits import NO_BOUND, ListenerAddress, NetworkLimits
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
@@ -24,12 +32,11 @@ from broker.network.shared import OnFailure
 from broker.remote.config import TIER_PRINCIPAL
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import Endpoint
+from runtime.dice import Dice
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-NAME: Final = "tier"
-"""In lower case, as no setting can name a listener."""
 USER: Final = "tier"
 LOOPBACK: Final = ("127.0.0.1", "::1")
 _SASL_PLAINTEXT: Final = 2
@@ -37,6 +44,38 @@ _CONNECTIONS_MAX: Final = 2_147_483_647
 _BACKLOG: Final = 1_024
 _MEMORY_BYTES: Final = 16 * 1024 * 1024
 """For large requests as bytes, and as much as objects: records of metadata are small."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierIdentity:
+    """What the listener asks for, and what a tier's Kafka clients answer.
+
+    Attributes:
+        authenticator: of the listener.
+        password: of `USER`; shown nowhere.
+    """
+
+    authenticator: Authenticator
+    password: str = field(repr=False)
+
+
+def identity_of_lone_broker(dice: Dice) -> TierIdentity:
+    """Make the token of one start."""
+    token = dice.uuid().hex()
+    return TierIdentity(PlainAuthenticator(USER, token, TIER_PRINCIPAL), token)
+
+
+def identity_in_cluster(secret: str, cluster_id: str, dice: Dice) -> TierIdentity:
+    """Derive it; some milliseconds of a CPU, once."""
+    # These load OpenSSL, which a lone broker has no use for.
+    from hashlib import sha256
+
+    from broker.network.scram import ITERATIONS_MIN, ScramAuthenticator, ScramCredential
+
+    salt = sha256(f"tidemark tier {cluster_id}".encode()).digest()
+    credential = ScramCredential.of(secret.encode(), salt, ITERATIONS_MIN)
+    authenticator = ScramAuthenticator(USER, credential, TIER_PRINCIPAL, lambda: dice.uuid().hex())
+    return TierIdentity(authenticator, secret)
 
 
 class TierListener:
@@ -48,6 +87,7 @@ class TierListener:
         limits: NetworkLimits,
         ports: Ports,
         cluster: ClusterView,
+        identity: TierIdentity,
         on_failure: OnFailure,
     ) -> None:
         """Nothing is opened before `open`.
@@ -56,10 +96,10 @@ class TierListener:
             handlers: with those of SaslHandshake and SaslAuthenticate.
             limits: of clients; those by count do not hold for the tier, and its memory is its own.
             ports: of the process.
-            cluster: what the handlers answer from: learns where this broker listens.
+            cluster: what the handlers answer from: learns where a lone broker listens.
+            identity: how its peers are known.
             on_failure: told of files that cannot be read.
         """
-        self._token = ports.dice.uuid().hex()
         limits = replace(
             limits,
             connections_max=_CONNECTIONS_MAX,
@@ -71,40 +111,56 @@ class TierListener:
             decoded_bytes_max=_MEMORY_BYTES,
         )
         self._server, self._cluster = Server(handlers, limits, ports), cluster
+        self._identity = identity
         self._server.read_failures.on_failure = on_failure
 
     async def open(self, hosts: Sequence[str] = LOOPBACK) -> dict[str, str]:
         """Listen on the first of `hosts` that this machine has, at a port that is free.
 
         Returns:
-            What the tier's Kafka clients need, by librdkafka's names. The token is among it: to be
-            handed to the tier process, and shown nowhere.
+            What the tier's Kafka clients need, by librdkafka's names. The password is among it: to
+            be handed to the tier process, and shown nowhere.
 
         Raises:
             OSError: none of them can be bound.
         """
         for host in hosts:
             try:
-                await self._server.start([self._address(host)])
+                await self._start(host, 0)
                 break
             except OSError:
                 if host == hosts[-1]:
                     raise
-        _, port = self._server.bound[NAME]
-        self._cluster.own_endpoints[NAME] = Endpoint(NAME, host, port, _SASL_PLAINTEXT)
+        _, port = self._server.bound[TIER_LISTENER]
+        endpoint = Endpoint(TIER_LISTENER, host, port, _SASL_PLAINTEXT)
+        self._cluster.own_endpoints[TIER_LISTENER] = endpoint
+        return self._client_settings(host, port)
+
+    async def open_in_cluster(self, listener: Listener, advertised: Listener) -> dict[str, str]:
+        """Listen on `listener`, which others are told of as `advertised`: as `open`.
+
+        The tier of this broker, too, comes by the advertised address, as Metadata name it.
+
+        Raises:
+            OSError: it cannot be bound.
+        """
+        await self._start(listener.host, listener.port)
+        return self._client_settings(advertised.host, advertised.port)
+
+    async def _start(self, host: str, port: int) -> None:
+        authenticator = self._identity.authenticator
+        await self._server.start([ListenerAddress(TIER_LISTENER, host, port, authenticator)])
+
+    def _client_settings(self, host: str, port: int) -> dict[str, str]:
         shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        log.info("listening: listener=%s address=%s (the remote tier)", NAME, shown)
+        log.info("listening: listener=%s address=%s (the remote tier)", TIER_LISTENER, shown)
         return {
             "bootstrap.servers": shown,
             "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": PlainAuthenticator.mechanism,
+            "sasl.mechanism": self._identity.authenticator.mechanism,
             "sasl.username": USER,
-            "sasl.password": self._token,
+            "sasl.password": self._identity.password,
         }
-
-    def _address(self, host: str) -> ListenerAddress:
-        authenticator = PlainAuthenticator(USER, self._token, TIER_PRINCIPAL)
-        return ListenerAddress(NAME, host, 0, authenticator)
 
     async def close(self) -> None:
         """Close; the tier has ended before."""

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.node.cluster_secret import draw_cluster_secret
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
+from runtime.dice import SystemDice
+from runtime.disk import Disk
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import Closed, RawClient, produce_fields
 from tests.support.brokers.telling_manager import telling, told
@@ -46,7 +49,7 @@ def write(client: RawClient, client_id: str) -> list[int]:
     return codes
 
 
-def log_in(client: RawClient, user: str, password: str) -> tuple[int, str | None]:
+def log_in(client: RawClient, user: str, password: str) -> tuple[int, str]:
     client.ask(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
     message = f"\0{user}\0{password}".encode()
     answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": message})
@@ -102,7 +105,7 @@ def test_nothing_that_a_broker_shows_lets_a_stranger_write_the_tiers_metadata(
     access = told(broker)
     user, token = access["sasl.username"], access["sasl.password"]
     with at_tiers_port(broker) as client:
-        assert log_in(client, user, token) == (0, None)
+        assert log_in(client, user, token) == (0, "")
         metadata = client.ask(ApiKey.METADATA, 12, {"topics": None})
         told_of = [f"{each.host}:{each.port}" for each in metadata.brokers]
         assert told_of == [access["bootstrap.servers"]], "its clients stay on it"
@@ -149,3 +152,29 @@ def test_strangers_at_the_tiers_port_do_not_lock_it_out(make_broker: MakeBroker)
     finally:
         for each in strangers:
             each.close()
+
+
+def test_a_tier_works_by_the_clusters_secret_which_nothing_shows(
+    make_broker: MakeBroker, tmp_path: Path
+) -> None:
+    """Only a whole broker shows that its registration, its listener and its tier fit together."""
+    secret = tmp_path / "secret"
+    draw_cluster_secret(secret, Disk(), SystemDice())
+    settings = {"tidemark.cluster.secret.file": str(secret)}
+    broker = telling(make_broker(tiered=True, settings=settings)).start()
+    fill(broker)
+    access = told(broker)
+    assert access["sasl.mechanism"] == "SCRAM-SHA-256"
+    assert access["sasl.password"] == secret.read_text().strip()
+    shown = {
+        "log": broker.log_text(),
+        "metrics": broker.http("/metrics")[1],
+        "health": broker.http("/health")[1],
+        "answers": repr(answers(broker)),
+    }
+    assert [name for name, text in shown.items() if access["sasl.password"] in text] == []
+    with RawClient(broker) as client:
+        metadata = client.ask(ApiKey.METADATA, 12, {"topics": None})
+    told_of = [f"{each.host}:{each.port}" for each in metadata.brokers]
+    assert len(told_of) == 1
+    assert told_of != [access["bootstrap.servers"]], "clients never hear of it"

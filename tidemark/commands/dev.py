@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.config.broker_config import BrokerConfig
+from broker.node.cluster_secret import draw_cluster_secret
+from runtime.dice import SystemDice
+from runtime.disk import Disk
 from tidemark.dev.settings import CONTROLLERS_MAX, S3Bucket, dev_settings
 from tidemark.node_files.formatting import format_node, is_formatted
 from tidemark.node_files.loading import load, log_to_stdout
@@ -69,6 +72,8 @@ def command(
     on_started = None
     if seed is not None:
         on_started = _seeding(seed, config, directory, welcome(config, directory, s3))
+    if secret := config.tidemark_cluster_secret_file:
+        draw_cluster_secret(Path(secret), Disk(), SystemDice())
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     if on_started is None:

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+from broker.node.cluster_secret import draw_cluster_secret
+from runtime.dice import SystemDice
+from runtime.disk import Disk
 from tidemark.node_files.formatting import format_node
 from tidemark.node_files.loading import load
 
@@ -28,6 +31,11 @@ from tidemark.node_files.loading import load
 @click.option(
     "--ignore-formatted", "-g", is_flag=True, help="Leave formatted directories as they are."
 )
+@click.option(
+    "--cluster-secret", is_flag=True,
+    help="Draw the file of tidemark.cluster.secret.file, if it is not there; once for a cluster, to"
+    " be copied to its other nodes.",
+)  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
 def command(
     config_file: Path,
@@ -36,10 +44,13 @@ def command(
     initial_controllers: str | None,
     no_initial_controllers: bool,
     ignore_formatted: bool,
+    cluster_secret: bool,
     override: tuple[str, ...],
 ) -> None:
     """Prepare the log directories of a node."""
     config = load(config_file, override)
+    if cluster_secret and not config.tidemark_cluster_secret_file:
+        raise click.UsageError("--cluster-secret needs tidemark.cluster.secret.file in the config")
     done = format_node(
         config,
         cluster_id=cluster_id,
@@ -52,3 +63,12 @@ def command(
         click.echo(f"{path} was formatted before, cluster.id={done.cluster_id}")
     for path in done.directories:
         click.echo(f"formatted {path}, cluster.id={done.cluster_id}")
+    if cluster_secret:
+        _draw_secret(Path(config.tidemark_cluster_secret_file))
+
+
+def _draw_secret(path: Path) -> None:
+    if draw_cluster_secret(path, Disk(), SystemDice()):
+        click.echo(f"drew the cluster's secret in {path}: copy it to the other nodes, unread")
+    else:
+        click.echo(f"{path} is there and is left as it is")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from broker.network.authentication import PlainAuthenticator
+from broker.network.authentication import Authenticator
 from broker.network.limits import ListenerAddress, NetworkLimits
 from broker.network.registry import (
     DecodedHandler,
@@ -136,7 +136,7 @@ async def serving(
     disk: Disk | None = None,
     may_overtake: bool = False,
     api_versions: Handler | None = None,
-    authenticator: PlainAuthenticator | None = None,
+    authenticator: Authenticator | None = None,
 ) -> AsyncIterator[Harness]:
     """A server of a made-up handler of Metadata, or of the handlers that are given."""
     ports = simulated(clock=ManualClock(monotonic_ms=1), disk=disk)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.handlers.sasl_authenticate import SaslAuthenticateHandler
 from broker.handlers.sasl_handshake import SaslHandshakeHandler
-from broker.network.authentication import ANONYMOUS, PlainAuthenticator
+from broker.network.authentication import ANONYMOUS, PlainAuthenticator, Session
 from broker.network.limits import NetworkLimits
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.network.server import SWEEP_MS
@@ -104,7 +104,7 @@ async def test_who_proves_it_is_served_under_its_principal(version: int) -> None
         shaken = await handshake(client)
         assert (shaken.error_code, list(shaken.mechanisms)) == (0, ["PLAIN"])
         found = await authenticate(client, RIGHT, version)
-        assert (found.error_code, found.error_message, bytes(found.auth_bytes)) == (0, None, b"")
+        assert (found.error_code, found.error_message, bytes(found.auth_bytes)) == (0, "", b"")
         client.send(frame(b"x"))
         assert await client.answer() == (0, b"x")
         assert served == ["User:ali"]
@@ -176,9 +176,8 @@ async def test_bad_input_before_it_is_known_a_peer_is_not_served(first: bytes) -
     [
         frame(b"x"),
         asked(ApiKey.API_VERSIONS, 0),
-        asked(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN"),
     ],
-    ids=["data", "ApiVersions", "handshake"],
+    ids=["data", "ApiVersions"],
 )
 async def test_bad_input_behind_the_handshake_only_the_message_is_taken(second: bytes) -> None:
     served: list[str | None] = []
@@ -188,6 +187,28 @@ async def test_bad_input_behind_the_handshake_only_the_message_is_taken(second: 
         client.send(second)
         assert await client.is_closed()
     assert served == []
+
+
+async def test_bad_input_a_second_handshake_is_answered_and_closes() -> None:
+    served: list[str | None] = []
+    async with guarded(served) as harness:
+        client = await harness.connect()
+        await handshake(client)
+        again = asked(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
+        client.send(again + asked(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=RIGHT) + frame(b"x"))
+        shaken = await answered(client, ApiKey.SASL_HANDSHAKE, 1)
+        assert (shaken.error_code, list(shaken.mechanisms)) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+        assert await client.is_closed()
+    assert served == []
+
+
+def test_bad_input_after_a_refusal_nothing_makes_a_session_known() -> None:
+    """A generator that has ended answers whatever it is sent as if it had gone to its end."""
+    session = Session(AUTHENTICATOR)
+    session.handshake("PLAIN")
+    assert session.authenticate(WRONG[1]).error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert session.authenticate(RIGHT).error == ErrorCode.ILLEGAL_SASL_STATE
+    assert session.principal is None
 
 
 async def test_bad_input_a_long_message_closes_also_where_it_comes_at_once() -> None:

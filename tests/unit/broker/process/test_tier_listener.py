@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from broker.config.listeners import TIER_LISTENER
 from broker.handlers.api_versions import ApiVersionsHandler, Features
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.sasl_authenticate import SaslAuthenticateHandler
 from broker.handlers.sasl_handshake import SaslHandshakeHandler
 from broker.network.limits import NetworkLimits
 from broker.network.registry import HandlerTable
-from broker.process.tier_listener import LOOPBACK, NAME, TierListener
+from broker.process.tier_listener import LOOPBACK, TierListener, identity_of_lone_broker
 from broker.topics.cluster import ClusterView
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
@@ -44,7 +45,12 @@ async def listening(
 ) -> AsyncIterator[dict[str, str]]:
     ports = simulated(clock=ManualClock(monotonic_ms=1))
     listener = TierListener(
-        handlers(cluster), NetworkLimits(**limits), ports, cluster, lambda path, error: None
+        handlers(cluster),
+        NetworkLimits(**limits),
+        ports,
+        cluster,
+        identity_of_lone_broker(ports.dice),
+        lambda path, error: None,
     )
     settings = await listener.open(hosts)
     try:
@@ -139,6 +145,6 @@ async def test_a_machine_without_ipv4_has_the_listener_on_the_loopback_of_ipv6(
 
 
 async def test_a_machine_without_a_loopback_ends_the_start(admin: Admin) -> None:
-    with pytest.raises(OSError, match=NAME):
+    with pytest.raises(OSError, match=TIER_LISTENER):
         async with listening(admin.cluster, [NO_ADDRESS_OF_OURS]):
             pass

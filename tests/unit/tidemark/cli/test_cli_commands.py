@@ -203,3 +203,22 @@ def test_an_export_that_cannot_be_starts_no_spark(
     assert done.exit_code == 1
     assert words in done.stderr
     assert done.stdout == ""
+
+
+def test_format_draws_the_clusters_secret_once(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    config = write_config(tmp_path, **{"tidemark.cluster.secret.file": str(secret)})
+    first = tidemark("format", "-c", config, "-s", "--cluster-secret")
+    assert (first.exit_code, f"drew the cluster's secret in {secret}" in first.stdout) == (0, True)
+    drawn = secret.read_text()
+    assert drawn.strip() not in first.output
+    again = tidemark("format", "-c", config, "-g", "--cluster-secret")
+    assert (again.exit_code, "left as it is" in again.stdout) == (0, True)
+    assert secret.read_text() == drawn
+
+
+def test_bad_input_a_secret_without_a_place_is_refused(tmp_path: Path) -> None:
+    result = tidemark("format", "-c", write_config(tmp_path), "-s", "--cluster-secret")
+    assert result.exit_code != 0
+    assert "tidemark.cluster.secret.file" in result.stderr
+    assert not (tmp_path / "logs").exists()

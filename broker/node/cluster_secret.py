@@ -1,0 +1,89 @@
+"""The secret of a cluster: one line of text in a file, the same on all its brokers.
+
+By it the remote tiers authenticate themselves at the brokers (`broker.process.tier_listener`): who
+has it may write `__remote_log_metadata`, and so hide or delete tiered data. It is in no log, no
+setting and no message.
+"""
+
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.key import ConfigError
+from broker.config.rules import CLUSTER_SECRET_KEY
+from metadata_topic.raft.voters import VoterSet
+from runtime.dice import Dice
+from runtime.disk import Disk
+
+CHARACTERS_MIN: Final = 43
+"""32 bytes in base64, without padding."""
+_FILE_BYTES_MAX: Final = 4_096
+_OPEN_TO_OTHERS: Final = 0o027
+_DRAWN: Final = 3
+"""Ids of 122 random bits each."""
+_WAY_OUT: Final = (
+    "draw one with `tidemark format --cluster-secret` on one node, and copy the file to the others"
+)
+
+
+def read_cluster_secret(config: BrokerConfig, disk: Disk) -> str | None:
+    """Read the secret; None where no file is named, or there is no tier that would need it.
+
+    Raises:
+        ConfigError: the file is not there, others may read or change it, or it holds no secret.
+    """
+    name = config.tidemark_cluster_secret_file
+    if not name or not config.remote_log_storage_system_enable:
+        return None
+    path = Path(name)
+    try:
+        permissions = disk.permissions(path)
+        data = disk.read_file(path) if disk.size(path) <= _FILE_BYTES_MAX else b""
+    except FileNotFoundError:
+        raise ConfigError(CLUSTER_SECRET_KEY, name, f"must exist: {_WAY_OUT}") from None
+    except OSError as error:
+        raise ConfigError(CLUSTER_SECRET_KEY, name, f"must be readable: {error}") from error
+    if permissions & _OPEN_TO_OTHERS:
+        raise ConfigError(
+            CLUSTER_SECRET_KEY,
+            name,
+            f"must be nobody else's to read, nor its group's to write (it is {permissions:03o}): "
+            f"chmod 600 {name}, or 640; if others may have read it, {_WAY_OUT}",
+        )
+    secret = data.removesuffix(b"\n").removesuffix(b"\r")
+    if len(secret) < CHARACTERS_MIN or any(not 0x21 <= byte <= 0x7E for byte in secret):
+        raise ConfigError(
+            CLUSTER_SECRET_KEY,
+            name,
+            f"must hold one line of at least {CHARACTERS_MIN} characters of ASCII without a space, "
+            f"such as 32 random bytes in base64: remove the file and {_WAY_OUT}",
+        )
+    return secret.decode()
+
+
+def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
+    """Refuse a tier without the cluster's secret beside a quorum of several.
+
+    Raises:
+        ConfigError: names the setting and the way out.
+    """
+    if config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file:
+        raise ConfigError(
+            CLUSTER_SECRET_KEY,
+            "",
+            f"must name the file with the cluster's secret, since node.id={config.node_id} has a "
+            f"remote tier and the controllers are several ({list(voters.ids)}): the tiers of all "
+            f"brokers authenticate themselves by it; {_WAY_OUT}",
+        )
+
+
+def draw_cluster_secret(path: Path, disk: Disk, dice: Dice) -> bool:
+    """Make the file with a new secret, for its owner alone; False where it is there already."""
+    drawn = urlsafe_b64encode(b"".join(dice.uuid() for _ in range(_DRAWN)))
+    disk.make_dirs(path.parent)
+    try:
+        disk.create_private(path, drawn + b"\n")
+    except FileExistsError:
+        return False
+    return True
