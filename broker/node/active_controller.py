@@ -6,6 +6,7 @@ Envelope; what the broker asks in its own name goes as it is.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -18,10 +19,11 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DecisionTimedOut
-from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from runtime.ports import Ports
 
 _CONNECT_MS: Final = 2_000
+IMAGE_MS: Final = 5_000
 _LIFECYCLE: Final = frozenset({ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT})
 """Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced."""
 
@@ -94,12 +96,20 @@ class ActiveController:
     ) -> list[bytes]:
         """Ask what a client asked of this broker; return the body of the answer.
 
+        A change is answered when this broker's own image has it, or `IMAGE_MS` later: a client that
+        asks here next finds it. Controllers of Kafka do not say where a change is.
+
         Raises:
             KafkaError: as `ask`, or the active controller refused the envelope.
         """
         question = envelope_of(context, request)
         envelope = await self.ask(ApiKey.ENVELOPE, VERSION, question, timeout_ms=timeout_ms)
-        return [answer_in(envelope, context)]
+        answer = answer_in(envelope, context)
+        if context.api_key != ApiKey.DESCRIBE_QUORUM:
+            with suppress(TimeoutError, MetadataUnavailable):
+                async with asyncio.timeout(IMAGE_MS / 1_000):
+                    await self._node.until_applied(envelope.metadata_end)
+        return [answer]
 
     def close(self) -> None:
         """End the connections; requests end without an answer."""

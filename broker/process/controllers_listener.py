@@ -50,7 +50,9 @@ class ControllersListener:
         )
         table = build_controller_handlers(parts)
         add_change_handlers(table, changes)
-        table.add(EnvelopeHandler(table, decoders(ports.executors), ports.clock))
+        table.add(
+            EnvelopeHandler(table, lambda: node.applied_end, decoders(ports.executors), ports.clock)
+        )
         self._server = Server(table, network_limits(config), ports)
         self._addresses = controller_addresses(config)
 

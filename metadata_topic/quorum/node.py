@@ -375,6 +375,14 @@ class MetadataNode:
             image.partition_count,
         )
 
+    async def until_applied(self, end_offset: int) -> None:
+        """Wait until everything below `end_offset` (exclusive) is in the image.
+
+        Raises:
+            MetadataUnavailable: the node failed, or was closed.
+        """
+        await self._readiness.wait_for(lambda: self.applied_end >= end_offset, self._check_open)
+
     # -- what others ask ------------------------------------------------------------------------
 
     def receive(self, request: Request, respond: Respondent) -> None:

@@ -48,7 +48,11 @@ class NodeReadiness:
         Args:
             check_open: raises once it will never be.
         """
-        while not self.is_ready:
+        await self.wait_for(lambda: self.is_ready, check_open)
+
+    async def wait_for(self, holds: Callable[[], bool], check_open: Callable[[], None]) -> None:
+        """Wait until `holds`, which is asked after each image and each change of role."""
+        while not holds():
             check_open()
             changed = asyncio.get_running_loop().create_future()
             self._waiting.add(changed)

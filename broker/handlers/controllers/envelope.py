@@ -14,6 +14,7 @@ The principal must be readable; nobody asks for it while there is no authorizer.
 """
 
 import logging
+from collections.abc import Callable
 from inspect import isawaitable
 from ipaddress import ip_address
 from typing import Any, Final
@@ -55,14 +56,26 @@ class EnvelopeHandler(DecodedHandler):
     api_key = ApiKey.ENVELOPE
     versions = Versions(0, 0)
 
-    def __init__(self, table: HandlerTable, decoding: Pool, clock: Clock) -> None:
-        """Serve what is inside by the handlers of `table`; long requests `decoding` decodes."""
-        self._table, self._decoding, self._seldom = table, decoding, Seldom(clock)
+    def __init__(
+        self, table: HandlerTable, metadata_end: Callable[[], int], decoding: Pool, clock: Clock
+    ) -> None:
+        """Serve what is inside.
+
+        Args:
+            table: has the handlers.
+            metadata_end: up to where (exclusive) the image here has the metadata log.
+            decoding: decodes long requests.
+            clock: of the log lines.
+        """
+        self._table, self._metadata_end = table, metadata_end
+        self._decoding, self._seldom = decoding, Seldom(clock)
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Serve the request inside."""
         try:
-            return _Response(response_data=await self._served(context, request))
+            answer = await self._served(context, request)
+            # A change is answered when it is in the image here.
+            return _Response(response_data=answer, metadata_end=self._metadata_end())
         except KafkaError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
                 self._seldom.error(

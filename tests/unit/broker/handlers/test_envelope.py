@@ -22,6 +22,8 @@ from metadata_topic.controller.errors import NotControllerError
 from runtime.ports import system_ports
 
 VERSION = 7
+END = 71
+"""Up to where the image of the controller has the log."""
 CLIENT = RequestContext(19, VERSION, 5, "cläire", "PLAINTEXT", ("10.1.2.3", 4), 0)
 BROKER = RequestContext(58, 0, 9, "broker", "CONTROLLER", ("127.0.0.1", 1), 0)
 KAFKAS_ANONYMOUS = bytes.fromhex("000005557365720a414e4f4e594d4f555300" + "00")
@@ -53,7 +55,9 @@ class Creates(DecodedHandler):
 async def served(here: DecodedHandler) -> AsyncIterator[EnvelopeHandler]:
     ports = system_ports(asyncio.get_running_loop())
     try:
-        yield EnvelopeHandler(HandlerTable([here]), decoders(ports.executors), ports.clock)
+        yield EnvelopeHandler(
+            HandlerTable([here]), lambda: END, decoders(ports.executors), ports.clock
+        )
     finally:
         ports.executors.shutdown()
 
@@ -70,7 +74,9 @@ async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count:
     envelope = envelope_of(CLIENT, creating(*names))
     assert envelope.request_principal == KAFKAS_ANONYMOUS
     async with served(here) as handler:
-        body = answer_in(await handler.handle(BROKER, envelope), CLIENT)
+        sealed = await handler.handle(BROKER, envelope)
+    assert sealed.metadata_end == END
+    body = answer_in(sealed, CLIENT)
     answer, end = response(ApiKey.CREATE_TOPICS).decode(body, VERSION)
     assert end == len(body)
     assert [one.name for one in answer.topics] == names

@@ -31,6 +31,7 @@ from tests.support.worlds.waiting import until
 
 ME, OTHER = 1, 2
 VERSION = 7
+END = 71
 APIS = {
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.ENVELOPE: (0, 0),
@@ -45,9 +46,16 @@ class Known:
     def __init__(self, view: QuorumView, *, is_leader: bool = False) -> None:
         self.node_id, self.view, self.is_leader = ME, view, is_leader
         self.has_begun = True
+        self.applied = asyncio.Event()
+        self.applied.set()
+        self.awaited: list[int] = []
 
     def describe(self) -> QuorumView:
         return self.view
+
+    async def until_applied(self, end_offset: int) -> None:
+        self.awaited.append(end_offset)
+        await self.applied.wait()
 
     @property
     def knows_active_controller(self) -> bool:
@@ -68,9 +76,11 @@ class Here(DecodedHandler):
 
 
 @asynccontextmanager
-async def asked(view: QuorumView, *here: DecodedHandler) -> AsyncIterator[ActiveController]:
+async def asked(
+    view: QuorumView, *here: DecodedHandler, known: Known | None = None
+) -> AsyncIterator[ActiveController]:
     ports = system_ports(asyncio.get_running_loop())
-    known = Known(view, is_leader=view.is_leader)
+    known = known or Known(view, is_leader=view.is_leader)
     active = ActiveController(known, {one.api_key: one for one in here}, ports)
     try:
         yield active
@@ -99,7 +109,7 @@ def answered(key: int, version: int, number: int, code: ErrorCode) -> bytes:
         inner = response(ApiKey.CREATE_TOPICS)
         body = inner.encode(inner.cls(topics=[inner.cls.Topics(name="t")]), VERSION)
         data = b"\0\0\0\1\0" + body if code == ErrorCode.NONE else None
-        fields = {"response_data": data, "error_code": int(code)}
+        fields = {"response_data": data, "error_code": int(code), "metadata_end": END}
     elif key == ApiKey.CREATE_TOPICS:
         fields = {"topics": [made.cls.Topics(name="t")]}
     return framed(number.to_bytes(4, "big") + b"\0" + made.encode(made.cls(**fields), version))
@@ -176,6 +186,24 @@ async def test_a_controller_that_is_not_active_any_more_is_asked_again() -> None
             await waiting.pass_ms(RETRY_MS)
         (topic,) = decoded(await waiting.task).topics
     assert (topic.error_code, waiting.here.served) == (ErrorCode.NONE, 0)
+
+
+async def test_a_change_is_answered_when_the_image_here_has_it_or_some_seconds_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(answers, APIS) as node:
+        known = Known(led_at(node.port))
+        known.applied.clear()
+        async with asked(known.view, known=known) as active:
+            waiting = asyncio.create_task(create(active))
+            await until(lambda: known.awaited == [END])
+            assert not waiting.done()
+            known.applied.set()
+            assert (await waiting)[0] == ErrorCode.NONE
+            known.applied.clear()
+            monkeypatch.setattr("broker.node.active_controller.IMAGE_MS", 1)
+            assert (await create(active))[0] == ErrorCode.NONE
+            assert known.awaited == [END, END]
 
 
 @pytest.mark.parametrize("serve", [hangs_up, says_nothing])
