@@ -1,5 +1,6 @@
-"""A controller of Apache Kafka in a quorum that one of ours leads: real processes."""
+"""A controller of Apache Kafka in a quorum with two of ours: real processes."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,15 +10,24 @@ from tests.support.quorum.committed import read_copy
 from tests.support.quorum.controllers import Controller
 from tests.support.quorum.kafka_controllers import PlainKafkaController
 from tests.support.quorum.own_controllers import TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum
+from tests.support.quorum.quorum import Leader, Plan, Quorum
 from tests.support.quorum.serving import until_true
 
-pytestmark = [pytest.mark.jvm, pytest.mark.lasts(seconds=40), pytest.mark.patience(seconds=120)]
+pytestmark = [pytest.mark.jvm, pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=180)]
 
 KAFKAS = 3
 PERSISTED = "Our registration has been persisted to the metadata log"
+UPDATED = "Received UPDATE_RAFT_VOTER response"
+REGISTERED_S = 30.0
 WAITS = {"controller.quorum.election.timeout.ms": "60000"}
-"""So that it never stands before ours."""
+"""So that it never stands before another."""
+
+
+class TalkativeKafka(PlainKafkaController):
+    """Its log has each answer that it got."""
+
+    def start_command(self) -> list[str]:
+        return self._java("kafka.Kafka", "DEBUG", str(self.config_file))
 
 
 class BesideKafka(Quorum):
@@ -27,10 +37,11 @@ class BesideKafka(Quorum):
         if node_id != KAFKAS:
             return super().made(node_id, name)
         place = self.directory / f"controller-{node_id}"
-        return PlainKafkaController(node_id, place, self.membership, WAITS)
+        settings = {} if self.plan.settings else WAITS
+        return TalkativeKafka(node_id, place, self.membership, settings)
 
 
-async def test_it_registers_with_ours_and_is_well(tmp_path: Path) -> None:
+async def test_all_register_with_ours_and_kafkas_is_well(tmp_path: Path) -> None:
     """Only Kafka's own controller shows that it is told what it can go on with."""
     require_kafka_tools()
     plan = Plan(TidemarkController, is_dynamic=False, has_links=False)
@@ -38,11 +49,38 @@ async def test_it_registers_with_ours_and_is_well(tmp_path: Path) -> None:
         leader = await quorum.leader()
         assert leader.node_id != KAFKAS
         kafkas = quorum.controllers[KAFKAS]
-        await until_true(lambda: PERSISTED in kafkas.log_file.read_text(), "it is registered")
-        settled = await quorum.settled()
-        assert settled.epoch == leader.epoch
-        copy = read_copy(quorum.controllers[leader.node_id], settled.high_watermark)
-        (endpoint,) = copy.image.controllers[KAFKAS].endpoints
-        assert (endpoint.name, endpoint.port) == ("CONTROLLER", kafkas.port)
-        assert not [one for one in kafkas.log_file.read_text().splitlines() if " ERROR " in one]
+        for line in (PERSISTED, UPDATED):
+            await until_true(lambda line=line: line in kafkas.log_file.read_text(), line)
+        (updated, *_) = (one for one in kafkas.log_file.read_text().splitlines() if UPDATED in one)
+        assert "errorCode=0," in updated
+        await _all_are_registered(quorum, leader)
+        assert not _errors(kafkas)
         assert await kafkas.stop() == 143, "the JVM's code after SIGTERM"
+
+
+async def test_ours_register_with_kafkas(tmp_path: Path) -> None:
+    require_kafka_tools()
+    plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=WAITS)
+    async with BesideKafka(tmp_path, plan) as quorum:
+        leader = await quorum.leader()
+        assert leader.node_id == KAFKAS
+        await _all_are_registered(quorum, leader)
+        assert not _errors(quorum.controllers[KAFKAS])
+
+
+async def _all_are_registered(quorum: Quorum, leader: Leader) -> None:
+    async with asyncio.timeout(REGISTERED_S):
+        while True:
+            settled = await quorum.settled()
+            assert settled.epoch == leader.epoch
+            (ours, *_) = (one for one in quorum.controllers if one not in (leader.node_id, KAFKAS))
+            found = read_copy(quorum.controllers[ours], settled.high_watermark).image.controllers
+            if set(found) == set(quorum.controllers):
+                break
+    for node_id, controller in quorum.controllers.items():
+        (endpoint,) = found[node_id].endpoints
+        assert (endpoint.name, endpoint.port) == ("CONTROLLER", controller.port)
+
+
+def _errors(controller: Controller) -> list[str]:
+    return [one for one in controller.log_file.read_text().splitlines() if " ERROR " in one]
