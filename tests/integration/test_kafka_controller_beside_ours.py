@@ -18,6 +18,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.lasts(seconds=60), pytest.mark.patien
 KAFKAS = 3
 PERSISTED = "Our registration has been persisted to the metadata log"
 UPDATED = "Received UPDATE_RAFT_VOTER response"
+LISTED = ("clientId=identity-check-", "Error while accepting connection")
+"""It says the first where it is asked DescribeCluster before it knows metadata.version: our start
+looks for another of its own id. The second where DEBUG is on and a client is gone at once."""
 REGISTERED_S = 30.0
 WAITS = {"controller.quorum.election.timeout.ms": "60000"}
 """So that it never stands before another."""
@@ -83,4 +86,5 @@ async def _all_are_registered(quorum: Quorum, leader: Leader) -> None:
 
 
 def _errors(controller: Controller) -> list[str]:
-    return [one for one in controller.log_file.read_text().splitlines() if " ERROR " in one]
+    lines = controller.log_file.read_text().splitlines()
+    return [one for one in lines if " ERROR " in one and not any(x in one for x in LISTED)]
