@@ -68,6 +68,7 @@ NOT_CHANGING = frozenset(
         "send_file",
         "size",
         "total_bytes",
+        "total_bytes",
     }
 )
 
