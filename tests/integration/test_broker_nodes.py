@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.own_controllers import TidemarkBroker, TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
 from tests.support.quorum.serving import (
-    admin,
     brokers,
     consume,
     create,
@@ -96,45 +94,6 @@ async def test_one_is_stopped_wiped_paused_and_killed(tmp_path: Path) -> None:
         await other.start()
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
         assert await asyncio.to_thread(consume, here, "t", len(said), "h") == said
-
-
-@pytest.mark.jvm
-async def test_one_is_unregistered_and_registers_anew(tmp_path: Path) -> None:
-    """Only Kafka's tool shows that it understands the answers; only a process comes back."""
-    require_kafka_tools()
-
-    async with controllers(tmp_path) as quorum, broker_nodes(quorum, 11, 12) as (one, other):
-        here = one.address
-
-        async def cluster(command: str, *options: str) -> str:
-            return await asyncio.to_thread(
-                kafka_tool, "cluster", command, "--bootstrap-server", here, *options, check=False
-            )
-
-        async def unregister(broker_id: int) -> str:
-            return await cluster("unregister", "--id", str(broker_id))
-
-        await until_true(lambda: brokers(here) == {11, 12}, "both serve")
-        await create(here, "t", 2)
-        assert "Broker 12 serves and cannot be unregistered" in await unregister(12)
-        assert await other.stop() == 0
-        said = await unregister(12)
-        assert "Broker 12 has replicas of topics (t) and cannot be unregistered" in said
-        tools = admin(here)
-        await asyncio.to_thread(tools.delete_topics(["t"])["t"].result, 30)
-
-        assert "Broker 12 is no longer registered." in await unregister(12)
-        assert brokers(here) == {11}
-        endpoints = await cluster("list-endpoints", "--include-fenced-brokers")
-        assert [line.split()[0] for line in endpoints.splitlines()] == ["ID", "11"]
-        assert "Broker ID 12 is not currently registered" in await unregister(12)
-
-        await other.start()
-        await until_true(lambda: brokers(here) == {11, 12}, "it has registered anew")
-        led = await create(here, "again", 2)
-        assert set(led.values()) == {11, 12}
-        made = await asyncio.to_thread(produce, other.address, "again", [0, 1], iter(range(9)))
-        assert await asyncio.to_thread(consume, here, "again", 2) == made
 
 
 async def test_a_broker_starts_before_its_controllers(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata_topic.controller.brokers import fence_broker
+from metadata_topic.controller.brokers import begin_controlled_shutdown, fence_broker
 from metadata_topic.controller.errors import BrokerIdNotRegisteredError, PolicyViolationError
 from metadata_topic.controller.unregistration import unregister_broker
 from metadata_topic.image.image import MetadataImage
@@ -56,9 +56,15 @@ def test_an_unknown_broker_is_refused_as_by_kafka() -> None:
         unregister_broker(cluster_of(1), broker_id=55)
 
 
-def test_a_broker_that_serves_is_refused() -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_broker_that_serves_or_is_about_to_stop_is_refused(stops: bool) -> None:
+    image = cluster_of(1, 2)
+    if stops:
+        epoch = image.brokers[2].epoch
+        stopping = begin_controlled_shutdown(image, broker_id=2, broker_epoch=epoch)
+        image = apply(image, stopping.records)
     with pytest.raises(PolicyViolationError, match=r"Broker 2 serves .* Stop it"):
-        unregister_broker(cluster_of(1, 2), broker_id=2)
+        unregister_broker(image, broker_id=2)
 
 
 @pytest.mark.parametrize("replicas", [[2], [1, 2]], ids=["the only one", "out of sync"])
