@@ -1,4 +1,4 @@
-"""The way of a broker to the active controller, which may be in another process.
+"""The way of a node to the active controller, which may be in another process.
 
 Which node that is, this node's replica of the metadata log knows. What a client asked goes on in an
 Envelope; what the broker asks in its own name goes as it is.
@@ -32,7 +32,12 @@ class ActiveController:
     """See the module."""
 
     def __init__(
-        self, node: MetadataNode, here: Mapping[ApiKey, DecodedHandler], ports: Ports
+        self,
+        node: MetadataNode,
+        here: Mapping[ApiKey, DecodedHandler],
+        ports: Ports,
+        *,
+        kind: str = "broker",
     ) -> None:
         """Nothing is asked yet.
 
@@ -41,9 +46,10 @@ class ActiveController:
             here: take requests while this node's own controller leads: no connection speaks for the
                 broker in its process.
             ports: of the connections.
+            kind: of the node; it is the first part of its client id.
         """
         self._node, self._here = node, here
-        self._client_id = f"broker-{node.node_id}-to-controller"
+        self._client_id = f"{kind}-{node.node_id}-to-controller"
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
         self._lifecycle, self._forwarding = (Connections(settings, ports) for _ in range(2))
 

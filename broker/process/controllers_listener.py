@@ -5,7 +5,7 @@ import logging
 from broker.config.broker_config import BrokerConfig
 from broker.handlers import create_acls, delete_acls, describe_acls
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
-from broker.handlers.controllers import describe_cluster, quorum_requests
+from broker.handlers.controllers import describe_cluster, quorum_requests, update_raft_voter
 from broker.handlers.controllers.changes import ChangeParts, add_change_handlers
 from broker.handlers.controllers.envelope import EnvelopeHandler
 from broker.handlers.controllers.parts import ControllerParts
@@ -31,6 +31,7 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     parts.table.add(ApiVersionsHandler(parts.table, parts.features))
     parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
     parts.table.add(describe_cluster.make(parts))
+    parts.table.add(update_raft_voter.make(parts))
     for acls in (describe_acls, create_acls, delete_acls):
         parts.table.add(acls.make(parts))
     return parts.table

@@ -21,6 +21,7 @@ from broker.node.identity_check import Identity
 from broker.node.raft_config import fetch_timeout_ms, moved_voter
 from broker.observe.health import Health
 from broker.observe.quorum_health import QuorumHealth
+from broker.process.controller_registration import register_in_metadata
 from broker.process.controllers_listener import ControllersListener
 from broker.process.identity_watch import IdentityWatch, watch_on
 from broker.topics.cluster import ClusterView
@@ -67,6 +68,9 @@ class QuorumMember:
         # Before the listener: the others hear that this node does not lead any more.
         on_stop(self._node.close)
         self._node.start()
+        if self._config.is_controller:
+            registering = register_in_metadata(self._node, self._ports)
+            on_stop(lambda: _cancelled(registering))
         if moved := moved_voter(self._config, self._node.voters):
             log.warning(moved)
         watching = watch_on(watch, on_end)

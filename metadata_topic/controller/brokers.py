@@ -10,13 +10,20 @@ from dataclasses import dataclass, field
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
+    InvalidRequestError,
     StaleBrokerEpochError,
+    UnsupportedFeatureError,
 )
 from metadata_topic.controller.leadership import records_for_leaving, records_for_returning
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
-from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from metadata_topic.image.records import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    MetadataRecord,
+    make,
+    partition_record_version,
+)
 from metadata_topic.image.snapshot_records import broker_record, controller_record
 from runtime.work import Pace, Steps, stepwise
 
@@ -147,7 +154,18 @@ def _absent(
 
 
 def register_controller(image: MetadataImage, registration: Registration) -> ControllerResult[None]:
-    """Register a controller; the same incarnation twice writes nothing."""
+    """Register a controller; the same incarnation twice writes nothing.
+
+    Raises:
+        InvalidRequestError: the id is none.
+        UnsupportedFeatureError: `metadata.version` is older than registrations of controllers.
+    """
+    if registration.node_id < 0:
+        raise InvalidRequestError(f"Controller id {registration.node_id} is negative.")
+    if image.metadata_version < CONTROLLER_REGISTRATION_LEVEL:
+        raise UnsupportedFeatureError(
+            "The current MetadataVersion is too old to support controller registrations."
+        )
     known = image.controllers.get(registration.node_id)
     if known is not None and known.incarnation_id == registration.incarnation_id:
         return ControllerResult((), None)

@@ -120,7 +120,11 @@ class MetadataUnavailable(KafkaError):
 
 
 class MetadataNode:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        registration: what this life of the node says of itself as a controller.
+    """
 
     def __init__(
         self,
@@ -150,6 +154,9 @@ class MetadataNode:
         self._on_failure = on_failure
         self._submitted = SubmittedDecisions()
         self._is_closed = False
+        self.registration = Registration(
+            identity.node_id, ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES
+        )
         # Set by open.
         self._opened: OpenReplica | None = None
         self._replica: MetadataReplica
@@ -321,7 +328,7 @@ class MetadataNode:
         self._readiness = NodeReadiness(self._replica)
 
     def _controller_settings(self, opened: OpenReplica) -> ControllerSettings:
-        config, identity = self._settings.log, self._identity
+        config = self._settings.log
         return ControllerSettings(
             append_linger_ms=config.append_linger_ms,
             max_batch_bytes=config.max_batch_bytes,
@@ -329,9 +336,7 @@ class MetadataNode:
             bootstrap=opened.bootstrap,
             bootstrap_problem=opened.bootstrap_problem,
             min_insync_replicas=config.min_insync_replicas,
-            registration=Registration(
-                identity.node_id, self._ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES
-            ),
+            registration=self.registration,
         )
 
     def start(self) -> None:

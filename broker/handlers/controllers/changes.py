@@ -11,6 +11,7 @@ from broker.config.live_config import LiveConfig
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
 from broker.handlers.controllers.removed_topics import UpdateRemovedTopicsHandler
@@ -134,6 +135,7 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
         parts.submit, parts.brokers, heartbeat_interval_ms=interval_ms
     ).values():
         table.add(handler if own_id is None else FromTheWire(handler, own_id, parts.clock))
+    table.add(ControllerRegistrationHandler(parts.submit))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
     table.add(CreatePartitionsHandler(parts.creation))
     table.add(

@@ -11,6 +11,7 @@ from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.changes import creation_without_broker
+from broker.handlers.controllers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.replica_directories import AssignReplicasToDirsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -49,6 +50,7 @@ class Listener:
         self.create = CreateTopicsHandler(creation, live)
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
         self.producer_ids = AllocateProducerIdsHandler(self.submit)
+        self.controllers = ControllerRegistrationHandler(self.submit)
         self.directories = AssignReplicasToDirsHandler(self.submit)
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
         self.quorum.elect()

@@ -11,14 +11,16 @@ from metadata_topic.controller.brokers import (
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
+    InvalidRequestError,
     StaleBrokerEpochError,
+    UnsupportedFeatureError,
 )
 from metadata_topic.controller.features import finalized_features, unserved_features
 from metadata_topic.controller.producer_ids import (
     ProducerIdsExhaustedError,
     allocate_producer_ids,
 )
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.records import make
 from tests.support.samples.metadata import apply, cluster_of, registration_of, started
 
@@ -159,6 +161,13 @@ def test_a_controller_registers_once_in_a_life() -> None:
     assert image.controllers[1].endpoints[0].port == 9093
     assert register_controller(image, registration_of(1)).records == ()
     assert len(register_controller(image, registration_of(1, life=2)).records) == 1
+
+
+def test_a_controller_that_cannot_stand_in_the_metadata_is_refused() -> None:
+    with pytest.raises(UnsupportedFeatureError, match="too old"):
+        register_controller(cluster_of(features={METADATA_VERSION: 14}), registration_of(1))
+    with pytest.raises(InvalidRequestError, match="-1 is negative"):
+        register_controller(cluster_of(), registration_of(-1))
 
 
 def test_producer_id_blocks_follow_each_other() -> None:

@@ -17,7 +17,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Endpoint
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, ControllerImage, Endpoint
 from tests.support.kafka.broker_talk import BrokerTalk
 from tests.support.worlds.admin import SET, TOPIC
 from tests.support.worlds.controller_listener import BEAT_MS, SESSION_MS, Listener
@@ -163,6 +163,29 @@ async def test_a_broker_has_the_directories_of_its_replicas_noted(listener: List
     assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
     assert listener.quorum.image.topics_by_name["t"].partitions[0].directory_of(1) == (
         DIRECTORY_UNASSIGNED
+    )
+
+
+async def test_a_controller_stands_in_the_metadata_as_it_says(listener: Listener) -> None:
+    cls = message("ControllerRegistrationRequest").cls
+    asked = cls(
+        controller_id=3,
+        incarnation_id=b"i" * 16,
+        zk_migration_ready=True,
+        listeners=[cls.Listeners(name="CONTROLLER", host="h", port=9093, security_protocol=3)],
+        features=[cls.Features(name="f", min_supported_version=1, max_supported_version=2)],
+    )
+    assert (await listener.ask(listener.controllers, asked)).error_code == 0
+    assert listener.quorum.image.controllers[3] == ControllerImage(
+        id=3,
+        incarnation_id=b"i" * 16,
+        endpoints=(Endpoint("CONTROLLER", "h", 9093, 3),),
+        features={"f": (1, 2)},
+    )
+    refused = await listener.ask(listener.controllers, cls(controller_id=-1))
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Controller id -1 is negative.",
     )
 
 

@@ -1,0 +1,98 @@
+"""A controller registers with whoever leads, until the metadata have it.
+
+One that leads registers itself, see `metadata_topic.quorum.active.activation`.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from broker.node.active_controller import ActiveController
+from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request
+from metadata_topic.controller.brokers import Registration
+from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL
+from metadata_topic.quorum.node import MetadataNode
+from runtime.dice import Backoff
+from runtime.ports import Ports
+from runtime.scheduler import pause
+
+log = logging.getLogger(__name__)
+
+LOOK_MS: Final = 500
+ANSWER_MS: Final = 30_000
+RETRY_MS_MAX: Final = 10_000
+JITTER: Final = 0.2
+
+
+def register_in_metadata(node: MetadataNode, ports: Ports) -> "asyncio.Task[None]":
+    """Begin; the task ends when this life of the controller was seen in the metadata.
+
+    Another process of this id may register after it. Neither begins again, so that they do not
+    fill the log: `identity_watch` ends one of them.
+    """
+    return asyncio.create_task(_register(node, ports))
+
+
+async def _register(node: MetadataNode, ports: Ports) -> None:
+    active = ActiveController(node, {}, ports, kind="controller")
+    backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.dice)
+    try:
+        while not is_registered(node):
+            delay_ms: float = LOOK_MS
+            if may_ask(node):
+                if refusal := await _ask(active, node.registration):
+                    log.info("this controller is not registered yet: %s", refusal)
+                # Also after a yes: Kafka's controllers write a record each time they are asked.
+                delay_ms = backoff.next_ms()
+            await pause(ports.scheduler, round(delay_ms))
+    finally:
+        active.close()
+    log.info("this controller is registered: node_id=%d", node.node_id)
+
+
+def is_registered(node: MetadataNode) -> bool:
+    """Whether the metadata have this life of the controller."""
+    known = node.image.controllers.get(node.node_id)
+    return known is not None and known.incarnation_id == node.registration.incarnation_id
+
+
+def may_ask(node: MetadataNode) -> bool:
+    """Whether another leads, and what it has committed can hold a controller."""
+    return (
+        not node.is_leader
+        and node.knows_active_controller
+        and node.image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL
+    )
+
+
+async def _ask(active: ActiveController, registration: Registration) -> str:
+    """Register; returns why it did not come to it, or nothing."""
+    api_key = ApiKey.CONTROLLER_REGISTRATION
+    try:
+        answer = await active.ask(api_key, 0, question_of(registration), timeout_ms=ANSWER_MS)
+    except KafkaError as error:
+        return str(error)
+    code = ErrorCode.of(answer.error_code)
+    return "" if code == ErrorCode.NONE else f"{code.name}: {answer.error_message}"
+
+
+def question_of(me: Registration) -> Any:
+    """The request that says it."""
+    cls = request(ApiKey.CONTROLLER_REGISTRATION).cls
+    return cls(
+        controller_id=me.node_id,
+        incarnation_id=me.incarnation_id,
+        listeners=[
+            cls.Listeners(
+                name=one.name, host=one.host, port=one.port,
+                security_protocol=one.security_protocol,
+            )
+            for one in me.endpoints
+        ],
+        features=[
+            cls.Features(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in me.features.items()
+        ],
+    )  # fmt: skip
