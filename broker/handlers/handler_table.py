@@ -44,6 +44,7 @@ from broker.handlers import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    unregister_broker,
 )
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
@@ -96,12 +97,14 @@ APIS: Final[tuple[Api, ...]] = (
     delete_acls,
     describe_log_dirs,
     list_config_resources,
+    unregister_broker,
 )
 
 
 FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UNREGISTER_BROKER,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

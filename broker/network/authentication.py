@@ -15,7 +15,7 @@ from _operator import _compare_digest as compare_digest  # that of hmac, which l
 from collections.abc import Generator
 from typing import Final, NamedTuple, Protocol
 
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ErrorCode, TidemarkError
 from kafka_protocol.wire.api_keys import ApiKey
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -24,7 +24,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 _API_VERSIONS_MAX: Final = 2
 
 
-class AuthenticationRefusedError(Exception):
+class AuthenticationRefusedError(TidemarkError):
     """A peer did not prove who it is; the text is for it, and gives nothing away."""
 
 

@@ -243,7 +243,7 @@ class BrokerLife:
                 self._settings.on_end(
                     StaleBrokerEpochError(
                         f"broker epoch {self.epoch} of node.id={self._registration.node_id} is "
-                        "over: another process has registered under this id"
+                        "over: another process has registered under this id, or it was unregistered"
                     )
                 )
                 return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kafka.tools import require_kafka_tools
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.kafka_controllers import PlainKafkaController
 from tests.support.quorum.own_controllers import broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
@@ -52,6 +52,9 @@ async def test_they_serve_on_controllers_of_kafka(tmp_path: Path) -> None:
 
         assert await other.stop() == 0
         shutil.rmtree(other.metadata)
+        at = ("--bootstrap-server", here, "--id", "12")
+        said_of_it = await asyncio.to_thread(kafka_tool, "cluster", "unregister", *at)
+        assert "Broker 12 is no longer registered." in said_of_it, "Kafka asks for no replicas"
         await other.start()
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
         assert await asyncio.to_thread(consume, here, "t", len(said)) == said

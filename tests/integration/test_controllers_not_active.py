@@ -60,6 +60,10 @@ def _beat(_version: int) -> dict[str, Any]:
     return {"broker_id": 101, "broker_epoch": 1, "current_metadata_offset": 1}
 
 
+def _unregister(_version: int) -> dict[str, Any]:
+    return {"broker_id": 101}
+
+
 def _of_topics(answer: Any) -> list[int]:
     return [one.error_code for one in answer.topics]
 
@@ -84,6 +88,7 @@ CHANGES: list[tuple[ApiKey, range, Callable[[int], dict[str, Any]], Callable[[An
     (ApiKey.ALTER_CONFIGS, range(3), _replace, _of_responses),
     (ApiKey.BROKER_REGISTRATION, range(5), _register, _whole),
     (ApiKey.BROKER_HEARTBEAT, range(3), _beat, _whole),
+    (ApiKey.UNREGISTER_BROKER, range(1), _unregister, _whole),
 ]
 
 

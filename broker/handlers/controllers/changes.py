@@ -21,6 +21,7 @@ from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
@@ -147,4 +148,5 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     )
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
     table.add(AlterConfigsHandler(parts.submit, parts.live))
+    table.add(UnregisterBrokerHandler(parts.submit))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

@@ -33,6 +33,7 @@ CHANGING = frozenset(
     {
         "append",
         "atomic_write",
+        "create_private",
         "fsync",
         "fsync_path",
         "lock",
@@ -61,6 +62,7 @@ NOT_CHANGING = frozenset(
         "memfd",
         "modified_ms",
         "open_read",
+        "permissions",
         "read_at",
         "read_file",
         "read_into",

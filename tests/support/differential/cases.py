@@ -16,6 +16,7 @@ from tests.support.differential.reads import (
     list_offsets_cases,
     log_dirs_cases,
     metadata_cases,
+    unregister_cases,
 )
 from tests.support.differential.records import fetch_cases, produce_cases
 from tests.support.differential.topics import (
@@ -34,6 +35,7 @@ READING = (
     describe_configs_cases,
     config_resources_cases,
     log_dirs_cases,
+    unregister_cases,
     init_producer_id_cases,
     acl_cases,
 )

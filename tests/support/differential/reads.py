@@ -254,6 +254,12 @@ def config_resources_cases() -> Iterator[Case]:
         yield from every(key, f"types {types}", {"resource_types": types}, 1)
 
 
+def unregister_cases() -> Iterator[Case]:
+    """Of brokers that are not there; one that serves would be gone on Kafka's side."""
+    for broker_id in (0, 55, -1, 2**31 - 1, -(2**31)):
+        yield from every(ApiKey.UNREGISTER_BROKER, f"id {broker_id}", {"broker_id": broker_id})
+
+
 def init_producer_id_cases() -> Iterator[Case]:
     key = ApiKey.INIT_PRODUCER_ID
     base = {"transactional_id": None, "transaction_timeout_ms": 1000}

@@ -25,6 +25,8 @@ def without_ours(value: Any) -> Any:
         value.replicas, value.is_missing_directory = [], 0
     if hasattr(value, "used_producer_id"):
         value.used_producer_id = -1
+    if hasattr(value, "metadata_end"):
+        value.metadata_end = -1
     return value
 
 

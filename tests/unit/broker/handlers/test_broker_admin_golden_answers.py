@@ -18,6 +18,7 @@ from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.metadata import MetadataHandler
+from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.network.registry import Handler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import ClusterView
@@ -28,6 +29,7 @@ from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
 from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
+from metadata_topic.controller.result import result_of
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
@@ -38,6 +40,7 @@ from metadata_topic.image.model import (
 )
 from metadata_topic.image.sorted_map import SortedMap
 from runtime.executors import InlinePool
+from runtime.work import at_once
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.memory_machine import MemoryMachine
 from tests.support.sim.ports import simulated
@@ -186,6 +189,18 @@ def test_config_resources_are_listed_as_kafka_does(frame: dict[str, Any]) -> Non
     expected = response(exchange.key).encode(exchange.answer, exchange.version)
     view = ClusterView(1, "unused", lambda: image)
     assert exchange.answered_by(ListConfigResourcesHandler(view)) == expected
+
+
+@pytest.mark.parametrize("frame", frames("UnregisterBroker"))
+def test_unregistrations_are_answered_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    image = MetadataImage(brokers={5: broker(5, "127.0.0.1", 9092, None)})
+    fenced = replace(image, brokers={5: replace(image.brokers[5], fenced=True)})
+
+    async def submit(decide: Any) -> None:
+        at_once(result_of(decide(fenced)))
+
+    assert exchange.answered_by(UnregisterBrokerHandler(submit)) == exchange.body
 
 
 @pytest.mark.parametrize("frame", frames("DescribeLogDirs"))

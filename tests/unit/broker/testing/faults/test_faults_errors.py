@@ -22,10 +22,13 @@ from tests.support.samples.protocol import TOPIC_ID
 
 SERVED = sorted(handler_class(api).api_key for api in APIS)
 CODE = ErrorCode.NOT_COORDINATOR
+WITHOUT_A_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+"""Their only refusal is an answer without a directory."""
 VERSIONS = [
     (key, version)
     for key in SERVED
     for version in range(codec.request(key).min_version, codec.request(key).max_version + 1)
+    if (key, version) not in WITHOUT_A_CODE
 ]
 with_each = pytest.mark.parametrize(
     ("key", "version"), VERSIONS, ids=[f"{key.name}-{version}" for key, version in VERSIONS]
