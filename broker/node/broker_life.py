@@ -504,10 +504,8 @@ def _check(answer: Any, what: str) -> None:
 
 
 def _with_a_spare(directories: Sequence[bytes]) -> list[bytes]:
-    """The ids to register."""
-    if len(directories) != 1:
-        return list(directories)
-    return [directories[0], spare_directory(directories[0])]
+    """The ids to register; the spare one stays when all directories but one fail."""
+    return [*directories, *map(spare_directory, directories[:1])]
 
 
 def _directories_question(

@@ -8,7 +8,7 @@ none, and a new controller gives none to fenced brokers: the first heartbeat doe
 Pure: times are handed in, by the monotonic clock.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -111,19 +111,21 @@ class BrokerSessions:
         ]
         return min(runs) + self._timeout_ms + 1 if runs else None
 
-    def lowest_active_offset(self, image: MetadataImage, *, without: int) -> int | None:
+    def lowest_active_offset(
+        self, image: MetadataImage, *, without: Collection[int | None]
+    ) -> int | None:
         """How far (inclusive) all active brokers have read.
 
         Args:
             image: says who is active.
-            without: a broker that is not asked.
+            without: brokers that are not asked.
 
         Returns:
             -1: not known of all; None: no other broker is active.
         """
         offsets = []
         for broker in image.brokers.values():
-            if broker.id != without and broker.is_active:
+            if broker.id not in without and broker.is_active:
                 session = self.get(broker.id, broker.epoch)
                 offsets.append(UNKNOWN_OFFSET if session is None else session.metadata_offset)
         return min(offsets) if offsets else None

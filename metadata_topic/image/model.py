@@ -28,15 +28,15 @@ DIRECTORY_LOST = bytes(15) + b"\x02"
 _SPARE_PREFIX = b"tidemark"
 
 
-def spare_directory(lone: bytes) -> bytes:
-    """An id for a broker with one directory to register beside it; no directory has it.
+def spare_directory(first: bytes) -> bytes:
+    """An id for a broker to register beside its directories; none of them has it.
 
     Kafka's controllers assign the directory of a new replica by themselves where the broker has
-    registered one alone. Then nothing would tell a replica whose files were lost from one that
-    never had any; see docs/decisions/where-a-replica-lives.md. Ids of directories are random UUIDs
-    of version 4, which never begin like this.
+    one alone, from the start or when the others have failed. Then nothing would tell a replica
+    whose files were lost from one that never had any; see docs/decisions/where-a-replica-lives.md.
+    Ids of directories are random UUIDs of version 4, which never begin like this.
     """
-    return _SPARE_PREFIX + lone[len(_SPARE_PREFIX) :]
+    return _SPARE_PREFIX + first[len(_SPARE_PREFIX) :]
 
 
 def is_spare_directory(directory_id: bytes) -> bool:

@@ -176,8 +176,11 @@ class BrokerControl:
             broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
             session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
-            lowest = partial(sessions.lowest_active_offset, image, without=broker.id)
-            result = yield from heartbeat.steps(image, asked, session, lowest)
+            # The broker in this process has this image, whatever its last heartbeat said.
+            others = partial(
+                sessions.lowest_active_offset, image, without={broker.id, self._own_broker_id}
+            )
+            result = yield from heartbeat.steps(image, asked, session, others)
             decided[:] = [result.response]
             return result
 

@@ -16,14 +16,15 @@ SESSION_MS = 9_000
 def test_the_offset_that_all_active_brokers_have_read() -> None:
     image: MetadataImage = cluster_of(1, 2, 3)
     sessions = BrokerSessions(SESSION_MS, image, 0)
-    assert sessions.lowest_active_offset(image, without=1) == -1
+    assert sessions.lowest_active_offset(image, without={1}) == -1
     for broker_id, offset in ((2, 20), (3, 30)):
         session = sessions.get(broker_id, image.brokers[broker_id].epoch)
         assert session is not None
         session.metadata_offset = offset
-    assert sessions.lowest_active_offset(image, without=1) == 20
-    assert sessions.lowest_active_offset(image, without=2) == -1
-    assert sessions.lowest_active_offset(cluster_of(1), without=1) is None
+    assert sessions.lowest_active_offset(image, without={1}) == 20
+    assert sessions.lowest_active_offset(image, without={2}) == -1
+    assert sessions.lowest_active_offset(cluster_of(1), without={1}) is None
+    assert sessions.lowest_active_offset(image, without={2, None}) == -1
 
 
 def test_a_session_ends_after_its_whole_time_and_not_before() -> None:

@@ -187,7 +187,7 @@ async def test_a_registration_settles_replicas_of_before_the_rule_in_one_decisio
         await life.close()
 
 
-async def test_a_lone_directory_is_registered_with_one_that_no_disk_has(
+async def test_one_more_directory_is_registered_that_no_disk_has(
     channel: str, tmp_path: Path
 ) -> None:
     """Else Kafka's controllers assign it to replicas whose files were never made."""
@@ -199,7 +199,7 @@ async def test_a_lone_directory_is_registered_with_one_that_no_disk_has(
         await life.close()
         again = controller.life(2, HERE, THERE)
         await again.register({})
-        assert controller.node.image.brokers[1].log_dirs == (HERE, THERE)
+        assert controller.node.image.brokers[1].log_dirs == (HERE, THERE, b"tidemark" + HERE[8:])
         await again.close()
 
 
