@@ -317,6 +317,15 @@ def test_the_broker_in_the_controllers_process_has_no_session_to_end() -> None:
     assert cluster.broker(2).fenced, "another one has"
 
 
+def test_nobody_waits_for_heartbeats_of_the_broker_in_the_controllers_process() -> None:
+    """It sends none any more once it serves."""
+    cluster = clustered(PLAIN, own_broker_id=1)
+    cluster.start(1, 2)
+    cluster.partition(2)
+    cluster.beat(2, want_shut_down=True)
+    assert cluster.beat(2, want_shut_down=True).response.should_shut_down
+
+
 def test_a_heartbeat_that_is_answered_too_late_keeps_the_session_alive() -> None:
     cluster = clustered(replace(PLAIN, uncommitted_bytes_max=1))
     cluster.start(1)
