@@ -179,6 +179,11 @@ class BrokerLife:
 
     def _refusal(self, code: ErrorCode) -> str:
         text = f"the active controller refuses this broker: {code.name}"
+        if code == ErrorCode.POLICY_VIOLATION:
+            return (
+                f"{text}: the controller shares its process with a broker that has a remote tier, "
+                "and no other broker can have one in this version"
+            )
         unserved = unserved_features(self._node.image)
         if code != ErrorCode.UNSUPPORTED_VERSION or not unserved:
             return text

@@ -49,15 +49,22 @@ class FromTheWire(DecodedHandler):
     DIFFERS: Kafka's combined node sends itself its requests over the wire, and takes anybody's.
     """
 
-    def __init__(self, here: DecodedHandler, own_broker_id: int, clock: Clock) -> None:
-        """Refuse requests in the name of `own_broker_id`; a line a minute says so."""
+    def __init__(
+        self, here: DecodedHandler, own_broker_id: int, clock: Clock, *, has_tier: bool = False
+    ) -> None:
+        """Refuse requests in the name of `own_broker_id`; a line a minute says so.
+
+        With `has_tier` no other broker registers: tiered topics would be placed on it, too, and it
+        has no tier that copies them.
+        """
         self.api_key, self.versions = here.api_key, here.versions
+        self._refuses_others = has_tier and here.api_key == ApiKey.BROKER_REGISTRATION
         self._here, self._own_broker_id, self._seldom = here, own_broker_id, Seldom(clock)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer, or refuse."""
         if request.broker_id != self._own_broker_id:
-            return self._here.handle(context, request)
+            return self._of_another(context, request)
         code = _CODES.get(self.api_key, ErrorCode.STALE_BROKER_EPOCH)
         self._seldom.error(
             log,
@@ -67,6 +74,17 @@ class FromTheWire(DecodedHandler):
             "another node has this node.id, or somebody tries the port",
         )
         return response(self.api_key).cls(error_code=int(code))
+
+    def _of_another(self, context: RequestContext, request: Any) -> Any:
+        if not self._refuses_others:
+            return self._here.handle(context, request)
+        self._seldom.error(
+            log,
+            f"broker {request.broker_id} was not registered: this node has a remote tier in its "
+            "own process, and others have none in this version. Set "
+            "remote.log.storage.system.enable=false here, or run this broker alone",
+        )
+        return response(self.api_key).cls(error_code=int(ErrorCode.POLICY_VIOLATION))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +148,16 @@ def own_handlers(
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     """Add them to the table of a controllers' listener."""
     config, own_id = parts.live.current, parts.own_broker_id
+    has_tier = config.remote_log_storage_system_enable
     interval_ms = config.broker_heartbeat_interval_ms
     for handler in own_handlers(
         parts.submit, parts.brokers, heartbeat_interval_ms=interval_ms
     ).values():
-        table.add(handler if own_id is None else FromTheWire(handler, own_id, parts.clock))
+        table.add(
+            handler
+            if own_id is None
+            else FromTheWire(handler, own_id, parts.clock, has_tier=has_tier)
+        )
     table.add(ControllerRegistrationHandler(parts.submit))
     table.add(CreateTopicsHandler(parts.creation, parts.live))
     table.add(CreatePartitionsHandler(parts.creation))
