@@ -35,6 +35,11 @@ def brokers(address: str) -> set[int]:
         return set()
 
 
+def topics_of(address: str) -> set[str]:
+    """All names that this node knows; the name of a topic in the request could create it."""
+    return set(admin(address).list_topics(timeout=10).topics)
+
+
 def produce(address: str, topic: str, partitions: list[int], values: Iterator[int]) -> set[bytes]:
     """One record to each partition; returns what was acknowledged."""
     acknowledged: set[bytes] = set()
