@@ -153,7 +153,7 @@ class MetadataNode:
         self._settings = settings or NodeSettings()
         self._on_failure = on_failure
         self._submitted = SubmittedDecisions()
-        self._is_closed = False
+        self._has_started = self._is_closed = False
         self.registration = Registration(
             identity.node_id, ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES
         )
@@ -272,8 +272,8 @@ class MetadataNode:
         return self._replica.applied_end
 
     def describe(self) -> QuorumView:
-        """The quorum as this node sees it."""
-        return self._replica.describe()
+        """The quorum as this node sees it; before it takes part it knows nobody."""
+        return self._replica.describe() if self._has_started else QuorumView(epoch=0)
 
     # -- start ----------------------------------------------------------------------------------
 
@@ -342,6 +342,7 @@ class MetadataNode:
     def start(self) -> None:
         """Take part in the quorum; on the loop, after `open`."""
         self._replica.start()
+        self._has_started = True
 
     async def begin(self, check: Callable[[MetadataImage], None] | None = None) -> None:
         """`open`, `start` and `ready`, where the loop has nothing else to do meanwhile."""

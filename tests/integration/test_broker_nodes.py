@@ -3,11 +3,14 @@
 import asyncio
 import shutil
 import signal
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
+from tests.support.brokers.process import free_ports
 from tests.support.quorum.own_controllers import TidemarkBroker, TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
 from tests.support.quorum.serving import (
@@ -96,12 +99,28 @@ async def test_one_is_stopped_wiped_paused_and_killed(tmp_path: Path) -> None:
         assert await asyncio.to_thread(consume, here, "t", len(said), "h") == said
 
 
+def page(port: int, name: str) -> str:
+    """What a page says, whatever its status; nothing where it is not served yet."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=5) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.read().decode()
+    except OSError:
+        return ""
+
+
 async def test_a_broker_starts_before_its_controllers(tmp_path: Path) -> None:
     quorum = controllers(tmp_path)
     node = TidemarkBroker(11, tmp_path / "broker-11", quorum.membership)
+    (port,) = free_ports(1)
+    node.settings["tidemark.http.listener"] = f"127.0.0.1:{port}"
     try:
         await node.start(wait=False)
         await until_true(lambda: "waiting for a leader" in node.log_tail(), "it waits")
+        await until_true(lambda: "no leader of the metadata" in page(port, "health"), "it is red")
+        assert " ERROR " not in node.log_file.read_text()
         async with quorum:
             await until_true(lambda: brokers(node.address) == {11}, "it serves")
             node.process.send_signal(signal.SIGTERM)
