@@ -18,6 +18,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.types import OFFSETS_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
@@ -70,7 +71,7 @@ def _checked(topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
     """Topics that the controller is asked for, and answers for the others."""
     wanted, refused, pace = [], [], Pace()
     for topic in topics:
-        if topic.name in GUARDED_TOPICS:
+        if topic.name == OFFSETS_TOPIC or topic.name in GUARDED_TOPICS:
             refused.append(_guarded(topic))
         else:
             wanted.append(topic)
@@ -89,12 +90,13 @@ def _answers(refused: Sequence[Any], grown: Iterable[GrownTopic]) -> Steps[Any]:
 
 
 def _guarded(topic: Any) -> Any:
-    """DIFFERS: Kafka lets anybody add partitions to `__remote_log_metadata`.
+    """DIFFERS: Kafka lets anybody add partitions to its internal topics.
 
-    A user partition's metadata partition goes by their number: with another one the tier would
-    look for its segments where they are not.
+    Where the segments of a user's partition and the offsets of a group are goes by the number of
+    partitions: with another one both would be looked for where they are not.
     """
-    return _answer(topic.name, PolicyViolationError("This topic belongs to the brokers."))
+    text = "This topic belongs to the brokers: they find things in it by its number of partitions."
+    return _answer(topic.name, PolicyViolationError(text))
 
 
 def _all_failed(

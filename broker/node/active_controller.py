@@ -108,7 +108,7 @@ class ActiveController:
         Raises:
             KafkaError: as `ask`, or the active controller refused the envelope.
         """
-        question = envelope_of(context, request)
+        question = await envelope_of(context, request)
         envelope = await self.ask(ApiKey.ENVELOPE, VERSION, question, timeout_ms=timeout_ms)
         answer = answer_in(envelope, context)
         if context.api_key != ApiKey.DESCRIBE_QUORUM:

@@ -200,22 +200,12 @@ class BrokerLife:
             broker_id=me.node_id,
             cluster_id=self._settings.cluster_id,
             incarnation_id=me.incarnation_id,
-            listeners=[
-                cls.Listeners(
-                    name=one.name, host=one.host, port=one.port,
-                    security_protocol=one.security_protocol,
-                )
-                for one in me.endpoints
-            ],
-            features=[
-                cls.Features(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in me.features.items()
-            ],
             rack=me.rack,
             log_dirs=_with_a_spare(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
             free_descriptors=await self._settings.free_descriptors(),
-        )  # fmt: skip
+            **listeners_and_features(cls, me),
+        )
 
     def _noted(self, replica: ReplicaId) -> bytes | None:
         """The directory that the metadata have for a replica here; None if it is not one."""
@@ -506,6 +496,25 @@ def _check(answer: Any, what: str) -> None:
     if answer.error_code:
         code = ErrorCode.of(answer.error_code)
         raise ApiError(code, f"the active controller does not {what}: {code.name}")
+
+
+def listeners_and_features(cls: Any, me: Registration) -> dict[str, list[Any]]:
+    """The fields that registrations of brokers and controllers share; `cls` is the request's."""
+    return {
+        "listeners": [
+            cls.Listeners(
+                name=one.name,
+                host=one.host,
+                port=one.port,
+                security_protocol=one.security_protocol,
+            )
+            for one in me.endpoints
+        ],
+        "features": [
+            cls.Features(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in me.features.items()
+        ],
+    }
 
 
 def _with_a_spare(directories: Sequence[bytes]) -> list[bytes]:

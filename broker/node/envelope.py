@@ -15,6 +15,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.primitives import skip_tags
 from metadata_topic.controller.errors import NotControllerError
+from runtime.work import run_in_steps
 
 VERSION: Final = 0
 _Request: Final = codec.request(ApiKey.ENVELOPE).cls
@@ -27,18 +28,17 @@ _CLIENT_ID_BYTES_MAX: Final = 2**15 - 1
 _FLEXIBLE: Final = 2
 
 
-def envelope_of(context: RequestContext, request: Any) -> Any:
-    """The envelope of a client's request."""
+async def envelope_of(context: RequestContext, request: Any) -> Any:
+    """The envelope of a client's request; a long one is encoded in steps."""
     key, version = ApiKey(context.api_key), context.api_version
     client_id = context.client_id.encode()[:_CLIENT_ID_BYTES_MAX]
     tags = b"\0" if header_versions(key, version)[0] == _FLEXIBLE else b""
     header = _HEADER.pack(key, version, context.correlation_id, len(client_id))
     kind, _, name = (context.session.principal or ANONYMOUS).partition(":")
     principal = _PRINCIPAL.cls(type=kind, name=name, token_authenticated=False)
+    body = await run_in_steps(codec.request(key).encode_steps(request, version))
     return _Request(
-        request_data=b"".join(
-            (header, client_id, tags, codec.request(key).encode(request, version))
-        ),
+        request_data=b"".join((header, client_id, tags, *body)),
         request_principal=_PRINCIPAL_VERSION + _PRINCIPAL.encode(principal, 0),
         client_host_address=ip_address(context.peer[0]).packed,
     )

@@ -8,6 +8,7 @@ import logging
 from typing import Any, Final
 
 from broker.node.active_controller import ActiveController
+from broker.node.broker_life import listeners_and_features
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
@@ -84,15 +85,5 @@ def question_of(me: Registration) -> Any:
     return cls(
         controller_id=me.node_id,
         incarnation_id=me.incarnation_id,
-        listeners=[
-            cls.Listeners(
-                name=one.name, host=one.host, port=one.port,
-                security_protocol=one.security_protocol,
-            )
-            for one in me.endpoints
-        ],
-        features=[
-            cls.Features(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in me.features.items()
-        ],
-    )  # fmt: skip
+        **listeners_and_features(cls, me),
+    )

@@ -56,7 +56,11 @@ class IdentityWatch:
         """
         if not await self._look() and not self._me.may_vote:
             # What a broker fetches under the id of a voter would count for that voter.
-            log.info("waiting for a leader of the controllers: only it knows who votes")
+            log.warning(
+                "waiting for a leader of the controllers, for only it knows who votes; none of "
+                "these says that it leads: %s",
+                ", ".join(f"{one.host}:{one.port}" for one in self._known),
+            )
             while not await self._look():
                 await self._pause(EVERY_MS)
         if self._doubts.is_open:

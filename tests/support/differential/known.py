@@ -87,7 +87,7 @@ KNOWN = {
     ),
     "the cluster's own topics are refused": (
         r"DELETE_TOPICS v\d \['__cluster_metadata'\]: .*"
-        r"|CREATE_PARTITIONS v\d name __(cluster|remote_log)_metadata: .*"
+        r"|CREATE_PARTITIONS v\d name __(consumer_offsets|(cluster|remote_log)_metadata): .*"
     ),
     "too many partitions are refused by name": (
         r"CREATE_PARTITIONS v\d plain to (10003|2147483647): .*: kafka=-1 ours=44"

@@ -71,7 +71,7 @@ def creating(*names: str) -> Any:
 async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count: int) -> None:
     here = Creates()
     names = [f"t{number}" for number in range(count)]
-    envelope = envelope_of(CLIENT, creating(*names))
+    envelope = await envelope_of(CLIENT, creating(*names))
     assert envelope.request_principal == KAFKAS_ANONYMOUS
     async with served(here) as handler:
         sealed = await handler.handle(BROKER, envelope)
@@ -111,7 +111,7 @@ def _header(key: int, version: int = 0) -> bytes:
 async def test_a_bad_envelope_is_refused_and_nothing_is_asked(
     fields: dict[str, Any], code: ErrorCode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    envelope = envelope_of(CLIENT, creating("t"))
+    envelope = await envelope_of(CLIENT, creating("t"))
     for name, value in fields.items():
         setattr(envelope, name, value)
     here = Creates()
@@ -136,13 +136,13 @@ async def test_what_the_handler_cannot_do_is_an_error_of_the_envelope(
     error: BaseException, code: ErrorCode
 ) -> None:
     async with served(Creates(error)) as handler:
-        answer = await handler.handle(BROKER, envelope_of(CLIENT, creating("t")))
+        answer = await handler.handle(BROKER, await envelope_of(CLIENT, creating("t")))
     assert (ErrorCode.of(answer.error_code), answer.response_data) == (code, None)
 
 
 async def test_an_answer_to_another_request_is_refused() -> None:
     async with served(Creates()) as handler:
-        answer = await handler.handle(BROKER, envelope_of(CLIENT, creating("t")))
+        answer = await handler.handle(BROKER, await envelope_of(CLIENT, creating("t")))
     other = RequestContext(19, VERSION, 6, "", "PLAINTEXT", ("10.1.2.3", 4), 0)
     with pytest.raises(ApiError, match="an answer to another"):
         answer_in(answer, other)

@@ -45,11 +45,11 @@ def test_very_many_names_are_answered_in_every_version(admin: Admin) -> None:
 
 
 def test_a_guarded_topic_does_not_grow_and_others_do(admin: Admin) -> None:
-    guarded = ("__remote_log_metadata", "__cluster_metadata")
+    guarded = ("__remote_log_metadata", "__cluster_metadata", "__consumer_offsets")
     asyncio.run(admin.creation.create([TopicSpec(guarded[0], 1, 1)]))
     admin.create("orders")
-    answer = admin.grow((guarded[0], 2), (guarded[1], 2), ("orders", 2))
-    assert [one.error_code for one in answer.results] == [44, 44, 0]
+    answer = admin.grow(*((name, 2) for name in guarded), ("orders", 2))
+    assert [one.error_code for one in answer.results] == [44, 44, 44, 0]
     assert partitions_of(admin, guarded[0]) == 1
     assert partitions_of(admin, "orders") == 2
 
