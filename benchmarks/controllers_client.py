@@ -17,7 +17,6 @@ from metadata_topic.raft.messages import FetchRequest, VoteRequest
 from metadata_topic.raft.voters import ReplicaKey
 from tests.support.brokers.raw_client import build, header
 from tests.support.quorum.controllers import CLUSTER_ID, Controller
-from tests.support.quorum.kept_brokers import BROKERS
 from tests.support.quorum.quorum import Quorum
 from tests.support.quorum.talk import NO_ANSWER, VERSIONS, Talk
 
@@ -44,10 +43,9 @@ def frame(api: ApiKey, fields: dict[str, Any]) -> bytes:
 
 
 async def create_topics(talk: Talk, names: Iterable[str], partitions: int) -> None:
-    """Create topics of three replicas in one request."""
+    """Create topics of one replica in one request."""
     topics = [
-        {"name": name, "num_partitions": partitions, "replication_factor": len(BROKERS)}
-        for name in names
+        {"name": name, "num_partitions": partitions, "replication_factor": 1} for name in names
     ]
     fields = {"topics": topics, "timeout_ms": 60_000}
     answer = await talk.ask(ApiKey.CREATE_TOPICS, fields, timeout_s=90)

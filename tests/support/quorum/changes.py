@@ -207,7 +207,7 @@ def _topic(name: str, partitions: int, configs: dict[str, str]) -> dict[str, Any
     return {
         "name": name,
         "num_partitions": partitions,
-        "replication_factor": len(BROKERS),
+        "replication_factor": 1,  # more is refused: nobody copies in this version
         "configs": [{"name": key, "value": value} for key, value in configs.items()],
     }
 
