@@ -314,7 +314,12 @@ class Broker(ServerProcess):
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
-        return ActiveController(self._node, own, self._ports)
+        return ActiveController(
+            self._node,
+            own,
+            self._ports,
+            envelope_bytes_max=self.config.socket_request_max_bytes,
+        )
 
     def _life(self) -> BrokerLife:
         config = self.config
