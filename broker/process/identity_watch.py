@@ -8,13 +8,13 @@ The leader's log must have what this broker knows to be committed (`node.committ
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from broker.node.committed_mark import Comparison, way_out
-from broker.node.identity_check import Doubts, Identity, Look, other_cluster
+from broker.node.identity_check import Doubts, Identity, Look, other_cluster, other_voters
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import CommittedBatch
@@ -37,7 +37,15 @@ ADDRESSES_MAX: Final = 32
 class IdentityWatch:
     """See the module."""
 
-    def __init__(self, me: Identity, known: tuple[Node, ...], needed: int, ports: Ports) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        known: tuple[Node, ...],
+        needed: int,
+        ports: Ports,
+        *,
+        voters: Collection[int] = (),
+    ) -> None:
         """Take the parts; nothing is asked yet.
 
         Args:
@@ -45,7 +53,9 @@ class IdentityWatch:
             known: where controllers listen, this one included where it is named.
             needed: so many of another cluster show that this node is in the wrong one.
             ports: its clock, timers and connections.
+            voters: ids of `controller.quorum.voters`.
         """
+        self._voters = voters
         self._me, self._needed = me, needed
         self._known = dict.fromkeys(known)
         self._ports = ports
@@ -135,6 +145,9 @@ class IdentityWatch:
         newest = self._leader = max(looks, key=_epoch, default=None)
         if newest is not None:
             self._doubts.take(newest[1])
+            if difference := other_voters(self._me, self._voters, newest[1]):
+                log.warning(difference)
+                self._voters = ()  # said once
         problem = problem or self._doubts.problem
         if problem is not None:
             raise QuorumConfigError(problem)

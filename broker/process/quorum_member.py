@@ -137,7 +137,8 @@ class QuorumMember:
         here = {(one.host, one.port) for one in own}
         others = [one for one in plan.controllers if (one.host, one.port) not in here]
         needed = plan.voters.majority if plan.voters.ids else len(others) // 2 + 1
-        return IdentityWatch(me, plan.controllers, needed, self._ports)
+        static = [node.id for node in plan.static_nodes]
+        return IdentityWatch(me, plan.controllers, needed, self._ports, voters=static)
 
     def _watch_the_quorum(self, health: Health, on_stop: OnStop) -> QuorumHealth:
         clock, timeout_ms = self._ports.clock, fetch_timeout_ms(self._config)
