@@ -20,7 +20,7 @@ from metadata_topic.quorum.log.fetched import NO_DATA
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.quorum.wire.requests import write_request
 from metadata_topic.quorum.wire.responses import UnreadableAnswer, read_answer, records_of
-from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, WireIdentity, only_partition
+from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, VERSIONS, WireIdentity, only_partition
 from metadata_topic.raft.messages import (
     NOBODY,
     UNKNOWN_HIGH_WATERMARK,
@@ -36,7 +36,6 @@ _DESCRIBE_CLUSTER: Final = 1
 """First version that tells brokers and controllers apart."""
 _DESCRIBE_QUORUM: Final = 2
 """First version with directory ids."""
-_FETCH: Final = 17
 _NOBODYS: Final = ReplicaKey(NOBODY)
 """Whose Fetch counts for no replica."""
 
@@ -102,12 +101,13 @@ class ControllerQuestions:
             max_wait_ms=0,
             max_bytes=1,
         )
-        body = write_request(request, _FETCH, WireIdentity(cluster_id))
+        versions = VERSIONS[ApiKey.FETCH]
+        body = write_request(request, versions.last, WireIdentity(cluster_id))
         connection = Connection((leader.host, leader.port), self._settings, self._ports)
         with closing(connection), suppress(ClientError, TimeoutError, UnreadableAnswer):
             async with asyncio.timeout(self._timeout_ms / 1000):
                 answer = await connection.request(
-                    ApiKey.FETCH, body, versions=_FETCH, timeout_ms=self._timeout_ms
+                    ApiKey.FETCH, body, versions=versions, timeout_ms=self._timeout_ms
                 )
             said = read_answer(request, answer, NO_DATA)
             assert isinstance(said, FetchResponse)

@@ -95,7 +95,7 @@ class IdentityWatch:
             places: its log directories, for the message.
 
         Returns:
-            None: nobody leads, or answers; never of a node that is only a broker.
+            None: nobody leads yet, or says; never to a node that is only a broker.
 
         Raises:
             QuorumConfigError: the leader's log is another one; names both.
@@ -113,8 +113,12 @@ class IdentityWatch:
                     raise QuorumConfigError(_younger_log(self._me, batch, look, places))
                 if found is not None:
                     return found
-            if self._me.may_vote and looks >= LOOKS_MAX:
-                break
+            elif self._me.may_vote:
+                break  # it may be needed to elect one
+            if looks == LOOKS_MAX:
+                log.warning("no leader says whether its log is the one that this node followed")
+                if self._me.may_vote:
+                    break
             await self._pause(EVERY_MS)
             await self._look()
         return None
