@@ -27,6 +27,7 @@ from local_log.manager.log_dir import COMMITTED_METADATA, LIVES
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import FetchResponse
 from runtime.disk import Disk
+from runtime.executors import make_mutex
 
 KEEP_MS: Final = 60_000
 _HEAD: Final = f"{COMMITTED_METADATA} 1"
@@ -123,13 +124,18 @@ class MarkKeeper:
         """
         self._disk, self._newest, self._directories = disk, newest, directories
         self._kept: CommittedBatch | None = None
+        self._keeping = make_mutex()
 
     def keep(self) -> None:
-        """Note it where it is news; survives a power cut on return. One thread at a time.
+        """Note it where it is news; survives a power cut on return.
 
         Raises:
             OSError: a disk failed; the other directories have it.
         """
+        with self._keeping:  # a stop may meet a pass of housekeeping
+            self._keep()
+
+    def _keep(self) -> None:
         batch = self._newest()
         if batch is None or batch == self._kept:
             return
