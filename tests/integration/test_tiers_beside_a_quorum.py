@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.brokers.clients import end_offsets, produce, read_all
 from tests.support.quorum.serving import leaders
+from tests.support.quorum.tier_rounds import run_rounds
 from tests.support.quorum.tiering import Cluster, audited, tiers_apart, tiers_combined
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
@@ -41,3 +42,10 @@ async def test_a_topics_life_in_the_tiers_of_several_brokers(
         await cluster.until_green()
         for node in cluster.nodes:
             assert await node.stop() == 0
+
+
+@pytest.mark.parametrize("starts", [tiers_apart, tiers_combined], ids=["apart", "combined"])
+async def test_controllers_brokers_and_tiers_are_killed(tmp_path: Path, starts: Starts) -> None:
+    """Only processes show what a kill leaves in the store, and who takes it away."""
+    async with starts(tmp_path) as cluster:
+        await run_rounds(cluster, seed=1, rounds=4, say=print)

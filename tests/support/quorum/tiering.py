@@ -17,7 +17,7 @@ from confluent_kafka.admin import NewTopic
 from broker.node.cluster_secret import draw_cluster_secret
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from tests.support.brokers.process import LOCAL_FS, free_ports
+from tests.support.brokers.process import LOCAL_FS, free_ports, tier_pid
 from tests.support.quorum.controllers import run_to_end
 from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum, until_asked
@@ -70,6 +70,11 @@ class Cluster:
         found = glob.glob(f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True)
         return sorted(int(Path(path).name.split("-")[0]) for path in found)
 
+    def objects(self, topic: str) -> list[str]:
+        """Everything that the store has of a topic, or had under its name."""
+        root = self.quorum.directory / STORE
+        return glob.glob(f"**/{topic}-*/**/*.*", root_dir=root, recursive=True)
+
     async def until_all_serve(self) -> None:
         for node in self.nodes:
             at = node.address
@@ -107,9 +112,8 @@ class Cluster:
         """Delete a topic, and wait until the store has nothing of it."""
         tools = admin(self.nodes[0].address)
         await asyncio.to_thread(tools.delete_topics([topic])[topic].result, 30)
-        root = self.quorum.directory / STORE
         await until_asked(
-            lambda: not glob.glob(f"**/{topic}-*/**/*.*", root_dir=root, recursive=True),
+            lambda: not self.objects(topic),
             f"the store has nothing of {topic}",
             deadline_s=PATIENCE_S,
         )
@@ -163,6 +167,10 @@ class Tiering(TidemarkController):
         """The page `/health`; red where nobody listens."""
         report: dict[str, Any] = json.loads(self.page("health") or '{"status": "red"}')
         return report
+
+    def tier_pid(self) -> int | None:
+        """Of the tier process, the node's child; None while there is none."""
+        return tier_pid(self.pid)
 
     def local_segments(self, topic: str, partition: int = 0) -> list[int]:
         found = (self.logs / f"{topic}-{partition}").glob("*.log")
