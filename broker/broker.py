@@ -36,6 +36,7 @@ from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_clea
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.raft_config import check_idle_records_among_several, moved_voter
+from broker.observe import remote_metadata_health
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -433,6 +434,10 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._own_topics)
+        self.health.checks["remote-metadata"] = lambda: remote_metadata_health.problems(
+            self._image()
+        )
+        self.health.notes["remote-metadata"] = lambda: remote_metadata_health.notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
         settings = (
             await self._tier_listener.open()
