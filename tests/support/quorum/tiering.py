@@ -6,6 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -135,9 +136,9 @@ class Tiering(TidemarkController):
         (self.http_port,) = free_ports(1)
 
     @property
+    @abstractmethod
     def address(self) -> str:
         """Where clients come in."""
-        raise NotImplementedError
 
     @property
     def bootstrap(self) -> str:

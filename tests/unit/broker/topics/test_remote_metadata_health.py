@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
-from broker.observe.remote_metadata_health import notes, problems
+from broker.topics.internal import remote_metadata_notes as notes
+from broker.topics.internal import remote_metadata_problems as problems
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 
