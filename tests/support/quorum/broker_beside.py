@@ -9,6 +9,9 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
 
+SESSION = {"broker.heartbeat.interval.ms": "200", "broker.session.timeout.ms": "2000"}
+"""Short: a killed broker is not taken back while the session of its last life lasts."""
+
 
 class BrokerBesideControllers(BrokerProcess):
     """Is only a broker. Its controllers start with it for the first time, and end with `close`."""
@@ -19,7 +22,7 @@ class BrokerBesideControllers(BrokerProcess):
             name: text
             for name, text in super().properties().items()
             if name.startswith(("remote.log.storage.", "rsm.config.", "log.segment.bytes"))
-        }
+        } | SESSION
         plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=judged_by)
         self.quorum = Quorum(directory / "controllers", plan)
 
@@ -27,6 +30,7 @@ class BrokerBesideControllers(BrokerProcess):
         own = {
             "process.roles": "broker",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            **SESSION,
             "tidemark.cluster.secret.file": str(self.directory / "cluster.secret"),
         }
         return super().properties() | own | self.quorum.membership.settings()
