@@ -244,6 +244,18 @@ async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
             print(f"--- node {one.node_id}\n{one.log_tail(100)}")
 
 
+@asynccontextmanager
+async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
+    """A node that is all the quorum, and a broker beside it; both have tiers."""
+    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic=False, count=1, has_links=False))
+    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    async with quorum:
+        beside = TieringBroker(11, directory / "broker-11", quorum.membership)
+        nodes = [cast("TieringCombined", quorum.controllers[1]), beside]
+        async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
+
+
 async def audited(node: Tiering, *options: str) -> str:
     """What the audit says of the store, by a broker; it must find nothing."""
     code, said = await run_to_end([
