@@ -20,7 +20,12 @@ from metadata_topic.quorum.log.fetched import NO_DATA
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.quorum.wire.requests import write_request
 from metadata_topic.quorum.wire.responses import UnreadableAnswer, read_answer, records_of
-from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, VERSIONS, WireIdentity, only_partition
+from metadata_topic.quorum.wire.rpc import (
+    VERSIONS,
+    WireIdentity,
+    only_partition,
+    quorum_question,
+)
 from metadata_topic.raft.messages import (
     NOBODY,
     UNKNOWN_HIGH_WATERMARK,
@@ -82,7 +87,7 @@ class ControllerQuestions:
                     )
                 )
                 quorum = await ask(
-                    ApiKey.DESCRIBE_QUORUM, _quorum_question(), versions=_DESCRIBE_QUORUM
+                    ApiKey.DESCRIBE_QUORUM, quorum_question(), versions=_DESCRIBE_QUORUM
                 )
                 look = _look(quorum, f"{node.host}:{node.port}")
                 said = Said(said.cluster_id, look, said.controllers)
@@ -117,12 +122,6 @@ class ControllerQuestions:
 
 def _cluster_question() -> Any:
     return codec.request(ApiKey.DESCRIBE_CLUSTER).cls(endpoint_type=_CONTROLLERS)
-
-
-def _quorum_question() -> Any:
-    cls = codec.request(ApiKey.DESCRIBE_QUORUM).cls
-    partition = cls.Topics.Partitions(partition_index=PARTITION)
-    return cls(topics=[cls.Topics(topic_name=TOPIC, partitions=[partition])])
 
 
 def _of_cluster(answer: Any) -> Said:
