@@ -111,7 +111,18 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = directory / "server.log"
+        self._beside: dict[str, str] = {}
+        self._format_options: tuple[str, ...] = ()
         directory.mkdir(parents=True, exist_ok=True)
+
+    def stand_beside(self, controllers: Mapping[str, str], cluster_id: str) -> None:
+        """Be nothing but a broker, beside controllers that these settings name."""
+        self._beside = {
+            **controllers,
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+        }
+        self._format_options = ("--cluster-id", cluster_id)
 
     @property
     def bootstrap(self) -> str:
@@ -160,7 +171,7 @@ class BrokerProcess:
                 "remote.log.storage.manager.class.name": LOCAL_FS,
                 "rsm.config.dir": str(self.remote_directory),
             }
-        return base | self.settings
+        return base | self._beside | self.settings
 
     def write_config(self) -> Path:
         text = "".join(f"{key}={value}\n" for key, value in self.properties().items())
@@ -182,7 +193,8 @@ class BrokerProcess:
     def format(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`tidemark format` with this broker's settings."""
         self.write_config()
-        return self.command("format", "--config", str(self.config_file), *arguments)
+        options = (*self._format_options, *arguments)
+        return self.command("format", "--config", str(self.config_file), *options)
 
     def start_to_end(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`tidemark start` where it is expected to refuse: run until it ends."""
