@@ -9,7 +9,6 @@ import pytest
 from tests.support.brokers.process import BrokerProcess, running
 from tests.support.quorum.quorum import Quorum
 
-BESIDE_ID = 11
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 
 
@@ -20,47 +19,41 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def controllers() -> Quorum | None:
-    """Beside which a broker is nothing else; of most tests none: a combined node."""
+def quorum() -> Callable[[], Quorum] | None:
+    """Starts controllers beside which a broker is nothing else; mostly none: a combined node."""
     return None
 
 
-def made(controllers: Quorum | None, directory: Path, **options: object) -> BrokerProcess:
-    """A broker in a directory, a combined node or beside these controllers."""
-    if controllers is None:
-        return BrokerProcess(directory, **options)  # type: ignore[arg-type]
-    broker = BrokerProcess(directory, **{"node_id": BESIDE_ID} | options)  # type: ignore[arg-type]
-    secret = controllers.directory / "cluster.secret"
-    secret.write_text(f"{'5a' * 32}\n")
-    secret.chmod(0o600)
-    settings = {"tidemark.cluster.secret.file": str(secret)}
-    membership = controllers.membership
-    broker.stand_beside(membership.settings() | settings, membership.cluster_id)
+def made(quorum: Callable[[], Quorum] | None, directory: Path, **options: object) -> BrokerProcess:
+    """A broker in a directory: a combined node, or alone beside controllers of its own."""
+    broker = BrokerProcess(directory, **options)  # type: ignore[arg-type]
+    if quorum is not None:
+        broker.stand_beside(quorum().membership)
     return broker
 
 
 @pytest.fixture(scope="module")
 def broker(
-    controllers: Quorum | None, tmp_path_factory: pytest.TempPathFactory
+    quorum: Callable[[], Quorum] | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """A plain broker, shared by the tests of a module: use topics of your own."""
-    yield from running(made(controllers, tmp_path_factory.mktemp("plain")))
+    yield from running(made(quorum, tmp_path_factory.mktemp("plain")))
 
 
 @pytest.fixture(scope="module")
 def shared_tiered_broker(
-    controllers: Quorum | None, tmp_path_factory: pytest.TempPathFactory
+    quorum: Callable[[], Quorum] | None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """The same, tiering to a directory with short intervals."""
     directory = tmp_path_factory.mktemp("tiered")
-    yield from running(made(controllers, directory, tiered=True, settings=SMALL_SEGMENTS))
+    yield from running(made(quorum, directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
-def tiered_broker(controllers: Quorum | None, tmp_path: Path) -> Iterator[BrokerProcess]:
+def tiered_broker(quorum: Callable[[], Quorum] | None, tmp_path: Path) -> Iterator[BrokerProcess]:
     """The same of a test alone, which looks at the whole store."""
     directory = tmp_path / "tiered"
-    yield from running(made(controllers, directory, tiered=True, settings=SMALL_SEGMENTS))
+    yield from running(made(quorum, directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
@@ -71,13 +64,13 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_broker(
-    controllers: Quorum | None, tmp_path: Path
+    quorum: Callable[[], Quorum] | None, tmp_path: Path
 ) -> Iterator[Callable[..., BrokerProcess]]:
     """Brokers that the test formats, starts and ends by itself; closed afterwards."""
     all_made: list[BrokerProcess] = []
 
     def make(name: str = "broker", **options: object) -> BrokerProcess:
-        all_made.append(made(controllers, tmp_path / name, **options))
+        all_made.append(made(quorum, tmp_path / name, **options))
         return all_made[-1]
 
     yield make

@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from tests.support.quorum.controllers import Membership
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL_FS = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
 SETTLE_S = 60.0
+BESIDE_ID = 11
+"""Of a broker beside controllers, whose ids begin at 1."""
 
 
 PORTS = range(12_000, 32_000, 2)
@@ -115,14 +120,20 @@ class BrokerProcess:
         self._format_options: tuple[str, ...] = ()
         directory.mkdir(parents=True, exist_ok=True)
 
-    def stand_beside(self, controllers: Mapping[str, str], cluster_id: str) -> None:
-        """Be nothing but a broker, beside controllers that these settings name."""
+    def stand_beside(self, controllers: "Membership") -> None:
+        """Be nothing but a broker, beside these controllers."""
+        self.node_id = BESIDE_ID
+        secret = self.directory / "cluster.secret"
+        secret.write_text(f"{'5a' * 32}\n")
+        secret.chmod(0o600)
         self._beside = {
-            **controllers,
+            **controllers.settings(),
             "process.roles": "broker",
+            "node.id": str(self.node_id),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "tidemark.cluster.secret.file": str(secret),
         }
-        self._format_options = ("--cluster-id", cluster_id)
+        self._format_options = ("--cluster-id", controllers.cluster_id)
 
     @property
     def bootstrap(self) -> str:

@@ -38,8 +38,8 @@ DEEDS = (
 SLEEP_S = 4.0
 """How long a broker is paused: longer than its session of 3 s."""
 PARTITIONS = 2
-VALUE_BYTES = 4_000
-TOPICS_MAX = 30
+VALUE_BYTES = 20_000
+TOPICS_MAX = 12
 PAUSE_S = 0.2
 QUEUED_MAX = 500
 BETWEEN = 100
