@@ -45,6 +45,7 @@ from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
+from broker.remote.answers import ControllerQuestions
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.hosting import ControllerRequests
@@ -57,6 +58,7 @@ from broker.replica.wanted import (
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
+from broker.topics.internal import remote_metadata_notes, remote_metadata_problems
 from kafka_client.connection import POOL, THREADS
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.cleaner.cleaner import LogCleaner
@@ -258,13 +260,11 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self._tier.attach(
-                self._replicas,
-                self._node,
-                self._leader_epochs.ask,
-                self._registration.update_removed_topics,
-                self._registration.describe_quorum,
+            life = self._registration
+            questions = ControllerQuestions(
+                self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
             )
+            self._tier.attach(self._replicas, self._node, questions)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._descriptors = self._creation.descriptors = BrokerDescriptors(
@@ -433,6 +433,8 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._own_topics)
+        self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(self._image())
+        self.health.notes["remote-metadata"] = lambda: remote_metadata_notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
         settings = (
             await self._tier_listener.open()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.process import BrokerProcess, running
-from tests.support.quorum.quorum import Quorum
 
 SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 
@@ -19,41 +18,33 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def quorum() -> Callable[[], Quorum] | None:
-    """Starts controllers beside which a broker is nothing else; mostly none: a combined node."""
-    return None
-
-
-def made(quorum: Callable[[], Quorum] | None, directory: Path, **options: object) -> BrokerProcess:
-    """A broker in a directory: a combined node, or alone beside controllers of its own."""
-    broker = BrokerProcess(directory, **options)  # type: ignore[arg-type]
-    if quorum is not None:
-        broker.stand_beside(quorum().membership)
-    return broker
+def broker_kind() -> type[BrokerProcess]:
+    """A lone node; a file may ask for another."""
+    return BrokerProcess
 
 
 @pytest.fixture(scope="module")
 def broker(
-    quorum: Callable[[], Quorum] | None, tmp_path_factory: pytest.TempPathFactory
+    broker_kind: type[BrokerProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """A plain broker, shared by the tests of a module: use topics of your own."""
-    yield from running(made(quorum, tmp_path_factory.mktemp("plain")))
+    yield from running(broker_kind(tmp_path_factory.mktemp("plain")))
 
 
 @pytest.fixture(scope="module")
 def shared_tiered_broker(
-    quorum: Callable[[], Quorum] | None, tmp_path_factory: pytest.TempPathFactory
+    broker_kind: type[BrokerProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess]:
     """The same, tiering to a directory with short intervals."""
     directory = tmp_path_factory.mktemp("tiered")
-    yield from running(made(quorum, directory, tiered=True, settings=SMALL_SEGMENTS))
+    yield from running(broker_kind(directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
-def tiered_broker(quorum: Callable[[], Quorum] | None, tmp_path: Path) -> Iterator[BrokerProcess]:
+def tiered_broker(broker_kind: type[BrokerProcess], tmp_path: Path) -> Iterator[BrokerProcess]:
     """The same of a test alone, which looks at the whole store."""
     directory = tmp_path / "tiered"
-    yield from running(made(quorum, directory, tiered=True, settings=SMALL_SEGMENTS))
+    yield from running(broker_kind(directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
@@ -64,16 +55,19 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_broker(
-    quorum: Callable[[], Quorum] | None, tmp_path: Path
+    broker_kind: type[BrokerProcess], tmp_path: Path
 ) -> Iterator[Callable[..., BrokerProcess]]:
     """Brokers that the test formats, starts and ends by itself; closed afterwards."""
-    all_made: list[BrokerProcess] = []
+    made: list[BrokerProcess] = []
 
-    def make(name: str = "broker", **options: object) -> BrokerProcess:
-        all_made.append(made(quorum, tmp_path / name, **options))
-        return all_made[-1]
+    def make(
+        name: str = "broker", *, kind: type[BrokerProcess] = broker_kind, **options: object
+    ) -> BrokerProcess:
+        """`kind` is another class of broker than this file's."""
+        made.append(kind(tmp_path / name, **options))  # type: ignore[arg-type]
+        return made[-1]
 
     yield make
-    for one in all_made:
+    for one in made:
         one.close()
         print(one.log_tail(200))

@@ -15,17 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from tests.support.quorum.controllers import Membership
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[3]
 LOCAL_FS = "rsm_plugins.local_fs:LocalFsRemoteStorageManager"
 SETTLE_S = 60.0
-BESIDE_ID = 11
-"""Of a broker beside controllers, whose ids begin at 1."""
 
 
 PORTS = range(12_000, 32_000, 2)
@@ -116,24 +111,7 @@ class BrokerProcess:
         self.settings = dict(settings or {})
         self.process: subprocess.Popen[bytes] | None = None
         self.log_file = directory / "server.log"
-        self._beside: dict[str, str] = {}
-        self._format_options: tuple[str, ...] = ()
         directory.mkdir(parents=True, exist_ok=True)
-
-    def stand_beside(self, controllers: "Membership") -> None:
-        """Be nothing but a broker, beside these controllers."""
-        self.node_id = BESIDE_ID
-        secret = self.directory / "cluster.secret"
-        secret.write_text(f"{'5a' * 32}\n")
-        secret.chmod(0o600)
-        self._beside = {
-            **controllers.settings(),
-            "process.roles": "broker",
-            "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "tidemark.cluster.secret.file": str(secret),
-        }
-        self._format_options = ("--cluster-id", controllers.cluster_id)
 
     @property
     def bootstrap(self) -> str:
@@ -182,7 +160,7 @@ class BrokerProcess:
                 "remote.log.storage.manager.class.name": LOCAL_FS,
                 "rsm.config.dir": str(self.remote_directory),
             }
-        return base | self._beside | self.settings
+        return base | self.settings
 
     def write_config(self) -> Path:
         text = "".join(f"{key}={value}\n" for key, value in self.properties().items())
@@ -204,8 +182,7 @@ class BrokerProcess:
     def format(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`tidemark format` with this broker's settings."""
         self.write_config()
-        options = (*self._format_options, *arguments)
-        return self.command("format", "--config", str(self.config_file), *options)
+        return self.command("format", "--config", str(self.config_file), *arguments)
 
     def start_to_end(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`tidemark start` where it is expected to refuse: run until it ends."""
@@ -300,13 +277,8 @@ class BrokerProcess:
         return self.process.pid
 
     def tier_pid(self) -> int | None:
-        """Process id of the tier process, the broker's child, or None."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        for child in children.read_text().split() if children.exists() else []:
-            with suppress(FileNotFoundError, ProcessLookupError):  # it ends while we look
-                if b"tier_process" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    return int(child)
-        return None
+        """Process id of the tier process, or None."""
+        return tier_pid(self.pid)
 
     def terminate(self, deadline_s: float = 30) -> int:
         """SIGTERM, then wait for the end; returns the exit code."""
@@ -365,6 +337,16 @@ class BrokerProcess:
         """Paths in the store that match, also while others are deleted: Path.glob fails then."""
         root = self.remote_directory
         return [root / path for path in glob.glob(pattern, root_dir=root, recursive=True)]
+
+
+def tier_pid(broker_pid: int) -> int | None:
+    """Process id of the tier process, a broker's child, or None."""
+    children = Path(f"/proc/{broker_pid}/task/{broker_pid}/children")
+    for child in children.read_text().split() if children.exists() else []:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends while we look
+            if b"tier_process" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    return None
 
 
 def alive(pid: int) -> bool:
