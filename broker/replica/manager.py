@@ -56,10 +56,12 @@ class ReplicaManager:
         ports: Ports,
         requests: ControllerRequests = NO_REQUESTS,
         judgements: JudgementTally | None = None,
+        has_tier: bool = True,
     ) -> None:
         """Host nothing yet.
 
-        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`.
+        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`;
+        without `has_tier` such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -73,6 +75,7 @@ class ReplicaManager:
             ports=ports,
             requests=requests,
             judgements=judgements,
+            has_tier=has_tier,
         )
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
@@ -199,6 +202,7 @@ class ReplicaManager:
             return
         names = {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
         of_all = len(names) < len(delta.changed_configs)
+        self.hosting.bar(names)
         self.hosting.configure(None if of_all else names)
 
     async def stop(self) -> None:

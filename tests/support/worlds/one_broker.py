@@ -63,7 +63,13 @@ class OneBroker:
         self.image = cluster_of(features={METADATA_VERSION: version})
         self.start()
 
-    def start(self, *, missing: Iterable[int] = (), failing: Iterable[int] = ()) -> None:
+    def start(
+        self,
+        *,
+        missing: Iterable[int] = (),
+        failing: Iterable[int] = (),
+        has_tier: bool = True,
+    ) -> None:
         """As the broker does: load, register with what was found, put aside, host.
 
         Directories of `failing` fail between loading and registering.
@@ -75,13 +81,18 @@ class OneBroker:
             self.logs.put_offline(self.paths[index], OSError(errno.EIO, "away"))
         is_missing_some = bool(list(missing))
         image = self.image
-        self.logs.load(lambda tp: wanted_replica(image, NODE, tp, is_missing_some=is_missing_some))
+        self.logs.load(
+            lambda tp: wanted_replica(
+                image, NODE, tp, is_missing_some=is_missing_some, has_tier=has_tier
+            )
+        )
         self.replicas = ReplicaManager(
             logs=self.logs,
             node_id=NODE,
             config_for=lambda _topic: LogConfig(),
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
+            has_tier=has_tier,
         )
         self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:
