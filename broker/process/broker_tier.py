@@ -100,6 +100,7 @@ class BrokerTier:
                     creation,
                     self._config.rlmm_settings,
                     prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
+                    node_id=node.node_id,
                 )
             except KafkaError as error:
                 if node.is_alone:
