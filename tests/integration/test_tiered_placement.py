@@ -1,6 +1,7 @@
 """One broker with a remote tier and one without beside three controllers: who gets what."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from kafka_protocol.errors import ErrorCode
 from tests.support.brokers.clients import produce, read_all
+from tests.support.kafka.tools import require_kafka_tools
+from tests.support.quorum.kafka_controllers import KafkaBroker, PlainKafkaController
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
-from tests.support.quorum.serving import admin, leaders, until_true
+from tests.support.quorum.serving import admin, brokers, leaders, until_true
 from tests.support.quorum.tiering import SWITCH, Cluster, TieringBroker, running
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
@@ -83,18 +86,59 @@ async def placement(tiering: TieringBroker, plain: TieringBroker) -> None:
     await asyncio.to_thread(produce, plain, "plain", SENT)
 
 
+async def restarted(broker: TieringBroker, settings: dict[str, str]) -> None:
+    assert await broker.stop() == 0
+    broker.settings = settings
+    await broker.start()
+
+
+async def until_named_offline(broker: TieringBroker, topic: str) -> None:
+    said = f"{topic}-0 is offline: its topic is tiered"
+    await until_true(lambda: said in str(broker.health()), f"health says that {said}")
+
+
 async def loss_of_the_tier(tiering: TieringBroker) -> None:
-    assert await tiering.stop() == 0
-    tiering.settings = OFF
-    await tiering.start()
-    await until_true(
-        lambda: "here-0 is offline: its topic is tiered" in str(tiering.health()),
-        "health names what is offline",
-    )
+    await restarted(tiering, OFF)
+    await until_named_offline(tiering, "here")
     assert await asyncio.to_thread(read_all, tiering, "plain") == [(0, b"k", b"v")]
     none_left = await created(tiering, NewTopic("tides", 1, 1, config=TIERED))
     assert none_left == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert await tiering.stop() == 0
-    tiering.settings = {}
-    await tiering.start()
+    await restarted(tiering, {})
     assert await asyncio.to_thread(read_all, tiering, "here") == [(0, b"k", b"v")]
+
+
+@pytest.mark.jvm
+async def test_controllers_of_kafka_do_not_know_of_tiers_and_nothing_is_served_without_one(
+    tmp_path: Path,
+) -> None:
+    """What they place anyhow stays offline by name, and the metadata topic is not their choice."""
+    require_kafka_tools()
+    switch = {"remote.log.storage.system.enable": "true"}
+    plan = Plan(
+        PlainKafkaController, is_dynamic=True, count=1, has_links=False, settings=SESSIONS | switch
+    )
+    async with Quorum(tmp_path, plan) as quorum, AsyncExitStack() as stack:
+        theirs = KafkaBroker(13, tmp_path / "broker-13", quorum.membership)
+        ours = TieringBroker(11, tmp_path / "broker-11", quorum.membership)
+        for broker in (theirs, ours):
+            stack.callback(broker.close)
+        await theirs.start()
+        await until_true(lambda: brokers(theirs.address) == {13}, "Kafka's broker serves")
+        await ours.format("--cluster-secret")
+        await ours.start()
+        await until_true(lambda: brokers(theirs.address) == {11, 13}, "ours serves, too")
+        assert set(leaders(ours.address, "__remote_log_metadata").values()) == {11}
+        for name, config in (("here", TIERED), ("plain", {})):
+            topic = NewTopic(name, 1, replica_assignment=[[11]], config=config)
+            assert await created(ours, topic) == ErrorCode.NONE
+            await asyncio.to_thread(produce, ours, name, SENT)
+        await restarted(ours, OFF)
+        there = NewTopic("there", 1, replica_assignment=[[11]], config=TIERED)
+        assert await created(ours, there) == ErrorCode.NONE
+        assert await switched_on(ours, "plain") == ErrorCode.NONE
+        for name in ("here", "there", "plain"):
+            await until_named_offline(ours, name)
+        await restarted(ours, {})
+        for name in ("here", "plain"):
+            assert await asyncio.to_thread(read_all, ours, name) == [(0, b"k", b"v")]
+        await asyncio.to_thread(produce, ours, "there", SENT)
