@@ -290,8 +290,10 @@ class Hosting:
         for name in self._by_topic.keys() & names:
             for tp in [TopicPartition(name, number) for number in self._by_topic[name]]:
                 if reason := self._why_barred(tp):
-                    partition = self._retire(tp)
-                    assert partition is not None
+                    partition = self.partitions[tp]
+                    # Its log stays open: as that of a tiered topic it loses nothing by retention.
+                    partition.set_config(self._config_for(name))
+                    self._retire(tp)
                     barred.append(partition)
                     self._put_offline(tp, reason)
         self.tell(ReplicaEvents(gone=tuple(barred)))

@@ -4,6 +4,7 @@ import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
@@ -26,7 +27,7 @@ from metadata_topic.controller.directories import (
     assign_directories,
     records_at_registration,
 )
-from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.image import METADATA_VERSION, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
@@ -46,6 +47,7 @@ class OneBroker:
 
     Attributes:
         asked: assignments that the manager asked for and nobody has committed yet.
+        settings: of all topics.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class OneBroker:
         self.disk = FaultyDisk()
         self.ports = simulated(clock=ManualClock(NOW_MS), disk=self.disk, changes=changes)
         self.keeps = keeps
+        self.settings: dict[str, Any] = {}
         self.life = 0
         self.image = cluster_of(features={METADATA_VERSION: version})
         self.start()
@@ -76,7 +79,7 @@ class OneBroker:
         """
         self.life += 1
         self.asked: dict[ReplicaId, bytes] = {}
-        self.logs = LogManager(self.paths, lambda _topic: LogConfig(), self.ports)
+        self.logs = LogManager(self.paths, self.config_for, self.ports)
         for index in missing:
             self.logs.put_offline(self.paths[index], OSError(errno.EIO, "away"))
         is_missing_some = bool(list(missing))
@@ -89,7 +92,7 @@ class OneBroker:
         self.replicas = ReplicaManager(
             logs=self.logs,
             node_id=NODE,
-            config_for=lambda _topic: LogConfig(),
+            config_for=self.config_for,
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
             has_tier=has_tier,
@@ -119,6 +122,11 @@ class OneBroker:
         epoch = registered.response
         unfenced = unfence_broker(self.image, broker_id=NODE, broker_epoch=epoch)
         self.commit(*unfenced.records)
+
+    def config_for(self, topic: str) -> LogConfig:
+        return LogConfig(
+            remote_storage_enable=is_tiered(self.image.topic_config(topic)), **self.settings
+        )
 
     def _asked(self, assignments: Mapping[ReplicaId, bytes]) -> None:
         self.asked |= assignments

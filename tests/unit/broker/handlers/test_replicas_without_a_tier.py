@@ -10,7 +10,7 @@ from local_log.errors import KafkaStorageError
 from metadata_topic.controller.brokers import fence_broker
 from metadata_topic.image.image import ResourceType
 from metadata_topic.image.records import MetadataRecord, make
-from tests.support.worlds.data_plane import NODE
+from tests.support.worlds.data_plane import NODE, NOW_MS
 from tests.support.worlds.one_broker import OneBroker
 
 
@@ -81,6 +81,7 @@ def test_a_new_tiered_replica_is_not_begun_before_the_tier_is_there(broker: OneB
 def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
     broker: OneBroker,
 ) -> None:
+    broker.settings = {"retention_ms": 1_000}
     broker.start(has_tier=False)
     broker.served("tides")
     broker.served("plain")
@@ -93,9 +94,11 @@ def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
     broker.commit(*fence_broker(broker.image, broker_id=NODE, broker_epoch=epoch).records)
     with pytest.raises(KafkaStorageError):
         broker.replicas.require("tides", 0)
-    assert broker.ends("plain", 1) == [3]
+    expired = broker.logs.run_retention(NOW_MS + 10_000)
+    assert {tp.topic for tp, _, _ in expired} == {"plain"}
     broker.start()
     assert broker.ends("tides", 1) == [3]
+    assert broker.replicas.require("tides", 0).log.log_start_offset == 0
 
 
 def test_a_topic_that_is_switched_on_while_it_is_being_made_keeps_nobody_waiting(
