@@ -380,6 +380,7 @@ class Broker(ServerProcess):
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
         await self._register()
+        self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
 OFF = {"remote.log.storage.system.enable": "false"}
 TIERED = {"remote.storage.enable": "true"}
 SESSIONS = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "3000"}
+UNKNOWN = "the metadata do not say that this broker has a remote tier"
 SENT = [(b"k", b"v")]
 
 
@@ -71,6 +72,7 @@ async def placement(tiering: TieringBroker, plain: TieringBroker) -> None:
         assert await created(at, NewTopic(name, 6, 1, config=TIERED)) == ErrorCode.NONE
         assert set(leaders(plain.address, name).values()) == {tiering.node_id}
     assert set(leaders(plain.address, "__remote_log_metadata").values()) == {tiering.node_id}
+    assert UNKNOWN not in str(tiering.health())
     there = [[plain.node_id]]
     refused = NewTopic("refused", 1, replica_assignment=there, config=TIERED)
     assert await created(plain, refused) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -128,6 +130,7 @@ async def test_controllers_of_kafka_do_not_know_of_tiers_and_nothing_is_served_w
         await ours.start()
         await until_true(lambda: brokers(theirs.address) == {11, 13}, "ours serves, too")
         assert set(leaders(ours.address, "__remote_log_metadata").values()) == {11}
+        assert UNKNOWN in str(ours.health())
         for name, config in (("here", TIERED), ("plain", {})):
             topic = NewTopic(name, 1, replica_assignment=[[11]], config=config)
             assert await created(ours, topic) == ErrorCode.NONE
