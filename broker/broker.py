@@ -241,7 +241,6 @@ class Broker(ServerProcess):
                 assign=self._registration.assign, raise_epoch=self._leader_epochs.ask
             ),
             judgements=None if self._tier is None else self._tier.judgements,
-            has_tier=self._tier is not None,
         )
         self._on_stop(self._replicas.stop)
         self._leader_epochs.on_refused = self._replicas.epoch_refused

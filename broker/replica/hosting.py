@@ -204,9 +204,8 @@ class Hosting:
         ports: Ports,
         requests: ControllerRequests,
         judgements: JudgementTally | None,
-        has_tier: bool,
     ) -> None:
-        """Host nothing yet; without a tier no tiered topic is served."""
+        """Host nothing yet; without `judgements`, so without a tier, no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, bytes] = {}
@@ -215,7 +214,6 @@ class Hosting:
         self.metrics = TopicMetrics(ports.metrics)
         self._logs, self._node_id, self._config_for = logs, node_id, config_for
         self._requests, self._judgements = requests, judgements
-        self._has_tier = has_tier
         self._commit = ports.executors.commit
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -571,7 +569,7 @@ class Hosting:
         return partition
 
     def _why_barred(self, tp: TopicPartition) -> str:
-        return why_barred(self._image, tp.topic, has_tier=self._has_tier)
+        return why_barred(self._image, tp.topic, has_tier=self._judgements is not None)
 
     def _put_offline(self, tp: TopicPartition, reason: str) -> None:
         if self.offline.get(tp) != reason:

@@ -56,12 +56,11 @@ class ReplicaManager:
         ports: Ports,
         requests: ControllerRequests = NO_REQUESTS,
         judgements: JudgementTally | None = None,
-        has_tier: bool = True,
     ) -> None:
         """Host nothing yet.
 
         With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`;
-        without `has_tier` such topics stay offline.
+        without, such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -75,7 +74,6 @@ class ReplicaManager:
             ports=ports,
             requests=requests,
             judgements=judgements,
-            has_tier=has_tier,
         )
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics

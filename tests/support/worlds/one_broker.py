@@ -9,6 +9,7 @@ from typing import Any
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
 from broker.replica.hosting import ControllerRequests
+from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView
@@ -95,7 +96,7 @@ class OneBroker:
             config_for=self.config_for,
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
-            has_tier=has_tier,
+            judgements=JudgementTally(self.ports.clock) if has_tier else None,
         )
         self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:
