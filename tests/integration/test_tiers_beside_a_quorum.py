@@ -75,6 +75,7 @@ async def test_a_topics_life_in_the_tiers_of_several_brokers(
 
 
 @pytest.mark.parametrize("starts", [tiers_apart, tiers_combined], ids=["apart", "combined"])
+@pytest.mark.rounds(seconds=120)
 @pytest.mark.patience(seconds=120 + 30 * ROUNDS)
 async def test_controllers_brokers_and_tiers_are_lost(tmp_path: Path, starts: Starts) -> None:
     """Only processes show what a kill leaves in the store, and who takes it away."""
