@@ -28,9 +28,11 @@ from tests.support.quorum.tiering import (
     tiers_beside_one_voter,
     tiers_combined,
 )
+from tests.support.rounds import rounds
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
 
+ROUNDS = rounds("TIDEMARK_TIER_ROUNDS", quick=7, full=28)
 METADATA = "__remote_log_metadata"
 METADATA_LOG = "__cluster_metadata-0"
 IN_ORDER = {"enable.idempotence": True}
@@ -75,10 +77,11 @@ async def test_a_topics_life_in_the_tiers_of_several_brokers(
 
 
 @pytest.mark.parametrize("starts", [tiers_apart, tiers_combined], ids=["apart", "combined"])
-async def test_controllers_brokers_and_tiers_are_killed(tmp_path: Path, starts: Starts) -> None:
+@pytest.mark.patience(seconds=120 + 30 * ROUNDS)
+async def test_controllers_brokers_and_tiers_are_lost(tmp_path: Path, starts: Starts) -> None:
     """Only processes show what a kill leaves in the store, and who takes it away."""
     async with starts(tmp_path) as cluster:
-        await run_rounds(cluster, seed=1, rounds=4, say=print)
+        await run_rounds(cluster, seed=1, rounds=ROUNDS, say=print)
 
 
 async def test_leader_epochs_of_an_earlier_time_are_raised_over_the_wire(tmp_path: Path) -> None:
