@@ -110,6 +110,7 @@ class BrokerTier:
         Any broker with a tier may be the first, and the active controller another process: returns
         when this node's image has it.
         """
+        said = ""
         while True:
             try:
                 await ensure_remote_metadata_topic(
@@ -122,7 +123,9 @@ class BrokerTier:
             except KafkaError as error:
                 if node.is_alone:
                     raise
-                log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, said)
             if REMOTE_LOG_METADATA_TOPIC in node.image.topics_by_name:
                 return
             await pause(self._scheduler, _ASK_AGAIN_MS)
