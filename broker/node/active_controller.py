@@ -17,6 +17,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
@@ -50,6 +51,7 @@ class ActiveController:
         """
         self._node, self._here = node, here
         self._client_id = f"{kind}-{node.node_id}-to-controller"
+        self._versions: Mapping[int, Versions] = {}
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
         self._lifecycle, self._forwarding = (Connections(settings, ports) for _ in range(2))
 
@@ -62,6 +64,18 @@ class ActiveController:
     def has_begun(self) -> bool:
         """Whether a request would be decided now, as far as this node knows."""
         return self._node.knows_active_controller
+
+    def serves(self, api_key: ApiKey) -> bool | None:
+        """Whether the active controller serves a request; None: none was ever reached.
+
+        While none can be reached the last one counts. Controllers of Apache Kafka do not serve
+        requests that are Tidemark's alone.
+        """
+        if self.is_here:
+            return api_key in self._here
+        with suppress(NotControllerError):
+            self._versions = self._lifecycle.to(self._address()).versions or self._versions
+        return api_key in self._versions if self._versions else None
 
     async def ask(self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int) -> Any:
         """Ask whoever leads now; its answer may be that it does not any more.

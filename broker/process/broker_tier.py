@@ -46,6 +46,7 @@ class BrokerTier:
             DirectoryError: the file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
+        self._commit = ports.executors.commit
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
             try:
@@ -62,6 +63,23 @@ class BrokerTier:
             health.checks["tier"] = lambda: tier.state().reasons
             health.warnings["tier"] = tier.warnings
             health.notes["tier"] = tier.judgements.progress
+
+    def before_install(self) -> None:
+        """A fetched snapshot is about to take the place of the metadata log, beside the loop."""
+        if self.tier is not None:
+            self.tier.removed_topics.keep()
+
+    async def follow(self, node: MetadataNode) -> None:
+        """Note which tiered topics are removed, from before the node's start on.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self.tier is not None:
+            removed = self.tier.removed_topics
+            await self._commit.run(removed.read)
+            removed.begin(node.image)
+            node.subscribe(removed.follow)
 
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
+from broker.remote.removed_topics import RemovedTopicsFile
 from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -18,6 +19,7 @@ from kafka_protocol.types import EpochEntry
 from local_log.log import lookups, tier_segments
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
@@ -72,6 +74,7 @@ class BrokerAnswers:
         metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
+        removed_topics: RemovedTopicsFile,
         *,
         ports: Ports,
         facts: RemoteFacts,
@@ -80,6 +83,7 @@ class BrokerAnswers:
         self._replicas, self._logs = replicas, replicas.logs
         self._metadata, self._raise_epoch = metadata, raise_epoch
         self._update_removed_topics = update_removed_topics
+        self._removed_topics = removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
         self._facts = facts
@@ -218,19 +222,29 @@ class BrokerAnswers:
         if image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
+        self._spawn(reply, self._tell_image(image, reply))
+
+    async def _tell_image(self, image: MetadataImage, reply: Reply) -> None:
+        """The removals that it names are on the disk of this broker: the tier acts on them."""
+        kept = await self._removed_topics.kept(image.topics_by_id)
         reply(
             Image(
                 list(image.topics_by_id),
                 image.provenance.offset,
                 self._metadata.cluster_id,
-                list(image.removed_tiered_topics),
+                kept,
+                removals_are_listed=self._removed_topics.are_listed(),
             )
         )
 
     # -- changes
 
     async def _emptied(self, topic_ids: Collection[bytes], reply: Reply) -> None:
-        await self._update_removed_topics(topic_ids)
+        listed = self._metadata.image.removed_tiered_topics
+        if told := [one for one in topic_ids if one in listed]:
+            await self._update_removed_topics(told)
+        self._removed_topics.drop(topic_ids)
+        await self._removed_topics.kept()
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:
