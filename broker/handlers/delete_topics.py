@@ -89,11 +89,7 @@ class DeleteTopicsHandler(DecodedHandler):
         wishes = wishes_of(context.api_version, request)
         asked = [one for one in asked if one[0] is not None or one[1] not in wishes]
         wanted, refused = self._without_repeated(asked)
-        refused += [
-            failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
-            for one in wanted
-            if self._is_guarded(one)
-        ]
+        refused += [_guarded(one) for one in wanted if self._is_guarded(one)]
         wanted = [one for one in wanted if not self._is_guarded(one)]
         deleted = await self._delete(wanted, timeout_ms=request.timeout_ms)
         for topic_id, wish in wishes.items():
@@ -104,6 +100,17 @@ class DeleteTopicsHandler(DecodedHandler):
         """Answer that nothing can be said of any topic but `error`."""
         asked = _asked(context.api_version, request)
         return _Response(responses=[failed(one, error.code, str(error)) for one in asked])
+
+    answered_in = "responses"
+
+    def asked_in(self, version: int) -> str:
+        """Where a request names what it asks for."""
+        return "topics" if version >= _SINCE_TOPIC_IDS else "topic_names"
+
+    def guarded(self, topic: Any) -> Any | None:
+        """The answer for a topic that only brokers delete; None for any other."""
+        asked = (topic, ZERO_UUID) if isinstance(topic, str) else (topic.name, topic.topic_id)
+        return _guarded(asked) if self._is_guarded(asked) else None
 
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
         """Set aside what is named more than once: it is refused, once, and stays.
@@ -210,6 +217,10 @@ def wishes_of(version: int, request: Any) -> dict[bytes, int]:
 def taken(topic_id: bytes) -> Any:
     """The answer to a wish that was noted."""
     return _Result(name=None, topic_id=topic_id)
+
+
+def _guarded(asked: Asked) -> Any:
+    return failed(asked, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
 
 
 def failed(asked: Asked, code: ErrorCode, reason: str) -> Any:

@@ -32,6 +32,7 @@ class BrokerLogs:
         manager: of the logs, opened or not.
         incarnation_id: of this life of the broker, named in every directory before it registers.
         is_missing_some: a log directory that this broker had is not there or does not work.
+        aside: what this start has renamed away, because the metadata have no such partition.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class BrokerLogs:
         self._live, self._directories, self._ports = live, directories, ports
         self._health, self._pool, self._node_id = health, pool, config.node_id
         self.is_missing_some = False
+        self.aside: list[Path] = []
         self.incarnation_id = b""
         self.manager = LogManager(
             list(config.log_dirs),
@@ -121,7 +123,7 @@ class BrokerLogs:
 
     async def set_aside(self) -> None:
         """Rename what is no partition of ours; whoever cancels this gets the end of it first."""
-        await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
+        self.aside = await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
 
     async def close(self, *, clean: bool, broker_epoch: int) -> None:
         """Close all logs, and say how far it is.

@@ -8,8 +8,10 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass
 from typing import Protocol
 
+from broker.remote.confirmed_images import ConfirmedImages, DescribeQuorum
 from broker.remote.removed_topics import RemovedTopicsFile
 from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
@@ -19,7 +21,6 @@ from kafka_protocol.types import EpochEntry
 from local_log.log import lookups, tier_segments
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.controller.directories import ReplicaId
-from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
@@ -54,7 +55,19 @@ IMAGE_POLL_MS = 20
 
 
 UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
-"""Asks the active controller; see `BrokerLife.update_removed_topics`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerQuestions:
+    """What is asked of the active controller for the tier; see `BrokerLife`.
+
+    Attributes:
+        raise_epoch: does not wait for an answer.
+    """
+
+    raise_epoch: RaiseEpoch
+    update_removed_topics: UpdateRemovedTopics
+    describe_quorum: DescribeQuorum
 
 
 class RemoteFacts(Protocol):
@@ -72,8 +85,7 @@ class BrokerAnswers:
         self,
         replicas: ReplicaManager,
         metadata: MetadataNode,
-        raise_epoch: RaiseEpoch,
-        update_removed_topics: UpdateRemovedTopics,
+        controller: ControllerQuestions,
         removed_topics: RemovedTopicsFile,
         *,
         ports: Ports,
@@ -81,8 +93,8 @@ class BrokerAnswers:
     ) -> None:
         """Answer on the running event loop."""
         self._replicas, self._logs = replicas, replicas.logs
-        self._metadata, self._raise_epoch = metadata, raise_epoch
-        self._update_removed_topics = update_removed_topics
+        self._metadata, self._controller = metadata, controller
+        self._confirmed = ConfirmedImages(metadata, controller.describe_quorum, ports)
         self._removed_topics = removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
@@ -107,8 +119,10 @@ class BrokerAnswers:
                 self._spawn(reply, self._restore_chain(request, reply))
             case RaiseLeaderEpoch() as request:
                 self._guarded(reply, lambda: self._need_leader_epoch(request))
-            case ImageAtLeast():
+            case ImageAtLeast() if self._metadata.is_alone:
                 self._answer_image(self._metadata.high_watermark, reply)
+            case ImageAtLeast():
+                self._spawn(reply, self._answer_confirmed(reply))
             case TopicsEmptied(topic_ids):
                 self._spawn(reply, self._emptied(topic_ids, reply))
             case Health() as health:
@@ -217,15 +231,22 @@ class BrokerAnswers:
         reply(answer, descriptors)
 
     def _answer_image(self, wanted: int, reply: Reply) -> None:
-        """Answer once the image has reached `wanted` (a high watermark, exclusive)."""
-        image = self._metadata.image
-        if image.provenance.end_offset < wanted:
+        """Answer once the image has reached `wanted` (a high watermark, exclusive).
+
+        Of the only voter: every change was acknowledged by this node.
+        """
+        if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        self._spawn(reply, self._tell_image(image, reply))
+        self._spawn(reply, self._tell_image(reply))
 
-    async def _tell_image(self, image: MetadataImage, reply: Reply) -> None:
+    async def _answer_confirmed(self, reply: Reply) -> None:
+        await self._confirmed.confirm()
+        await self._tell_image(reply)
+
+    async def _tell_image(self, reply: Reply) -> None:
         """The removals that it names are on the disk of this broker: the tier acts on them."""
+        image = self._metadata.image
         kept = await self._removed_topics.kept(image.topics_by_id)
         reply(
             Image(
@@ -242,7 +263,7 @@ class BrokerAnswers:
     async def _emptied(self, topic_ids: Collection[bytes], reply: Reply) -> None:
         listed = self._metadata.image.removed_tiered_topics
         if told := [one for one in topic_ids if one in listed]:
-            await self._update_removed_topics(told)
+            await self._controller.update_removed_topics(told)
         self._removed_topics.drop(topic_ids)
         await self._removed_topics.kept()
         reply(Ack())
@@ -260,7 +281,9 @@ class BrokerAnswers:
     def _need_leader_epoch(self, request: RaiseLeaderEpoch) -> Ack:
         partition = self._partition(request)
         replica = ReplicaId(partition.topic_id, partition.partition)
-        in_vain = self._raise_epoch(replica, leader_epoch=partition.leader_epoch, used=request.used)
+        in_vain = self._controller.raise_epoch(
+            replica, leader_epoch=partition.leader_epoch, used=request.used
+        )
         return Ack(taken=not in_vain, reason=in_vain)
 
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:

@@ -205,7 +205,15 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
             if int(name) not in image.brokers and int(name) not in image.controllers:
                 raise BrokerIdNotRegisteredError(f"No node with id {name} found.")
         case _:
-            raise InvalidRequestError(f"Unexpected resource type {kind}")
+            raise InvalidRequestError(f"Unexpected resource type {kind}{_kind_name(kind)}")
+
+
+def _kind_name(kind: int) -> str:
+    """What Kafka calls a kind of resource that it has and this version has not."""
+    for known in ResourceType:
+        if known == kind:
+            return f" ({known.name}): this version has settings of topics and brokers only"
+    return ""
 
 
 def _new_value(

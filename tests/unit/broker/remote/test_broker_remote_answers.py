@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.remote.answers import BrokerAnswers
+from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.remote.removed_topics import FILE_NAME, RemovedTopicsFile, parse
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
@@ -50,6 +50,10 @@ LEADER_EPOCH = 3
 ORDERS = TopicPartition("orders", 0)
 
 
+async def _nobody(_timeout_ms: int) -> None:
+    """No leader answers DescribeQuorum."""
+
+
 class NoFacts:
     def on_health(self, health: Health) -> None:
         pass
@@ -70,6 +74,7 @@ class Tier:
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
         self.cluster_id, self.image, self.high_watermark = "cluster", EMPTY_IMAGE, 0
+        self.is_alone = True
         self.raised: list[tuple[ReplicaId, int, int]] = []
         self.in_vain = ""
         self.emptied: list[bytes] = []
@@ -94,8 +99,7 @@ class Tier:
         broker = BrokerAnswers(
             self.world.replicas,
             self,
-            self.raise_epoch,
-            self.update_removed_topics,
+            ControllerQuestions(self.raise_epoch, self.update_removed_topics, _nobody),
             self.removed_topics,
             ports=self.world.ports,
             facts=NoFacts(),
