@@ -1,4 +1,4 @@
-"""The configuration of `tidemark dev`: one node, a remote tier to watch, everything quick.
+"""The configuration of `tidemark dev`: a remote tier to watch, everything quick.
 
 Intervals are short so that copying and local expiry can be watched; they are not for production.
 """
@@ -11,6 +11,9 @@ from urllib.parse import urlsplit
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
+BROKER_ID: Final = 11
+"""Beside controllers, whose ids are 1 to 5."""
+_TIER_BESIDE_A_QUORUM: Final = "false"
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -79,21 +82,55 @@ def dev_controller_settings(data: Path, port: int, count: int, node_id: int) -> 
     """Return the entries of a server.properties of one controller of several.
 
     Args:
-        data: directory of this controller alone.
-        port: of the first controller's listener; the others' follow, then the pages' ports.
+        data: directory of the cluster.
+        port: of the broker; the controllers' follow, then the broker's page, then theirs.
         count: controllers in the quorum.
         node_id: of this one, 1 to `count`.
     """
-    voters = [f"{one}@{HOST}:{port + one - 1}" for one in range(1, count + 1)]
     return {
         "process.roles": "controller",
         "node.id": str(node_id),
-        "listeners": f"CONTROLLER://{HOST}:{port + node_id - 1}",
+        "listeners": f"CONTROLLER://{HOST}:{port + node_id}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(voters),
-        "log.dirs": str(data / "metadata"),
-        "tidemark.http.listener": f"{HOST}:{port + count + node_id - 1}",
+        "controller.quorum.voters": _voters(port, count),
+        "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
+        "tidemark.http.listener": f"{HOST}:{port + count + 1 + node_id}",
+        # it judges the settings of topics by these
+        "remote.log.storage.system.enable": _TIER_BESIDE_A_QUORUM,
     }
+
+
+def dev_broker_settings(
+    data: Path, port: int, count: int, s3: S3Bucket | None = None
+) -> dict[str, str]:
+    """Return the entries of a server.properties of a broker beside `count` controllers.
+
+    Args:
+        data: directory of the cluster.
+        port: as of `dev_controller_settings`.
+        count: controllers in the quorum.
+        s3: as of `dev_settings`.
+    """
+    entries = dev_settings(data / "broker", port, s3) | {
+        "process.roles": "broker",
+        "node.id": str(BROKER_ID),
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.quorum.voters": _voters(port, count),
+        "tidemark.http.listener": f"{HOST}:{port + count + 1}",
+        "tidemark.cluster.secret.file": str(dev_secret_file(data)),
+        "remote.log.storage.system.enable": _TIER_BESIDE_A_QUORUM,
+    }
+    del entries["controller.quorum.bootstrap.servers"]
+    return entries
+
+
+def dev_secret_file(data: Path) -> Path:
+    """Where the secret of a cluster in `data` lies."""
+    return data / "cluster.secret"
+
+
+def _voters(port: int, count: int) -> str:
+    return ",".join(f"{one}@{HOST}:{port + one}" for one in range(1, count + 1))
 
 
 def _directory(place: Path) -> dict[str, str]:
