@@ -90,7 +90,7 @@ class DevCluster:
             if not is_formatted(config):
                 format_node(config, cluster_id=CLUSTER_ID)
         draw_cluster_secret(self._secret, Disk(), SystemDice())
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:
             for node in self._nodes:
@@ -157,8 +157,8 @@ class DevCluster:
                 self._has_ended.add(node.name)
                 found.append(node)
                 how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
-                say(f"{node.name} has ended: {how}, log in {node.log_file}, which ends:")
-                say(f"    {node.last_line()}")
+                say(f"{node.name} has ended: {how}, log in {node.log_file}:")
+                say(f"    {node.last_words()}")
         return found
 
     def _stop(self, say: Say) -> None:

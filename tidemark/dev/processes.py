@@ -36,6 +36,7 @@ class NodeProcess:
         self.name, self.home = name, home
         self.entries, self._overrides = entries, tuple(overrides)
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_begins_at = 0
 
     @property
     def config_file(self) -> Path:
@@ -70,6 +71,7 @@ class NodeProcess:
         for pair in self._overrides:
             command += ["--override", pair]
         with self.log_file.open("ab") as output:
+            self._log_begins_at = output.tell()
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=own_session,
@@ -79,10 +81,13 @@ class NodeProcess:
         """None while it runs, negative where a signal killed it."""
         return None if self._process is None else self._process.poll()
 
-    def last_line(self) -> str:
-        """The end of its log, which says why it ended."""
-        lines = self.log_file.read_bytes()[-_TAIL_BYTES:].decode(errors="replace").splitlines()
-        return lines[-1] if lines else "(it said nothing)"
+    def last_words(self) -> str:
+        """Of this start: the message of a failure, else the last line of its log."""
+        with self.log_file.open("rb") as log:
+            log.seek(self._log_begins_at)
+            lines = log.read()[-_TAIL_BYTES:].decode(errors="replace").splitlines()
+        failures = [line for line in lines if line.startswith("tidemark: ")]
+        return (failures or lines or ["(it said nothing)"])[-1]
 
     def ask_to_stop(self) -> None:
         """SIGTERM; nothing happens where it has ended."""

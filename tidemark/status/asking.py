@@ -4,7 +4,7 @@ Whoever does not answer is a fact, no error: a node that is down or stands still
 which all nodes share that are asked at the same time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafka_client.blocking import BlockingClient, ClusterError
@@ -108,9 +108,7 @@ class StatusAsker:
         if of_controllers or facts.brokers is not None:
             try:
                 facts.quorum = self._describe(client, of_controllers=of_controllers)
-            except ClusterError as error:
-                facts.quorum_silence = str(error)
-            except QuorumError as error:
+            except (ClusterError, QuorumError) as error:
                 facts.quorum_silence = str(error)
         found = _of_settings((facts.brokers or {}).values())
         if of_controllers:
@@ -181,10 +179,12 @@ class StatusAsker:
                 continue
             address = page_address(node.settings.get(PAGE_KEY, ""), node.address)
             if address is not None:
-                ends_ms = self._clock.monotonic_ms() + self._limit_ms()
-                node.page = read_page(
-                    address, node.id, lambda: (ends_ms - self._clock.monotonic_ms()) / 1000
-                )
+                node.page = read_page(address, node.id, self._limit())
+
+    def _limit(self) -> Callable[[], float]:
+        """Seconds that one node has from now on."""
+        ends_ms = self._clock.monotonic_ms() + self._limit_ms()
+        return lambda: (ends_ms - self._clock.monotonic_ms()) / 1000
 
     # -- questions --------------------------------------------------------------------------------
 

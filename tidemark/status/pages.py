@@ -10,7 +10,7 @@ from broker.config.listeners import parse_host_port
 from kafka_client.transport import Address
 from tidemark.status.facts import PAGE_KEY, Page
 
-_EVERYWHERE: Final = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 (compared, not listened on)
+_EVERYWHERE: Final = frozenset(("", "0.0.0.0", "::"))
 _BYTES_MAX: Final = 1 << 20
 
 
@@ -48,7 +48,7 @@ def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Pa
         reasons = tuple(str(one) for one in report["reasons"])
         return Page(str(report["status"]), str(report["stage"]), reasons)
     except (OSError, http.client.HTTPException) as error:
-        return Page("", reasons=(f"{shown} does not answer: {error or type(error).__name__}",))
+        return Page("", reasons=(f"{shown} does not answer: {error!r}",))
     except (ValueError, KeyError, TypeError) as error:
         return Page("", reasons=(f"{shown} is no page of health: {error!r}",))
 

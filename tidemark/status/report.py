@@ -18,7 +18,7 @@ YELLOW: Final = "yellow"
 RED: Final = "red"
 _UNKNOWN: Final = "-"
 _SILENT_MS: Final = 3_000
-"""A replica fetches at least every 500 ms (its wait at the leader), each time from its log's end."""
+"""A replica that follows fetches at least every 500 ms, the time that the leader lets it wait."""
 _SHOWN_MAX: Final = 20
 
 
@@ -53,7 +53,7 @@ class Report:
 
     Attributes:
         reasons: why it is not green: red ones first.
-        partition_count: None: no broker said it.
+        facts: what was judged.
     """
 
     status: str
@@ -76,7 +76,7 @@ class Report:
                 "high_watermark": quorum.high_watermark,
             },
             "controllers": [_fields(one, "tier") for one in self.controllers],
-            "brokers": [_fields(one) for one in self.brokers],
+            "brokers": None if facts.brokers is None else [_fields(one) for one in self.brokers],
             "partitions": {"count": facts.partition_count, "offline": facts.offline},
         }
 
@@ -107,7 +107,7 @@ def judge(facts: ClusterFacts) -> Report:
     red: list[str] = []
     yellow: list[str] = []
     if facts.quorum is None and facts.quorum_silence:
-        red.append(f"no leader of the controllers: {facts.quorum_silence}")
+        red.append(f"controllers: {facts.quorum_silence}")
     if facts.broker_silence:
         red.append(f"no broker answers: {facts.broker_silence}")
     for node in facts.controllers.values():
