@@ -16,15 +16,15 @@ from runtime.disk import Disk
 from tidemark.dev.processes import NodeProcess, stop_in_order
 from tidemark.dev.settings import (
     HOST,
+    ClusterPorts,
     S3Bucket,
     dev_broker_settings,
     dev_controller_settings,
     dev_secret_file,
 )
-from tidemark.node_files.formatting import format_node, is_formatted
+from tidemark.node_files.formatting import format_cluster
 from tidemark.node_files.loading import load
 
-CLUSTER_ID: Final = "tidemark-dev-controller"
 STOP_LIMITS_MS: Final = (20_000, 10_000)
 """Of the broker, then of the controllers."""
 _START_MS: Final = 60_000
@@ -54,19 +54,19 @@ class DevCluster:
             overrides: `key=value` for all nodes.
             s3: the remote tier; None for a directory beside the broker's log.
         """
-        self.address = f"{HOST}:{port}"
+        self.address, ports = f"{HOST}:{port}", ClusterPorts.in_a_row(port, count)
         self._secret, self._overrides = dev_secret_file(data), tuple(overrides)
         self._broker = NodeProcess(
             "the broker",
             data / "broker",
-            dev_broker_settings(data, port, count, s3),
+            dev_broker_settings(data, ports, s3),
             overrides,
         )
         self._controllers = [
             NodeProcess(
                 f"controller {number}",
                 data / f"controller-{number}",
-                dev_controller_settings(data, port, count, number),
+                dev_controller_settings(data, ports, number),
                 overrides,
             )
             for number in range(1, count + 1)
@@ -86,9 +86,7 @@ class DevCluster:
         Raises:
             ConfigError, FormatError, OSError: they cannot be started; none was.
         """
-        for config in self._configs():
-            if not is_formatted(config):
-                format_node(config, cluster_id=CLUSTER_ID)
+        format_cluster(self._configs())
         draw_cluster_secret(self._secret, Disk(), SystemDice())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)

@@ -13,7 +13,7 @@ HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11
 """Beside controllers, whose ids are 1 to 5."""
-_TIER_BESIDE_A_QUORUM: Final = "false"
+TIER_BESIDE_A_QUORUM: Final = "false"
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -78,59 +78,82 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
     }
 
 
-def dev_controller_settings(data: Path, port: int, count: int, node_id: int) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class ClusterPorts:
+    """Where the nodes of a cluster listen.
+
+    Attributes:
+        broker: for clients.
+        controllers: of controller 1 and those that follow.
+        pages: of the broker, then of the controllers; none: there are no pages.
+    """
+
+    broker: int
+    controllers: tuple[int, ...]
+    pages: tuple[int, ...] = ()
+
+    @classmethod
+    def in_a_row(cls, port: int, count: int) -> "ClusterPorts":
+        """The broker's, those of `count` controllers, and the pages'."""
+        ports = range(port + 1, port + 2 * count + 2)
+        return cls(port, tuple(ports[:count]), tuple(ports[count:]))
+
+    def voters(self) -> str:
+        """As `controller.quorum.voters` has them."""
+        return ",".join(f"{one}@{HOST}:{port}" for one, port in enumerate(self.controllers, 1))
+
+    def page(self, index: int) -> dict[str, str]:
+        """The setting of a page: 0 is the broker's."""
+        return {"tidemark.http.listener": f"{HOST}:{self.pages[index]}"} if self.pages else {}
+
+
+def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> dict[str, str]:
     """Return the entries of a server.properties of one controller of several.
 
     Args:
         data: directory of the cluster.
-        port: of the broker; the controllers' follow, then the broker's page, then theirs.
-        count: controllers in the quorum.
-        node_id: of this one, 1 to `count`.
+        ports: of all nodes.
+        node_id: of this one, from 1 on.
     """
     return {
         "process.roles": "controller",
         "node.id": str(node_id),
-        "listeners": f"CONTROLLER://{HOST}:{port + node_id}",
+        "listeners": f"CONTROLLER://{HOST}:{ports.controllers[node_id - 1]}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": _voters(port, count),
+        "controller.quorum.voters": ports.voters(),
         "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
-        "tidemark.http.listener": f"{HOST}:{port + count + 1 + node_id}",
-        # it judges the settings of topics by these
-        "remote.log.storage.system.enable": _TIER_BESIDE_A_QUORUM,
+        # it judges the settings of topics by this
+        "remote.log.storage.system.enable": TIER_BESIDE_A_QUORUM,
+        **ports.page(node_id),
     }
 
 
 def dev_broker_settings(
-    data: Path, port: int, count: int, s3: S3Bucket | None = None
+    data: Path, ports: ClusterPorts, s3: S3Bucket | None = None
 ) -> dict[str, str]:
-    """Return the entries of a server.properties of a broker beside `count` controllers.
+    """Return the entries of a server.properties of the broker beside the controllers.
 
     Args:
         data: directory of the cluster.
-        port: as of `dev_controller_settings`.
-        count: controllers in the quorum.
+        ports: of all nodes.
         s3: as of `dev_settings`.
     """
-    entries = dev_settings(data / "broker", port, s3) | {
+    entries = dev_settings(data / "broker", ports.broker, s3) | {
         "process.roles": "broker",
         "node.id": str(BROKER_ID),
-        "listeners": f"PLAINTEXT://{HOST}:{port}",
-        "controller.quorum.voters": _voters(port, count),
-        "tidemark.http.listener": f"{HOST}:{port + count + 1}",
+        "listeners": f"PLAINTEXT://{HOST}:{ports.broker}",
+        "controller.quorum.voters": ports.voters(),
         "tidemark.cluster.secret.file": str(dev_secret_file(data)),
-        "remote.log.storage.system.enable": _TIER_BESIDE_A_QUORUM,
+        "remote.log.storage.system.enable": TIER_BESIDE_A_QUORUM,
     }
-    del entries["controller.quorum.bootstrap.servers"]
-    return entries
+    for alone in ("controller.quorum.bootstrap.servers", "tidemark.http.listener"):
+        del entries[alone]
+    return entries | ports.page(0)
 
 
 def dev_secret_file(data: Path) -> Path:
     """Where the secret of a cluster in `data` lies."""
     return data / "cluster.secret"
-
-
-def _voters(port: int, count: int) -> str:
-    return ",".join(f"{one}@{HOST}:{port + one}" for one in range(1, count + 1))
 
 
 def _directory(place: Path) -> dict[str, str]:
