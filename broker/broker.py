@@ -17,6 +17,7 @@ from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -34,7 +35,7 @@ from broker.node.endpoints import (
 from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_broker_among_several, moved_voter
+from broker.node.raft_config import check_idle_records_among_several, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -174,7 +175,7 @@ class Broker(ServerProcess):
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
-        check_broker_among_several(self.config, self._node.plan.voters)
+        check_idle_records_among_several(self.config)
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
@@ -262,6 +263,7 @@ class Broker(ServerProcess):
                 self._node,
                 self._leader_epochs.ask,
                 self._registration.update_removed_topics,
+                self._registration.describe_quorum,
             )
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
@@ -296,6 +298,7 @@ class Broker(ServerProcess):
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
+        own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(self._node.describe)
         return ActiveController(self._node, own, self._ports)
 
     def _life(self) -> BrokerLife:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Protocol
 
+from broker.remote.confirmed_images import ConfirmedImages
 from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -75,14 +76,15 @@ class BrokerAnswers:
         *,
         ports: Ports,
         facts: RemoteFacts,
+        confirmed: ConfirmedImages,
     ) -> None:
-        """Answer on the running event loop."""
+        """Answer on the running event loop; `confirmed` is for a node that is not alone."""
         self._replicas, self._logs = replicas, replicas.logs
         self._metadata, self._raise_epoch = metadata, raise_epoch
         self._update_removed_topics = update_removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
-        self._facts = facts
+        self._facts, self._confirmed = facts, confirmed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, received: Received, reply: Reply) -> None:
@@ -103,8 +105,10 @@ class BrokerAnswers:
                 self._spawn(reply, self._restore_chain(request, reply))
             case RaiseLeaderEpoch() as request:
                 self._guarded(reply, lambda: self._need_leader_epoch(request))
-            case ImageAtLeast():
+            case ImageAtLeast() if self._metadata.is_alone:
                 self._answer_image(self._metadata.high_watermark, reply)
+            case ImageAtLeast():
+                self._spawn(reply, self._answer_confirmed(reply))
             case TopicsEmptied(topic_ids):
                 self._spawn(reply, self._emptied(topic_ids, reply))
             case Health() as health:
@@ -213,11 +217,21 @@ class BrokerAnswers:
         reply(answer, descriptors)
 
     def _answer_image(self, wanted: int, reply: Reply) -> None:
-        """Answer once the image has reached `wanted` (a high watermark, exclusive)."""
-        image = self._metadata.image
-        if image.provenance.end_offset < wanted:
+        """Answer once the image has reached `wanted` (a high watermark, exclusive).
+
+        Of the only voter: every change was acknowledged by this node.
+        """
+        if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
+        self._tell_image(reply)
+
+    async def _answer_confirmed(self, reply: Reply) -> None:
+        await self._confirmed.confirm()
+        self._tell_image(reply)
+
+    def _tell_image(self, reply: Reply) -> None:
+        image = self._metadata.image
         reply(
             Image(
                 list(image.topics_by_id),

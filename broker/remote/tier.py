@@ -14,6 +14,7 @@ from typing import Any
 
 from broker.remote.answers import BrokerAnswers, UpdateRemovedTopics
 from broker.remote.assignments import Assignments
+from broker.remote.confirmed_images import ConfirmedImages, DescribeQuorum
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
@@ -109,10 +110,11 @@ class RemoteTier:
         metadata: MetadataNode,
         raise_epoch: RaiseEpoch,
         update_removed_topics: UpdateRemovedTopics,
+        describe_quorum: DescribeQuorum,
     ) -> None:
         """Say what there is to answer from, before clients are served.
 
-        `raise_epoch` asks the controller for leader epochs.
+        `raise_epoch` asks the controller for leader epochs, the others ask whoever is active.
         """
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
@@ -123,6 +125,7 @@ class RemoteTier:
             update_removed_topics,
             ports=self._ports,
             facts=self,
+            confirmed=ConfirmedImages(metadata, describe_quorum, self._ports),
         )
         self._assignments = Assignments(
             replicas,

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.rules import check_replication
 from broker.topics.auto_creation import AutoTopicCreation
-from kafka_protocol.errors import TidemarkError
+from kafka_protocol.errors import ErrorCode, TidemarkError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
@@ -21,6 +21,10 @@ _PARTITIONS: Final = "remote.log.metadata.topic.num.partitions"
 _FACTOR: Final = "remote.log.metadata.topic.replication.factor"
 _RETENTION: Final = "remote.log.metadata.topic.retention.ms"
 _MIN_ISR: Final = "remote.log.metadata.topic.min.isr"
+
+_LATER: Final = frozenset({
+    ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+})  # fmt: skip
 
 
 class InternalTopicError(TidemarkError):
@@ -41,6 +45,7 @@ async def ensure_remote_metadata_topic(
     Raises:
         ConfigError: more replicas than brokers; key, value and brokers are named.
         InternalTopicError: it could not be made for another reason.
+        KafkaError: the active controller could not be asked, or did not answer; ask again.
     """
     existing = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     partitions, factor = int(settings[_PARTITIONS]), int(settings[_FACTOR])
@@ -69,7 +74,10 @@ async def ensure_remote_metadata_topic(
         configs=tuple(Config(name, value) for name, value in configs.items()),
     )
     for error in (await creation.create([spec])).values():
-        raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
+        if error.code in _LATER:
+            raise error
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker starts, too
+            raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
 
 
 def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:

@@ -3,12 +3,13 @@
 import errno
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from broker.remote.answers import BrokerAnswers
+from broker.remote.confirmed_images import ConfirmedImages
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
@@ -68,6 +69,7 @@ class Tier:
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
         self.cluster_id, self.image, self.high_watermark = "cluster", EMPTY_IMAGE, 0
+        self.is_alone = True
         self.raised: list[tuple[ReplicaId, int, int]] = []
         self.in_vain = ""
         self.emptied: list[bytes] = []
@@ -93,6 +95,7 @@ class Tier:
             self.update_removed_topics,
             ports=self.world.ports,
             facts=NoFacts(),
+            confirmed=cast("ConfirmedImages", None),  # of a node that is not alone
         )
 
         def reply(answer: AnyMessage, files: Sequence[Any] = ()) -> None:
