@@ -28,11 +28,19 @@ def test_a_client_does_not_notice_the_loss_of_a_controller(tmp_path: Path) -> No
         admin = broker.admin()
         admin.create_topics([NewTopic("new", 1, 1)])["new"].result(PATIENCE_S)
 
+        tiered = {"remote.storage.enable": "true"}
+        admin.create_topics([NewTopic("tides", 1, 1, config=tiered)])["tides"].result(PATIENCE_S)
+        producer.produce("tides", b"deep")
+        assert producer.flush(PATIENCE_S) == 0
+        (part,) = broker.tier("tides")
+        assert part["local_log_start_offset"] == part["log_end_offset"] == 1
+
         broker.restart()  # all nodes, at other ports of the controllers
         pids = list(broker.controller_pids.values())
         assert len(pids) == 3
         assert all(map(alive, pids))
         assert consume(broker.bootstrap_servers, "kept", 1) == {b"one"}
+        assert consume(broker.bootstrap_servers, "tides", 1) == {b"deep"}
         assert {"kept", "new"} <= set(broker.admin().list_topics(timeout=PATIENCE_S).topics)
         broker.kill()
         until(lambda: not any(map(alive, pids)), "its controllers end with it")

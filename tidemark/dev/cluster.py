@@ -174,19 +174,20 @@ class DevCluster:
         )
         controllers = self._controllers
         every = ",".join(one.entries["listeners"].partition("://")[2] for one in controllers)
+        directory = self._broker.entries.get("rsm.config.dir")
+        tier = f" {directory}" if directory else ""
         page = self._broker.entries["tidemark.http.listener"]
-        tier = self._broker.entries["remote.log.storage.system.enable"]
         return f"""
 Tidemark on {self.address}: {len(controllers)} controllers and a broker. Stop it with Ctrl-C.
 {shown}
 
-A topic{" in the remote tier" if tier == "true" else ""}, in .venv/bin/python:
+A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
   from confluent_kafka.admin import AdminClient, NewTopic
   admin = AdminClient({{"bootstrap.servers": "{self.address}"}})
   admin.create_topics([NewTopic("tides", 1, 1, config={{
-      "remote.storage.enable": "{tier}", "local.retention.bytes": "1"}})])["tides"].result()
+      "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
 
-Fill it, and read it as a group:
+Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
   seq 1 500000 | kcat -b {self.address} -t tides -P
   kcat -b {self.address} -G readers -X auto.offset.reset=earliest tides -c 3
 
@@ -198,7 +199,8 @@ Kill the leader and ask again; start it again by hand:
   kill -9 PID
   tidemark start --config {controllers[0].home.parent}/controller-N/server.properties
 
-Watch the broker:
+Watch it happen:
+  ls {self._broker.home}/logs/tides-0{tier}
   curl -s http://{page}/health
   curl -s http://{page}/metrics | grep -i remote
 """

@@ -13,7 +13,6 @@ HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11
 """Beside controllers, whose ids are 1 to 5."""
-TIER_BESIDE_A_QUORUM: Final = "false"
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -122,8 +121,9 @@ def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> di
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ports.voters(),
         "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
-        # it judges the settings of topics by this
-        "remote.log.storage.system.enable": TIER_BESIDE_A_QUORUM,
+        # it judges the settings of topics by these
+        "remote.log.storage.system.enable": "true",
+        "log.segment.bytes": str(_MEBIBYTE),
         **ports.page(node_id),
     }
 
@@ -144,7 +144,6 @@ def dev_broker_settings(
         "listeners": f"PLAINTEXT://{HOST}:{ports.broker}",
         "controller.quorum.voters": ports.voters(),
         "tidemark.cluster.secret.file": str(dev_secret_file(data)),
-        "remote.log.storage.system.enable": TIER_BESIDE_A_QUORUM,
     }
     for alone in ("controller.quorum.bootstrap.servers", "tidemark.http.listener"):
         del entries[alone]

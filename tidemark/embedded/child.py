@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.remote.process import EarlyTierProcess, start_tier_process
 from runtime.child_process import die_with_parent
-from tidemark.dev.settings import TIER_BESIDE_A_QUORUM, ClusterPorts, dev_secret_file
+from tidemark.dev.settings import ClusterPorts, dev_secret_file
 
 if TYPE_CHECKING:
     from tidemark.dev.processes import NodeProcess
@@ -36,8 +36,7 @@ def main() -> None:
     # What is printed by mistake must not get among the events.
     events_fd, printed_fd = os.dup(events_fd), events_fd
     os.dup2(2, printed_fd)
-    default = TIER_BESIDE_A_QUORUM if given["controllers"] else "true"
-    has_tier = given["settings"].get(_HAS_TIER, default).lower() == "true"
+    has_tier = given["settings"].get(_HAS_TIER, "true").lower() == "true"
     # Before anything else is imported: both processes import at the same time.
     spawn_tier = EarlyTierProcess() if has_tier else None
     from tidemark.node_files.loading import LOG_FORMAT

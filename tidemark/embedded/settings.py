@@ -15,7 +15,8 @@ from tidemark.dev.settings import (
 )
 
 _BROKERS_ALONE: Final = re.compile(
-    r"advertised\.|listener|inter\.broker\.|log\.dirs?$|metadata\.log\.dir$|tidemark\.(http|control)\."
+    r"advertised\.|listener|process\.roles|node\.id|inter\.broker\.|log\.dirs?$|metadata\.log\.dir$"
+    r"|controller\.(listener|quorum\.(voters|bootstrap))|tidemark\.(http|control|tier)\."
 )
 """Where a broker listens and where its data lie says nothing of controllers."""
 
@@ -64,7 +65,7 @@ def controllers_of(data: Path, ports: ClusterPorts, given: Mapping[str, str]) ->
         NodeProcess(
             f"controller {one}",
             data / f"controller-{one}",
-            theirs | dev_controller_settings(data, ports, one),
+            dev_controller_settings(data, ports, one) | theirs,
         )
         for one in range(1, len(ports.controllers) + 1)
     ]
