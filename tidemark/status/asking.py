@@ -7,7 +7,7 @@ which all nodes share that are asked at the same time.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
@@ -149,8 +149,10 @@ class StatusAsker:
             node = by_address[address]
             try:
                 node.settings = self._settings_of(client, address, node.id)
-            except ClusterError as error:
+            except UnreachableError as error:
                 node.silence = str(error)
+            except ClusterError:
+                continue  # it answers, and does not show its settings
         for address, node in by_address.items():
             if address not in present:
                 shown = f"{address[0]}:{address[1]}: "
