@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -140,6 +139,9 @@ def test_a_cluster_serves_loses_its_leader_and_stops_together(tmp_path: Path) ->
         until(lambda: cluster.process.poll() is not None, "it has ended")
         assert cluster.process.returncode == 0
         assert cluster.none_is_left()
+        log = (tmp_path / "data" / "broker" / "server.log").read_text()
+        assert "stopped: node_id=11" in log
+        assert "no controller took note that this broker stops" not in log
 
 
 def test_a_second_ctrl_c_kills_what_does_not_stop(tmp_path: Path) -> None:
@@ -165,11 +167,16 @@ def test_no_node_outlives_a_killed_command(tmp_path: Path) -> None:
         until(cluster.none_is_left, "the nodes end")
 
 
-def test_a_node_that_does_not_start_ends_all_with_its_line(tmp_path: Path) -> None:
-    with socket.socket() as taken, dev(tmp_path) as cluster:
-        taken.bind(("127.0.0.1", cluster.port + 1))
-        taken.listen()
-        until(lambda: cluster.process.poll() is not None, "it has ended")
-        assert cluster.process.returncode == 1
-        assert "controller 1 has ended: exit code 1" in cluster.said()
-        assert "ddress already in use" in cluster.said()
+def test_a_port_of_another_cluster_ends_all_with_a_line(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with dev(tmp_path / "one") as first:
+        first.until_it_serves()
+        with dev(tmp_path / "two", "--port", str(first.port)) as second:
+            until(lambda: second.process.poll() is not None, "it has ended")
+            assert second.process.returncode == 1
+            assert "has ended: exit code 1" in second.said()
+            assert "ddress already in use" in second.said()
+            assert "Stop it with Ctrl-C" not in second.said()
+        code, _ = first.status()
+        assert code == 0

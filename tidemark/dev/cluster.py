@@ -10,6 +10,8 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.node.cluster_secret import draw_cluster_secret
 from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
@@ -86,7 +88,7 @@ class DevCluster:
         Raises:
             ConfigError, FormatError, OSError: they cannot be started; none was.
         """
-        format_cluster(self._configs())
+        cluster_id = format_cluster(self._configs())
         draw_cluster_secret(self._secret, Disk(), SystemDice())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
@@ -94,7 +96,9 @@ class DevCluster:
             for node in self._nodes:
                 # Ctrl-C reaches this process alone, which stops them in order.
                 node.start(own_session=True)
-            if not self._serves(say):
+            logs = "".join(f"\n  {node.log_file}" for node in self._nodes)
+            say(f"starting {len(self._controllers)} controllers and a broker; their logs:{logs}")
+            if not self._serves(cluster_id, say):
                 return 1
             then()
             say(self._welcome())
@@ -113,7 +117,7 @@ class DevCluster:
             load(node.entries, self._overrides, list_without_effect=False) for node in self._nodes
         ]
 
-    def _serves(self, say: Say) -> bool:
+    def _serves(self, cluster_id: str, say: Say) -> bool:
         """Wait until clients are served; False where a node has ended, or time is over."""
         clock = SystemClock()
         ends_ms = clock.monotonic_ms() + _START_MS
@@ -121,18 +125,28 @@ class DevCluster:
         while clock.monotonic_ms() < ends_ms:
             if self._ended(say):
                 return False
-            try:
-                with BlockingClient(self.address) as client:
-                    client.timeout_s = _ANSWER_S
-                    client.versions(client.bootstrap[0])
-            except ClusterError as error:
-                last = str(error)
-                time.sleep(_LOOK_S)
-            else:
+            last = self._lacks(cluster_id)
+            if not last:
                 return True
-        say(f"clients are not served after {_START_MS // 1000} s: {last}; see the logs:")
-        say("\n".join(f"  {node.log_file}" for node in self._nodes))
+            time.sleep(_LOOK_S)
+        say(f"clients are not served after {_START_MS // 1000} s: {last}; see the logs")
         return False
+
+    def _lacks(self, cluster_id: str) -> str:
+        """Why clients are not served yet; "" where they are.
+
+        Somebody else may have the port, while the broker is about to end for that reason.
+        """
+        try:
+            with BlockingClient(self.address) as client:
+                client.timeout_s = _ANSWER_S
+                question = codec.request(ApiKey.DESCRIBE_CLUSTER).cls()
+                answer = client.ask_any(ApiKey.DESCRIBE_CLUSTER, 0, question)
+        except ClusterError as error:
+            return str(error)
+        if answer.cluster_id == cluster_id:
+            return ""
+        return f"{self.address} is of another cluster, {answer.cluster_id}"
 
     def _wait(self, say: Say) -> int:
         """Wait until none is left; one that ends is said, and the others go on."""

@@ -116,10 +116,13 @@ def format_node(
     return Formatted(chosen, todo, skipped)
 
 
-def format_cluster(configs: Iterable[BrokerConfig]) -> None:
+def format_cluster(configs: Iterable[BrokerConfig]) -> str:
     """Format those nodes of one cluster with static voters that are not formatted yet.
 
     The first one says which cluster it is: it draws the id, or has it from an earlier time.
+
+    Returns:
+        The cluster's id.
 
     Raises:
         FormatError: a directory belongs to another cluster or node.
@@ -127,6 +130,8 @@ def format_cluster(configs: Iterable[BrokerConfig]) -> None:
     cluster_id = None
     for config in configs:
         cluster_id = format_node(config, cluster_id=cluster_id, ignore_formatted=True).cluster_id
+    assert cluster_id is not None
+    return cluster_id
 
 
 def _options(standalone: bool, initial_controllers: str | None, no_initial: bool) -> list[str]:
