@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +73,23 @@ class BrokerTier:
             health.warnings["tier"] = tier.warnings
             health.notes["tier"] = tier.judgements.progress
 
+    def show_registration(self, health: Health, node: MetadataNode) -> None:
+        """Say where the metadata lack what this broker said of its tier."""
+        if self.tier is None:
+            return
+
+        def unknown() -> Sequence[str]:
+            own = node.image.brokers.get(node.node_id)
+            if own is None or own.remote_store is not None:
+                return ()
+            return (
+                "the metadata do not say that this broker has a remote tier: a controller of "
+                "Apache Kafka took its registration. Controllers of Tidemark put no tiered topic "
+                "here then: restart this broker while one of them leads",
+            )
+
+        health.warnings["registration"] = unknown
+
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(
             config,
@@ -100,6 +117,7 @@ class BrokerTier:
                     creation,
                     self._config.rlmm_settings,
                     prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
+                    node_id=node.node_id,
                 )
             except KafkaError as error:
                 if node.is_alone:

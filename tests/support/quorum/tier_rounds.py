@@ -18,17 +18,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers.clients import read_all
 from tests.support.quorum.quorum import until, until_asked
-from tests.support.quorum.serving import admin, topics_of
+from tests.support.quorum.serving import admin
 from tests.support.quorum.tiering import (
     TOPIC,
     Cluster,
-    Tiering,
     audited,
     tiers_apart,
     tiers_combined,
@@ -42,6 +42,8 @@ PAUSE_S = 0.02
 PAUSED_S = 4.0
 """Longer than a follower's patience."""
 NEW_TOPICS = 2
+DONE_BEFORE: Final = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART}
+Change = Callable[[AdminClient, str], Any]
 
 
 class Traffic:
@@ -108,28 +110,28 @@ class Churn:
                 await asyncio.to_thread(self._tries, self._delete, name)
                 self.deleted.append(name)
 
-    def _tries(self, change: Callable[[Tiering, str], bool], name: str) -> None:
-        """Until one of the nodes says that it is done."""
+    def _tries(self, change: Change, name: str) -> None:
+        """Until the active controller says that it is done, through one of the nodes.
+
+        A node that was paused may know nothing of the topic yet, and says so to Metadata.
+        """
         while True:
             for node in self._cluster.nodes:
-                with suppress(KafkaException):
-                    if change(node, name):
+                tools = admin(node.address)
+                try:
+                    change(tools, name)[name].result(10)
+                except KafkaException as error:
+                    if error.args[0].code() in DONE_BEFORE:
                         return
+                else:
+                    return
             time.sleep(PAUSE_S)
 
-    def _make(self, node: Tiering, name: str) -> bool:
-        if name in topics_of(node.address):
-            return True
-        tools = admin(node.address)
-        tools.create_topics([NewTopic(name, 2, 1, config=TOPIC)])[name].result(10)
-        return False
+    def _make(self, tools: AdminClient, name: str) -> Any:
+        return tools.create_topics([NewTopic(name, 2, 1, config=TOPIC)])
 
-    def _delete(self, node: Tiering, name: str) -> bool:
-        tools = admin(node.address)
-        if name in topics_of(node.address):
-            tools.delete_topics([name])[name].result(10)
-            return False
-        return True
+    def _delete(self, tools: AdminClient, name: str) -> Any:
+        return tools.delete_topics([name])
 
     def _fill(self, name: str) -> None:
         servers = ",".join(one.address for one in self._cluster.nodes)

@@ -6,6 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -135,9 +136,9 @@ class Tiering(TidemarkController):
         (self.http_port,) = free_ports(1)
 
     @property
+    @abstractmethod
     def address(self) -> str:
         """Where clients come in."""
-        raise NotImplementedError
 
     @property
     def bootstrap(self) -> str:
@@ -215,7 +216,7 @@ async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIter
             TieringBroker(one, directory / f"broker-{one}", quorum.membership) for one in (11, 12)
         ]
         await nodes[0].format("--cluster-secret")
-        async with _running(Cluster(quorum, nodes)) as cluster:
+        async with running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
@@ -226,12 +227,12 @@ async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncI
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
     async with quorum:
         nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
-        async with _running(Cluster(quorum, nodes)) as cluster:
+        async with running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
 @asynccontextmanager
-async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Those that do not run yet are started; none is left running."""
     try:
         await asyncio.gather(*(one.start() for one in cluster.nodes if not one.is_running))
@@ -241,6 +242,18 @@ async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
         for one in cluster.nodes:
             one.close()
             print(f"--- node {one.node_id}\n{one.log_tail(100)}")
+
+
+@asynccontextmanager
+async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
+    """A node that is all the quorum, and a broker beside it; both have tiers."""
+    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic=False, count=1, has_links=False))
+    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    async with quorum:
+        beside = TieringBroker(11, directory / "broker-11", quorum.membership)
+        nodes = [cast("TieringCombined", quorum.controllers[1]), beside]
+        async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
 
 
 async def audited(node: Tiering, *options: str) -> str:

@@ -3,13 +3,12 @@
 import errno
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from broker.remote.answers import BrokerAnswers
-from broker.remote.confirmed_images import ConfirmedImages
+from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
@@ -47,6 +46,10 @@ from tests.support.worlds.pools import HeldPool, turns
 
 LEADER_EPOCH = 3
 ORDERS = TopicPartition("orders", 0)
+
+
+async def _nobody(_timeout_ms: int) -> None:
+    """No leader answers DescribeQuorum."""
 
 
 class NoFacts:
@@ -91,11 +94,9 @@ class Tier:
         broker = BrokerAnswers(
             self.world.replicas,
             self,
-            self.raise_epoch,
-            self.update_removed_topics,
+            ControllerQuestions(self.raise_epoch, self.update_removed_topics, _nobody),
             ports=self.world.ports,
             facts=NoFacts(),
-            confirmed=cast("ConfirmedImages", None),  # of a node that is not alone
         )
 
         def reply(answer: AnyMessage, files: Sequence[Any] = ()) -> None:
