@@ -25,6 +25,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
         "rsm": "For authors and operators of storage plugins: check.",
         "start": "Run a node with a server.properties.",
+        "status": "Show all nodes of a cluster, and whether it is well.",
         "version": "Print the version.",
     }
 )
