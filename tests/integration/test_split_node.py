@@ -1,0 +1,90 @@
+"""`tidemark split`: what a lone node had is served by a broker beside three new controllers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers.process import until
+from tests.support.quorum.serving import consume, create, grow, leaders, produce, topics_of
+from tests.support.quorum.split_node import LoneNode
+
+pytestmark = [pytest.mark.lasts(seconds=40), pytest.mark.patience(seconds=180)]
+
+PARTITIONS = 3
+
+
+@pytest.fixture
+def numbers() -> Iterator[int]:
+    return iter(range(10_000))
+
+
+def filled(node: LoneNode, numbers: Iterator[int]) -> set[bytes]:
+    """Start the node; give it topics, and a group that has read one of them to its end."""
+    node.start()
+    here = node.bootstrap
+    asyncio.run(create(here, "read", PARTITIONS))
+    asyncio.run(create(here, "unread", PARTITIONS))
+    said = produce(here, "read", list(range(PARTITIONS)), numbers)
+    assert consume(here, "read", len(said)) == said
+    return said | produce(here, "unread", list(range(PARTITIONS)), numbers)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("was_dynamic", "options"),
+    [(False, ()), (False, ("--dynamic",)), (True, ())],
+    ids=["static", "static to dynamic", "dynamic"],
+)
+def test_records_groups_and_metadata_go_on(
+    tmp_path: Path, numbers: Iterator[int], was_dynamic: bool, options: tuple[str, ...]
+) -> None:
+    """Only processes show that new controllers elect one, and that the broker comes back to it."""
+    node = LoneNode(tmp_path, is_dynamic=was_dynamic)
+    here = node.bootstrap
+    try:
+        said = filled(node, numbers)
+        refused = node.split(*options)
+        assert refused.returncode == 1
+        assert "is a broker already running on it?" in refused.stderr
+        assert node.terminate() == 0
+        done = node.split(*options)
+        assert done.returncode == 0, done.stderr
+
+        old = node.start_to_end()
+        assert old.returncode == 1
+        assert "`tidemark split` made it a broker" in old.stderr
+        node.is_split = True
+        asyncio.run(_serve(node))
+        assert {at for topic in ("read", "unread") for at in leaders(here, topic).values()} == {1}
+        assert topics_of(here) >= {"read", "unread", "__consumer_offsets"}
+        new = produce(here, "read", list(range(PARTITIONS)), numbers)
+        assert consume(here, "read", len(new)) == new, "the group goes on where it was"
+        assert consume(here, "unread", PARTITIONS) | consume(here, "read", 6, "other") == said | new
+
+        asyncio.run(_lose_the_active_one(node))
+        more = produce(here, "new", list(range(4)), numbers)
+        assert consume(here, "new", len(more)) == more
+        assert node.terminate() == 0
+        assert " ERROR " not in node.log_text()
+    finally:
+        node.close()
+
+
+async def _serve(node: LoneNode) -> None:
+    """Start the controllers, then the broker."""
+    await asyncio.gather(*(one.start() for one in node.controllers.values()))
+    await asyncio.to_thread(node.start)
+    here = node.bootstrap
+    await asyncio.to_thread(until, lambda: -1 not in leaders(here, "read").values(), "all are led")
+
+
+async def _lose_the_active_one(node: LoneNode) -> None:
+    leader = await node.leader()
+    assert set(leader.observers) == {node.node_id}
+    node.controllers[leader.node_id].kill()
+    await node.leader(above=leader.epoch)
+    await create(node.bootstrap, "new", 2)
+    await grow(node.bootstrap, "new", 4)
+    await node.controllers[leader.node_id].start()
