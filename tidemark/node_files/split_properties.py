@@ -91,7 +91,8 @@ def broker_entries(
         secret_file: of the new cluster; None where the node has no tier, or names a file already.
     """
     static = config.layers.static
-    entries = {name: text for name, text in static.items() if name not in _QUORUM}
+    left = (*_QUORUM, "broker.id")  # node.id says it
+    entries = {name: text for name, text in static.items() if name not in left}
     entries |= {"process.roles": "broker", **quorum}
     for key in ("listeners", "advertised.listeners"):
         if key in static:
