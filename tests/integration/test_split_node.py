@@ -74,17 +74,17 @@ def test_records_groups_and_metadata_go_on(
 
 async def _serve(node: LoneNode) -> None:
     """Start the controllers, then the broker."""
-    await asyncio.gather(*(one.start() for one in node.controllers.values()))
+    await asyncio.gather(*(one.start() for one in node.quorum.controllers.values()))
     await asyncio.to_thread(node.start)
     here = node.bootstrap
     await asyncio.to_thread(until, lambda: -1 not in leaders(here, "read").values(), "all are led")
 
 
 async def _lose_the_active_one(node: LoneNode) -> None:
-    leader = await node.leader()
+    leader = await node.quorum.leader()
     assert set(leader.observers) == {node.node_id}
-    node.controllers[leader.node_id].kill()
-    await node.leader(above=leader.epoch)
+    node.quorum.controllers[leader.node_id].kill()
+    await node.quorum.leader(above=leader.epoch)
     await create(node.bootstrap, "new", 2)
     await grow(node.bootstrap, "new", 4)
-    await node.controllers[leader.node_id].start()
+    await node.quorum.controllers[leader.node_id].start()

@@ -1,13 +1,12 @@
 """A lone combined node, and the cluster that `tidemark split` makes of it."""
 
-import asyncio
 from pathlib import Path
 from subprocess import CompletedProcess
 
 from tests.support.brokers.process import BrokerProcess, free_ports
 from tests.support.quorum.controllers import Membership
 from tests.support.quorum.own_controllers import SERVING, TidemarkController
-from tests.support.quorum.quorum import Leader, described
+from tests.support.quorum.quorum import Plan, Quorum
 
 IDS = (101, 102, 103)
 
@@ -40,7 +39,7 @@ class LoneNode(BrokerProcess):
 
     Attributes:
         is_split: a start takes the broker's properties that the command wrote.
-        controllers: the new ones, by id; they are not started.
+        quorum: of the new controllers, which are not started.
     """
 
     def __init__(self, directory: Path, *, is_dynamic: bool = False, tiered: bool = False) -> None:
@@ -54,7 +53,8 @@ class LoneNode(BrokerProcess):
             }
         self.is_split = False
         self.into = directory / "cluster"
-        self.controllers = {
+        self.quorum = Quorum(directory, Plan(TidemarkController, is_dynamic, has_links=False))
+        self.quorum.controllers = {
             one: SplitController(one, port, self.into)
             for one, port in zip(IDS, free_ports(len(IDS)), strict=True)
         }
@@ -74,7 +74,7 @@ class LoneNode(BrokerProcess):
     @property
     def new_controllers(self) -> str:
         """As the command takes them."""
-        return ",".join(f"{n}@127.0.0.1:{one.port}" for n, one in self.controllers.items())
+        return ",".join(f"{n}@127.0.0.1:{one.port}" for n, one in self.quorum.controllers.items())
 
     def split(self, *options: str) -> "CompletedProcess[str]":
         """`tidemark split` with the node's own properties."""
@@ -83,22 +83,7 @@ class LoneNode(BrokerProcess):
             "--into", str(self.into), *options,
         )  # fmt: skip
 
-    async def leader(self, *, above: int = -1) -> Leader:
-        """Who leads the new controllers."""
-        found: list[Leader] = []
-
-        async def look() -> bool:
-            running = [one for one in self.controllers.values() if one.is_running]
-            said = await asyncio.gather(*(described(one.port) for one in running))
-            found[:] = [one for one in said if one is not None and one.epoch > above]
-            return any(one.high_watermark >= 0 for one in found)
-
-        async with asyncio.timeout(60):
-            while not await look():  # noqa: ASYNC110 - no event tells it
-                await asyncio.sleep(0.05)
-        return max(found, key=lambda one: one.epoch)
-
     def close(self) -> None:
         super().close()
-        for one in self.controllers.values():
+        for one in self.quorum.controllers.values():
             one.close()

@@ -16,12 +16,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.own_controllers import TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum
+from tests.support.quorum.quorum import Plan, Quorum, until_asked
 
 DATA = Path(__file__).parents[2] / "upgrade" / "data" / "quorums"
 EXPECTED = "expected.json"
 GROUP, TOPIC, GONE = "g", "t", "gone"
 PARTITIONS, RECORDS = 6, 5
+PATIENCE_S = 60
 SETTINGS = {
     "process.roles": "broker,controller",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -109,7 +110,7 @@ def read(bootstrap: str, topic: str, count: int, group: str) -> set[str]:
     return found
 
 
-def make(directory: Path, archive: Path) -> None:
+def make_archive(directory: Path, archive: Path) -> None:
     """Run three nodes through a short life, kill them at once and pack what they leave."""
     asyncio.run(_fill(directory))
     with tarfile.open(archive, "w:xz", preset=9) as tar:
@@ -131,8 +132,7 @@ async def _fill(directory: Path) -> None:
     values = iter(range(10_000))
     async with quorum:
         here, admin = quorum.bootstrap, admin_of(quorum.bootstrap)
-        while len(admin.list_topics(timeout=10).brokers) < 3:  # noqa: ASYNC110 - no event tells it
-            await asyncio.sleep(0.1)
+        await until_asked(lambda: _brokers(admin) == 3, "all serve", deadline_s=PATIENCE_S)
         new = [NewTopic(TOPIC, PARTITIONS, 1, config={"segment.ms": "123456789"})]
         new += [NewTopic(name, 1, 1) for name in (GONE, *(f"more-{n}" for n in range(9)))]
         for made in admin.create_topics(new).values():
@@ -141,13 +141,18 @@ async def _fill(directory: Path) -> None:
         first = await asyncio.to_thread(write, here, TOPIC, values)
         assert await asyncio.to_thread(read, here, TOPIC, len(first), GROUP) == set(first)
         unread = await asyncio.to_thread(write, here, TOPIC, values)
-        while await asyncio.to_thread(_snapshots, directory) < 3:
-            await asyncio.sleep(0.1)
+        await until_asked(
+            lambda: _snapshots(directory) == 3, "all made a snapshot", deadline_s=PATIENCE_S
+        )
         state = await asyncio.to_thread(state_of, here)
         for node in quorum.controllers.values():
             node.kill()
     expected = {"state": state, "read": sorted(first), "unread": sorted(unread)}
     (directory / EXPECTED).write_text(json.dumps(expected, indent=1) + "\n")
+
+
+def _brokers(admin: AdminClient) -> int:
+    return len(admin.list_topics(timeout=10).brokers)
 
 
 def _snapshots(directory: Path) -> int:

@@ -332,6 +332,7 @@ def test_the_way_back_is_one_name(tmp_path: Path) -> None:
     check_made(tmp_path, into)
 
 
+@pytest.mark.rounds(seconds=60)
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "power cut"])
 def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_goes_on(
     tmp_path: Path, kills: bool
