@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from tests.support.brokers.process import until
+from tests.support.quorum.controllers import Member, Membership
+from tests.support.quorum.own_controllers import TidemarkBroker
 from tests.support.quorum.serving import consume, create, grow, leaders, produce, topics_of
 from tests.support.quorum.split_node import LoneNode
 
@@ -88,3 +92,59 @@ async def _lose_the_active_one(node: LoneNode) -> None:
     await create(node.bootstrap, "new", 2)
     await grow(node.bootstrap, "new", 4)
     await node.quorum.controllers[leader.node_id].start()
+
+
+def test_another_broker_of_the_cluster_goes_on_beside_the_new_controllers(
+    tmp_path: Path, numbers: Iterator[int]
+) -> None:
+    """Its log has the former epochs at the offset where the new controllers' snapshot ends."""
+    node = LoneNode(tmp_path)
+    former = Member(node.node_id, node.controller_port, b"")
+    other = TidemarkBroker(11, tmp_path / "broker-11", Membership((former,), is_dynamic=False))
+    there = other.address
+    try:
+        node.start()
+        asyncio.run(_begin(other, cluster_of(node)))
+        asyncio.run(create(there, "t", 2 * PARTITIONS))
+        where = leaders(there, "t")
+        assert set(where.values()) == {1, 11}
+        said = produce(there, "t", list(where), numbers)
+        assert node.terminate() == 0
+        done = node.split()
+        assert "brokers 11: name the controllers" in done.stdout, done.stderr
+
+        assert asyncio.run(other.stop()) == 0
+        other.membership = Membership(
+            tuple(Member(n, one.port, b"") for n, one in node.quorum.controllers.items()),
+            is_dynamic=False,
+            cluster_id=other.membership.cluster_id,
+        )
+        node.is_split = True
+        asyncio.run(_start_all(node, other))
+        until(lambda: leaders(there, "t") == where, "all are led by whom they were")
+        assert consume(there, "t", len(said)) == said
+        snapshots = [one.name for one in other.metadata.glob("*.checkpoint")]
+        assert any(one in snapshots for one in _seeds(node)), "it dropped the former log"
+    finally:
+        other.close()
+        node.close()
+
+
+def cluster_of(node: LoneNode) -> str:
+    data = (node.log_directory / META_PROPERTIES).read_bytes()
+    return parse_meta_properties(data).cluster_id
+
+
+async def _begin(other: TidemarkBroker, cluster_id: str) -> None:
+    other.membership = replace(other.membership, cluster_id=cluster_id)
+    await other.start()
+
+
+async def _start_all(node: LoneNode, other: TidemarkBroker) -> None:
+    await asyncio.gather(*(one.start() for one in node.quorum.controllers.values()))
+    await asyncio.gather(asyncio.to_thread(node.start), other.start())
+
+
+def _seeds(node: LoneNode) -> list[str]:
+    """Names of the snapshots that the new controllers began with."""
+    return [one.name for one in node.into.glob("controller-101/__cluster_metadata-0/*.checkpoint")]
