@@ -24,6 +24,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.listeners import Voter, parse_voters
 from broker.config.properties import dump
+from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.node.cluster_secret import draw_cluster_secret, read_cluster_secret
 from broker.node.directories import Directories
 from broker.node.directory_checks import check_lives
@@ -34,6 +35,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import KRAFT_VERSION, MetadataImage
+from metadata_topic.image.model import DIRECTORY_LOST
 from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.quorum.start.format import (
@@ -58,7 +60,7 @@ from runtime.dice import Dice
 from runtime.disk import Disk
 from tidemark.node_files.formatting import directories_of
 from tidemark.node_files.initial_controllers import parse_initial_controllers
-from tidemark.node_files.log_directories import stopped
+from tidemark.node_files.log_directories import LOST, stopped
 from tidemark.node_files.split_properties import (
     address,
     broker_entries,
@@ -106,13 +108,13 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Former:
-    """The node as it was found: locked, sound, and the only voter."""
+    """The node as it was found: stopped, sound, and the only voter."""
 
-    directories: Directories
     found: FoundMetadata
     image: MetadataImage
     epoch: int
     kraft_version: int
+    listener_name: str
 
 
 def split_node(
@@ -141,11 +143,11 @@ def split_node(
         OSError: the disk failed; the same call again goes on.
     """
     voters = _controllers(config, controllers)
-    into = into.absolute()
+    into = into.resolve()
     _check_place(config, into)
     metadata = config.metadata_log_dir / METADATA_DIRECTORY
     set_aside = config.metadata_log_dir / SET_ASIDE_DIRECTORY
-    unfinished = into.with_name(into.name + UNFINISHED)
+    unfinished = into.parent / f"{into.name}{UNFINISHED}"
     with stopped(config, disk) as directories:
         plan = Split(directories.cluster_id, config.node_id, voters, into, set_aside)
         if disk.exists(set_aside):
@@ -164,8 +166,9 @@ def split_node(
             is_dynamic or former.kraft_version > 0,
             tuple(sorted(former.image.brokers.keys() - {config.node_id})),
         )
+        files = _properties(plan, config, disk)
         disk.remove_tree(unfinished)
-        _make(plan, config, former, unfinished, disk=disk, clock=clock, dice=dice)
+        _make(plan, files, former, unfinished, disk=disk, clock=clock, dice=dice)
         disk.rename(metadata, set_aside, durable=True)
         disk.rename(unfinished, into, durable=True)
         return plan
@@ -198,7 +201,7 @@ def _check_ids(voters: Sequence[Voter], image: MetadataImage, node_id: int) -> N
 
 def _check_place(config: BrokerConfig, into: Path) -> None:
     for path in directories_of(config):
-        if into.is_relative_to(path.absolute()):
+        if into.is_relative_to(path.resolve()):
             raise SplitError(f"{into} is in the log directory {path}: name another place")
 
 
@@ -230,11 +233,11 @@ def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, dic
     check_lives(directories, image, config.log_dirs, config.node_id, disk)
     _check_complete(config, directories, image)
     return _Former(
-        directories=directories,
         found=found,
         image=image,
         epoch=max(found.last_epoch, start.election.epoch),
         kraft_version=found.history.latest.kraft_version,
+        listener_name=config.controller_listener_names[0],
     )
 
 
@@ -246,7 +249,9 @@ def _check_complete(config: BrokerConfig, directories: Directories, image: Metad
             raise SplitError(f"log directory {path} cannot be used: {why}")
     missing = known_directories(image, config.node_id) - set(directories.ids.values())
     if missing:
-        shown = ", ".join(sorted(uuid_to_text(one) for one in missing))
+        shown = ", ".join(
+            sorted(LOST if one == DIRECTORY_LOST else uuid_to_text(one) for one in missing)
+        )
         raise SplitError(
             f"log directory {shown} is missing, and the metadata have replicas in it: bring it "
             "back, or give it up with `tidemark directories forget`"
@@ -256,9 +261,28 @@ def _check_complete(config: BrokerConfig, directories: Directories, image: Metad
 # -- what is made -------------------------------------------------------------------------------
 
 
+def _properties(plan: Split, config: BrokerConfig, disk: Disk) -> dict[str, dict[str, str]]:
+    """The entries of every new node, by file name; each could be started with them."""
+    quorum = quorum_entries(plan.controllers, is_dynamic=plan.is_dynamic)
+    files = {
+        plan.properties(one).name: controller_entries(
+            config, one, quorum, plan.into / f"controller-{one.id}"
+        )
+        for one in plan.controllers
+    }
+    lacks_secret = (
+        config.remote_log_storage_system_enable and read_cluster_secret(config, disk) is None
+    )
+    secret = plan.into / SECRET if lacks_secret else None
+    files[plan.broker_properties.name] = broker_entries(config, quorum, secret)
+    for entries in files.values():
+        BrokerConfig.load(entries)
+    return files
+
+
 def _make(
     plan: Split,
-    config: BrokerConfig,
+    files: dict[str, dict[str, str]],
     former: _Former,
     unfinished: Path,
     *,
@@ -271,58 +295,38 @@ def _make(
     The files name the place where all of it will be.
     """
     make_dirs_durably(disk, unfinished)
-    key_ids = {one.id: dice.uuid() for one in plan.controllers}
+    for name, entries in files.items():
+        # For its owner alone: the node's file may hold credentials of the store.
+        disk.create_private(unfinished / name, dump(entries).encode())
+    if files[plan.broker_properties.name].get(CLUSTER_SECRET_KEY) == str(plan.into / SECRET):
+        draw_cluster_secret(unfinished / SECRET, disk, dice)
+    ids = {one.id: dice.uuid() for one in plan.controllers}
     seed = Seed(
         cluster_id=plan.cluster_id,
         # It is no controller any more; Kafka has no record that takes a registration back.
         image=former.image.without_controllers(),
         snapshot_id=SnapshotId(former.found.verdict.end_offset, former.epoch + 1),
         kraft_version=int(plan.is_dynamic),
-        voters=_voter_set(plan, config.controller_listener_names[0], key_ids),
+        voters=_voter_set(plan, former.listener_name, ids),
     )
-    features = {
-        name: level for name, level in former.image.features.items() if name != KRAFT_VERSION
-    }
-    quorum = quorum_entries(plan.controllers, is_dynamic=plan.is_dynamic)
+    features = dict(former.image.features)
+    features.pop(KRAFT_VERSION, None)
     for one in plan.controllers:
-        name = f"controller-{one.id}"
-        home = unfinished / name
-        entries = controller_entries(config, one, quorum, plan.into / name)
-        BrokerConfig.load(entries)
-        _write(disk, unfinished / plan.properties(one).name, entries)
+        home = unfinished / f"controller-{one.id}"
         seed_voter(home, seed, disk=disk, clock=clock, dice=dice)
         new = FormatPlan(
             plan.cluster_id, one.id, (home,), home, features=features,
-            directory_ids={home: key_ids[one.id]},
+            directory_ids={home: ids[one.id]},
         )  # fmt: skip
         format_directory(new, disk=disk, clock=clock, dice=dice)
-    secret = _secret(plan, config, unfinished, disk, dice)
-    entries = broker_entries(config, quorum, secret)
-    BrokerConfig.load(entries)
-    _write(disk, unfinished / plan.broker_properties.name, entries)
 
 
-def _voter_set(plan: Split, listener_name: str, key_ids: dict[int, bytes]) -> VoterSet:
+def _voter_set(plan: Split, listener_name: str, ids: dict[int, bytes]) -> VoterSet:
     if not plan.is_dynamic:
         nodes = [Node(one.id, one.host, one.port) for one in plan.controllers]
         return static_voter_set(nodes, listener_name)
-    said = [f"{one.id}@{address(one)}:{uuid_to_text(key_ids[one.id])}" for one in plan.controllers]
+    said = [f"{one.id}@{address(one)}:{uuid_to_text(ids[one.id])}" for one in plan.controllers]
     return parse_initial_controllers(",".join(said), listener_name)
-
-
-def _secret(
-    plan: Split, config: BrokerConfig, unfinished: Path, disk: Disk, dice: Dice
-) -> Path | None:
-    """Draw the secret by which the tiers of several brokers know each other, if none is named."""
-    if not config.remote_log_storage_system_enable or read_cluster_secret(config, disk):
-        return None
-    draw_cluster_secret(unfinished / SECRET, disk, dice)
-    return plan.into / SECRET
-
-
-def _write(disk: Disk, path: Path, entries: dict[str, str]) -> None:
-    """For its owner alone: the node's file may hold credentials of the store."""
-    disk.create_private(path, dump(entries).encode())
 
 
 # -- what a crash left --------------------------------------------------------------------------
