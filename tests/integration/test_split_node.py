@@ -1,13 +1,16 @@
 """`tidemark split`: what a lone node had is served by a broker beside three new controllers."""
 
 import asyncio
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, SET_ASIDE_DIRECTORY
 from tests.support.brokers.process import until
 from tests.support.quorum.controllers import Member, Membership
 from tests.support.quorum.own_controllers import TidemarkBroker
@@ -72,6 +75,9 @@ def test_records_groups_and_metadata_go_on(
         assert consume(here, "new", len(more)) == more
         assert node.terminate() == 0
         assert " ERROR " not in node.log_text()
+        too_late = go_back(node)
+        assert too_late.returncode == 1
+        assert "the metadata directory is an older copy" in too_late.stderr
     finally:
         node.close()
 
@@ -82,6 +88,15 @@ async def _serve(node: LoneNode) -> None:
     await asyncio.to_thread(node.start)
     here = node.bootstrap
     await asyncio.to_thread(until, lambda: -1 not in leaders(here, "read").values(), "all are led")
+
+
+def go_back(node: LoneNode) -> "CompletedProcess[str]":
+    """Start the node as what it was, on the metadata from before the split."""
+    metadata = node.log_directory / METADATA_DIRECTORY
+    shutil.rmtree(metadata)
+    (node.log_directory / SET_ASIDE_DIRECTORY).rename(metadata)
+    node.is_split = False
+    return node.start_to_end()
 
 
 async def _lose_the_active_one(node: LoneNode) -> None:

@@ -60,14 +60,14 @@ def lone_node(root: Path, *, is_dynamic: bool = True, **changes: str | None) -> 
     return config
 
 
-def live(root: Path, *, is_dynamic: bool = True) -> None:
+def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
     """Elect the node, and let it register as broker and controller and make a topic."""
     ids = [
         parse_meta_properties((root / name / META_PROPERTIES).read_bytes()).directory_id
         for name in ("one", "two")
     ]
     assert ids[0] is not None
-    ports = replace(looped(simulated(1)), disk=Disk())
+    ports = replace(looped(simulated(life)), disk=Disk())
     identity = NodeIdentity(node_id=4, cluster_id=CLUSTER, directory_id=ids[0])
     settings = sole_voter(node_id=4, static=not is_dynamic)
 
@@ -75,8 +75,8 @@ def live(root: Path, *, is_dynamic: bool = True) -> None:
         topic_id = ports.dice.uuid()
         records = (
             make("RegisterBrokerRecord", 3, broker_id=4, incarnation_id=topic_id, log_dirs=ids),
-            make("TopicRecord", name="t", topic_id=topic_id),
-            make("ConfigRecord", resource_type=2, resource_name="t", name="a.b", value="7"),
+            make("TopicRecord", name=f"t{life}", topic_id=topic_id),
+            make("ConfigRecord", resource_type=2, resource_name=f"t{life}", name="a.b", value="7"),
             make("ProducerIdsRecord", broker_id=4, next_producer_id=5_000),
             make("NoOpRecord", removed_tiered_topics=[b"removed-topic-01"]),
         )
@@ -328,7 +328,9 @@ def test_the_way_back_is_one_name(tmp_path: Path) -> None:
     split(config, into)
     Disk().remove_tree(into)
     (tmp_path / "one" / SET_ASIDE_DIRECTORY).rename(tmp_path / "one" / METADATA_DIRECTORY)
+    live(tmp_path, life=2)
     split(config, into)
+    assert "t2" in image_in(tmp_path / "one" / SET_ASIDE_DIRECTORY).topics_by_name
     check_made(tmp_path, into)
 
 
