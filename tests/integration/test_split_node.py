@@ -14,7 +14,7 @@ from metadata_topic.quorum.start.format import METADATA_DIRECTORY, SET_ASIDE_DIR
 from tests.support.brokers.process import until
 from tests.support.quorum.controllers import Member, Membership
 from tests.support.quorum.own_controllers import TidemarkBroker
-from tests.support.quorum.serving import consume, create, grow, leaders, produce, topics_of
+from tests.support.quorum.serving import brokers, consume, create, grow, leaders, produce, topics_of
 from tests.support.quorum.split_node import LoneNode
 
 pytestmark = [pytest.mark.lasts(seconds=40), pytest.mark.patience(seconds=180)]
@@ -120,6 +120,7 @@ def test_another_broker_of_the_cluster_goes_on_beside_the_new_controllers(
     try:
         node.start()
         asyncio.run(_begin(other, cluster_of(node)))
+        until(lambda: brokers(there) == {1, 11}, "both serve")
         asyncio.run(create(there, "t", 2 * PARTITIONS))
         where = leaders(there, "t")
         assert set(where.values()) == {1, 11}
