@@ -13,16 +13,18 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.config.live_config import LiveConfig
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
 from broker.node.cluster_secret import check_secret_among_several, read_cluster_secret
+from broker.node.committed_mark import KEEP_MS, MarkKeeper
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -31,12 +33,12 @@ from broker.node.endpoints import (
     listener_addresses,
     network_limits,
 )
-from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
+from broker.node.housekeeping import Housekeeping, Task, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_broker_among_several, moved_voter
+from broker.node.raft_config import check_idle_records_among_several, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
-from broker.observe.health import Check, Health, offline_directories, offline_reasons
+from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
@@ -44,6 +46,7 @@ from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
+from broker.remote.answers import ControllerQuestions
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.hosting import ControllerRequests
@@ -56,6 +59,7 @@ from broker.replica.wanted import (
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
+from broker.topics.internal import remote_metadata_notes, remote_metadata_problems
 from kafka_client.connection import POOL, THREADS
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.cleaner.cleaner import LogCleaner
@@ -170,11 +174,10 @@ class Broker(ServerProcess):
         else:
             await self._take_part()
         self.live = LiveConfig(self.config, self._image)
-        check_tiered_topics(self.config, self._image())
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
-        check_broker_among_several(self.config, self._node.plan.voters)
+        check_idle_records_among_several(self.config)
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
@@ -183,6 +186,7 @@ class Broker(ServerProcess):
         self.health.progress = lambda: waits(quorum.waits_for(clock.monotonic_ms()))
         await self._node.ready()
         self.health.progress = lambda: ""
+        member.check_registration(self._image())
         await self._recovery_pool.run(self._settle_directories, self._image())
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
@@ -207,12 +211,26 @@ class Broker(ServerProcess):
         )
         self._logs = self._opened.manager
         self._logs.failures.on_offline = self._directory_failed
+        self._mark = MarkKeeper(
+            self._ports.disk,
+            lambda: self._node.last_batch,
+            lambda: [one.path for one in self._logs.online_dirs()],
+        )
         self._on_stop(self._close_logs)
         await self._opened.open(self._image(), is_missing_some=self._is_missing_some)
         self._is_missing_some = self._opened.is_missing_some
 
     async def _close_logs(self) -> None:
+        if self._broker_epoch >= 0:
+            await self._keep_mark()
         await self._opened.close(clean=self._clean, broker_epoch=self._broker_epoch)
+
+    async def _keep_mark(self) -> None:
+        """Note what is committed beside the partitions; housekeeping tries again."""
+        try:
+            await self._recovery_pool.run(self._mark.keep)
+        except OSError as error:
+            log.warning("a committed batch was not noted: %s", error)
 
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
@@ -257,12 +275,11 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self._tier.attach(
-                self._replicas,
-                self._node,
-                self._leader_epochs.ask,
-                self._registration.update_removed_topics,
+            life = self._registration
+            questions = ControllerQuestions(
+                self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
             )
+            self._tier.attach(self._replicas, self._node, questions)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._descriptors = self._creation.descriptors = BrokerDescriptors(
@@ -273,6 +290,7 @@ class Broker(ServerProcess):
             ports.executors.pool(POOL, THREADS),
         )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
+        tasks.append(Task("committed mark", KEEP_MS, self._mark.keep, in_pool=True))
         if self._tier is not None:
             tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
         self._housekeeping = Housekeeping(
@@ -285,6 +303,7 @@ class Broker(ServerProcess):
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems
+        self.health.warnings["put-aside"] = lambda: put_aside(self._opened.aside)
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
@@ -296,10 +315,25 @@ class Broker(ServerProcess):
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
-        return ActiveController(self._node, own, self._ports)
+        own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(self._node.describe)
+        return ActiveController(
+            self._node,
+            own,
+            self._ports,
+            envelope_bytes_max=self.config.socket_request_max_bytes,
+        )
 
     def _life(self) -> BrokerLife:
         config = self.config
+        store = None if self._tier is None else self._tier.store
+        before = self._image().brokers.get(config.node_id)
+        if store and before and before.remote_store not in (None, store):
+            log.warning(
+                "the remote tier has another store than in the last life of this broker: class=%s "
+                "before=%s; segments that are not in it are missed by those who read them",
+                store.class_name,
+                before.remote_store.class_name,
+            )
         registration = Registration(
             config.node_id,
             self._opened.incarnation_id,
@@ -308,6 +342,7 @@ class Broker(ServerProcess):
             config.broker_rack,
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
+            remote_store=store,
         )
         settings = LifeSettings(
             cluster_id=self._node.cluster_id,
@@ -367,6 +402,8 @@ class Broker(ServerProcess):
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
         await self._register()
+        await self._keep_mark()
+        self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
@@ -430,6 +467,8 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._own_topics)
+        self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(self._image())
+        self.health.notes["remote-metadata"] = lambda: remote_metadata_notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
         settings = (
             await self._tier_listener.open()

@@ -89,11 +89,7 @@ class DeleteTopicsHandler(DecodedHandler):
         wishes = _wishes(context.api_version, request)
         asked = [one for one in asked if one[0] is not None or one[1] not in wishes]
         wanted, refused = self._without_repeated(asked)
-        refused += [
-            _failed(one, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
-            for one in wanted
-            if self._is_guarded(one)
-        ]
+        refused += [_guarded(one) for one in wanted if self._is_guarded(one)]
         wanted = [one for one in wanted if not self._is_guarded(one)]
         deleted = await self._delete(wanted, timeout_ms=request.timeout_ms)
         for topic_id, wish in wishes.items():
@@ -104,6 +100,17 @@ class DeleteTopicsHandler(DecodedHandler):
         """Answer that nothing can be said of any topic but `error`."""
         asked = _asked(context.api_version, request)
         return _Response(responses=[_failed(one, error.code, str(error)) for one in asked])
+
+    answered_in = "responses"
+
+    def asked_in(self, version: int) -> str:
+        """Where a request names what it asks for."""
+        return "topics" if version >= _SINCE_TOPIC_IDS else "topic_names"
+
+    def guarded(self, topic: Any) -> Any | None:
+        """The answer for a topic that only brokers delete; None for any other."""
+        asked = (topic, ZERO_UUID) if isinstance(topic, str) else (topic.name, topic.topic_id)
+        return _guarded(asked) if self._is_guarded(asked) else None
 
     def _without_repeated(self, asked: Sequence[Asked]) -> tuple[list[Asked], list[Any]]:
         """Set aside what is named more than once: it is refused, once, and stays.
@@ -205,6 +212,10 @@ def _wishes(version: int, request: Any) -> dict[bytes, int]:
         for topic in request.topics
         if topic.name is None and topic.remote_data != RemoteDataWish.NOTHING
     }
+
+
+def _guarded(asked: Asked) -> Any:
+    return _failed(asked, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
 
 
 def _failed(asked: Asked, code: ErrorCode, reason: str) -> Any:

@@ -63,12 +63,25 @@ class Applied(NamedTuple):
     in_transaction: bool
 
 
+class CommittedBatch(NamedTuple):
+    """Which batch a committed one is: no other of any log has all three.
+
+    Attributes:
+        crc: its own CRC-32C, over timestamps and records.
+    """
+
+    base_offset: int
+    epoch: int
+    crc: int
+
+
 class MetadataLoader:
     """See the module; use it from the loop's thread only.
 
     Attributes:
         image: the newest that was published.
         end_offset: first offset (exclusive end) that was not looked at.
+        last_batch: the last one that was read; None before the first.
     """
 
     def __init__(
@@ -99,6 +112,7 @@ class MetadataLoader:
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
         self._fetched: SnapshotId | None = None
+        self.last_batch: CommittedBatch | None = None
         self.image, _ = loader.take()
         self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
         self._runner = Runner(
@@ -173,6 +187,7 @@ class MetadataLoader:
                 place = Provenance(header.last_offset, epoch, stamp)
                 yield from self._loader.end_of_batch_steps(place)
                 self.end_offset = header.next_offset
+                self.last_batch = CommittedBatch(header.base_offset, epoch, header.crc)
         except _UNREADABLE as error:
             raise UnreadableCommitError(
                 f"a committed record of the metadata log cannot be read or replayed, at offset "

@@ -41,7 +41,7 @@ from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.driver.answers import Respondent
 from metadata_topic.quorum.driver.ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
-from metadata_topic.quorum.metadata_loader import Subscriber
+from metadata_topic.quorum.metadata_loader import CommittedBatch, Subscriber
 from metadata_topic.quorum.node_readiness import NodeReadiness
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
@@ -271,6 +271,11 @@ class MetadataNode:
         """Committed records up to here (exclusive) have been read."""
         return self._replica.applied_end
 
+    @property
+    def last_batch(self) -> CommittedBatch | None:
+        """The last committed batch that was applied in this life; None before the first."""
+        return self._replica.last_batch
+
     def describe(self) -> QuorumView:
         """The quorum as this node sees it; before it takes part it knows nobody."""
         return self._replica.describe() if self._has_started else QuorumView(epoch=0)
@@ -453,7 +458,8 @@ class MetadataNode:
 
     def _check_open(self) -> None:
         if self.failure is not None or self._is_closed or self._opened is None:
-            raise MetadataUnavailable("the metadata log takes no records") from self.failure
+            why = "" if self.failure is None else f": {self.failure}"
+            raise MetadataUnavailable(f"the metadata log takes no records{why}") from self.failure
 
     def _failed(self, error: BaseException) -> None:
         self._readiness.look()

@@ -32,7 +32,12 @@ from metadata_topic.quorum.described import Now, audience_of, describe_quorum
 from metadata_topic.quorum.driver.answers import Respondent
 from metadata_topic.quorum.driver.driver import RaftDriver
 from metadata_topic.quorum.driver.ports import DriverWorld, Transport
-from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
+from metadata_topic.quorum.metadata_loader import (
+    Applied,
+    CommittedBatch,
+    MetadataLoader,
+    Subscriber,
+)
 from metadata_topic.quorum.snapshot.snapshotter import Done, FoundSnapshot, Snapshotter
 from metadata_topic.quorum.snapshot.store import DiskSnapshotStore, StoredMetadata
 from metadata_topic.quorum.start.open_replica import OpenReplica
@@ -184,6 +189,11 @@ class MetadataReplica:
     def applied_end(self) -> int:
         """Everything below (exclusive) is in the image, or in an open metadata transaction."""
         return self._loader.end_offset
+
+    @property
+    def last_batch(self) -> CommittedBatch | None:
+        """The last committed batch that was applied; None before the first."""
+        return self._loader.last_batch
 
     @property
     def history(self) -> VoterHistory:

@@ -70,7 +70,8 @@ def format_node(
 
     Args:
         config: names directories, node and quorum.
-        cluster_id: text to use; None for that of formatted directories, or a random one.
+        cluster_id: text to use; None for that of formatted directories, or a random one where the
+            node can begin a cluster: a controller.
         standalone: make this controller the only voter of a quorum that can grow.
         initial_controllers: the voters of a new quorum, `ID@HOST:PORT:DIRECTORY,...`.
         no_initial_controllers: the quorum exists; this controller joins it without a vote.
@@ -100,6 +101,11 @@ def format_node(
         )
     for path in skipped:
         cluster_id = _cluster_of(path, config.node_id, cluster_id, disk)
+    if cluster_id is None and not config.is_controller:
+        raise FormatError(
+            "a node with process.roles=broker joins a cluster: say which with --cluster-id=ID, as "
+            "meta.properties of its controllers has it (kafka-cluster.sh cluster-id asks them)"
+        )
     chosen = cluster_id or uuid_to_text(dice.uuid())
     todo = tuple(path for path in directories if path not in skipped)
     if todo:
