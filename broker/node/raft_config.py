@@ -97,6 +97,14 @@ def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
     Raises:
         ConfigError: names the setting and the way out.
     """
+    if config.remote_log_storage_system_enable and config.metadata_max_idle_interval_ms == 0:
+        raise ConfigError(
+            "metadata.max.idle.interval.ms",
+            "0",
+            "must be above 0 where a remote tier stands beside several controllers: without the "
+            "idle records of the active controller the high watermark may never pass the log end "
+            "that the tier waits for, and it would never hear which topics exist",
+        )
     if config.remote_log_storage_system_enable:
         raise ConfigError(
             "remote.log.storage.system.enable",

@@ -34,3 +34,9 @@ def test_a_tier_needs_the_only_controller() -> None:
     config = configured(TIERED, THREE)
     with pytest.raises(ConfigError, match=r"remote.log.storage.system.enable.*\[1, 2, 3\].*false"):
         check_broker_among_several(config, voters(1, 2, 3))
+
+
+def test_a_tier_among_several_controllers_needs_their_idle_records() -> None:
+    config = configured(TIERED, THREE, {"metadata.max.idle.interval.ms": "0"})
+    with pytest.raises(ConfigError, match=r"metadata.max.idle.interval.ms.*above 0"):
+        check_broker_among_several(config, voters(1, 2, 3))

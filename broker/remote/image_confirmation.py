@@ -1,0 +1,75 @@
+"""When an image is new enough for a question of the tier, beside a quorum of several controllers.
+
+The tier deletes by what it is told, so each change acknowledged before the question must be in the
+image. The rule, pure: facts in, decision out.
+
+1. The leader is asked by DescribeQuorum after the question came. L is the LogEndOffset (exclusive)
+   of its own entry in CurrentVoters, E its epoch.
+2. This node sees, in epoch E, a high watermark (exclusive) above L. The entry at L was appended
+   after the question and acknowledged by a majority in E, so no later epoch had begun to commit
+   before the question: the answer came from no deposed leader that missed changes.
+3. The image has every record below L.
+
+A change of epoch begins again.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderEnd:
+    """The leader's answer to a DescribeQuorum sent after the question.
+
+    Attributes:
+        epoch: of the leader that answered.
+        log_end_offset: its own (exclusive).
+    """
+
+    epoch: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """This node's replica now: its epoch, and two exclusive ends (-1: unknown)."""
+
+    epoch: int
+    high_watermark: int
+    image_end_offset: int
+
+
+class Verdict(Enum):
+    """What follows for the question."""
+
+    ANSWER = auto()
+    WAIT = auto()
+    ASK_AGAIN = auto()
+
+
+def judge(leader: LeaderEnd, seen: Seen) -> Verdict:
+    """Say whether the image may be the answer; see the module.
+
+    `leader` must come from a DescribeQuorum sent after the question: the caller keeps that.
+    """
+    if seen.epoch > leader.epoch:
+        return Verdict.ASK_AGAIN
+    if seen.epoch < leader.epoch or seen.high_watermark <= leader.log_end_offset:
+        return Verdict.WAIT
+    if seen.image_end_offset < leader.log_end_offset:
+        return Verdict.WAIT
+    return Verdict.ANSWER
+
+
+def leader_end(partition: Any) -> LeaderEnd | None:
+    """The leader's own end out of a partition of a DescribeQuorum response (any version).
+
+    None where the answer has an error, or lacks an end of the leader's own: it proves nothing.
+    """
+    if partition.error_code:
+        return None
+    for voter in partition.current_voters:
+        if voter.replica_id == partition.leader_id and voter.log_end_offset >= 0:
+            return LeaderEnd(partition.leader_epoch, voter.log_end_offset)
+    return None
