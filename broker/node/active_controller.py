@@ -15,6 +15,7 @@ from broker.node.envelope import VERSION, answer_in, envelope_of
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
+from kafka_client.transport import Network
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.errors import NotControllerError
@@ -38,6 +39,7 @@ class ActiveController:
         ports: Ports,
         *,
         kind: str = "broker",
+        network: Network | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -47,11 +49,14 @@ class ActiveController:
                 broker in its process.
             ports: of the connections.
             kind: of the node; it is the first part of its client id.
+            network: of the connections; None: TCP.
         """
         self._node, self._here = node, here
         self._client_id = f"{kind}-{node.node_id}-to-controller"
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
-        self._lifecycle, self._forwarding = (Connections(settings, ports) for _ in range(2))
+        self._lifecycle, self._forwarding = (
+            Connections(settings, ports, network) for _ in range(2)
+        )
 
     @property
     def is_here(self) -> bool:
