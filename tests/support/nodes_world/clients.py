@@ -48,8 +48,9 @@ class Asked:
     """One request of a client.
 
     Attributes:
-        until_us: when it must have an answer, by the timeline.
+        asked_us: when it came to the broker, by the timeline.
         made: ids of the topics, or offsets of the settings, that committed records name it for.
+        epoch: of the controller that made it last.
         code: of the answer; None before, and where none is known.
     """
 
@@ -59,10 +60,16 @@ class Asked:
     timeout_ms: int
     node: "ClusterNode"
     life: int
-    until_us: int = 0
+    asked_us: int = 0
     made: list[int] = field(default_factory=list)
+    epoch: int = -1
     topic_id: bytes | None = None
     code: ErrorCode | None = None
+
+    @property
+    def patience_us(self) -> int:
+        """So long after it came, or its broker went on, there must be an answer."""
+        return self.node.span_us(self.timeout_ms + GRACE_MS + IMAGE_MS + SLACK_MS)
 
     def __str__(self) -> str:
         code = "-" if self.code is None else self.code.name
@@ -121,15 +128,14 @@ class Askers:
         timeout_ms = world.plan.patience_ms if has_time else DECISION_TIMEOUT_MS
         call = Asked(len(self.calls), api_key, name, timeout_ms, node, node.life)
         self.calls.append(call)
-        patience_ms = call.timeout_ms + GRACE_MS + IMAGE_MS + SLACK_MS
-        call.until_us = world.now_us + node.span_us(patience_ms)
-        self._open[call.number] = call
         world.at_node(world.net.arrival(), node, node.on_loop, lambda: self._arrives(call))
         self._think(client)
 
     def _arrives(self, call: Asked) -> None:
         process = call.node.process
         assert process is not None
+        call.asked_us = self.world.now_us
+        self._open[call.number] = call
         process.loop.begin(self._serve(call))
 
     async def _serve(self, call: Asked) -> None:
@@ -153,7 +159,8 @@ class Askers:
             self._is_done(call, one)
         elif code in _NOT_DONE[call.api_key]:
             is_there = call.api_key is ApiKey.CREATE_TOPICS and call.made
-            if is_there and self._ids.get(call.name) == call.topic_id:
+            is_of_now = call.epoch == self.world.oracle.newest_epoch
+            if is_there and is_of_now and self._ids.get(call.name) == call.topic_id:
                 self._breaks("a change is refused for itself", call)
         elif code not in _UNCLEAR:
             self._breaks("a failure is one that is known", call)
@@ -171,7 +178,7 @@ class Askers:
             self._breaks("success means that it is committed", call)
             return
         image_end = call.node.metadata.image.provenance.end_offset
-        late_us = call.until_us - call.node.span_us(call.timeout_ms + GRACE_MS + SLACK_MS)
+        late_us = call.asked_us + call.node.span_us(IMAGE_MS)
         if image_end <= place and self.world.now_us < late_us:
             self._breaks(
                 "who made a change sees it", call, f"image to {image_end}, change at {place}"
@@ -185,10 +192,7 @@ class Askers:
             node = call.node
             if node.life != call.life or node.closing:
                 del self._open[number]
-            elif node.paused_until > call.until_us - 1000 * (call.timeout_ms + GRACE_MS):
-                call.until_us = max(call.until_us, node.paused_until + node.span_us(20_000))
-                break
-            elif call.until_us < now_us:
+            elif max(node.paused_until, call.asked_us) + call.patience_us < now_us:
                 raise Violation("every call is answered in its time", f"{call}")
             else:
                 break
@@ -209,13 +213,15 @@ class Askers:
         elif record.name == "ConfigRecord" and value.name in _NUMBERED:
             number = int(value.value or 0) - NUMBERS
             if number >= 0:
-                self._made(self.calls[number], offset)
+                self._made(self.calls[number], epoch, offset)
 
-    def _made(self, call: Asked, offset: int) -> None:
+    def _made(self, call: Asked, epoch: int, offset: int) -> None:
+        """As in Kafka, the next controller is asked again what a deposed one had begun."""
         call.topic_id = self._ids[call.name]
         call.made.append(offset)
-        if len(call.made) > 1:
-            raise Violation("a change is made once", f"{call}: {call.made}")
+        if call.epoch == epoch:
+            raise Violation("a controller makes a change once", f"{call}: {call.made}")
+        call.epoch = epoch
         if call.code in _NOT_DONE[call.api_key]:
             raise Violation("what was refused is in no image", f"{call}")
 

@@ -64,10 +64,10 @@ class Way:
 class Link:
     """One connection: the client's side is a `Transport`, the other side serves."""
 
-    def __init__(
-        self, source: "ClusterNode", target: "ClusterNode | None", receiver: Receiver
-    ) -> None:
+    def __init__(self, source: "ClusterNode", address: Node, receiver: Receiver) -> None:
+        target: ClusterNode | None = source.world.addresses.who_answers(address)  # type: ignore[assignment]
         self.source, self.target, self._receiver = source, target, receiver
+        self._address = address
         self.source_life, self.target_life = source.life, -1
         self._is_over = self._is_paused = False
         world = source.world
@@ -144,7 +144,9 @@ class Link:
         target = self.target
         if target is None or self.target_life < 0:
             return
-        if target.up and target.life == self.target_life:
+        if target.world.addresses.who_answers(self._address) is not target:
+            self._is_reset()  # the address is another's now, which knows nothing of this
+        elif target.up and target.life == self.target_life:
             target.world.at_node(target.world.now_us, target, target.on_loop, fn)
         elif not target.is_dark:
             self._is_reset()
@@ -232,5 +234,4 @@ class NodeNetwork:
     ) -> Callable[[], None]:
         """See `kafka_client.transport.Network`."""
         host, port = address
-        target = self._node.world.addresses.who_answers(Node(NOBODY, host, port))
-        return Link(self._node, target, receiver).abort  # type: ignore[arg-type]
+        return Link(self._node, Node(NOBODY, host, port), receiver).abort

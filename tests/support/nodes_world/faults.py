@@ -15,4 +15,11 @@ class NodesFaults(QuorumFaults):
         """The active controller hangs, for as long as a session may last; its machine does not."""
         leaders = [one for one in self._world.nodes.values() if one.leads]
         for one in leaders or [node]:
-            one.paused_until = self._world.now_us + (500 + coming.for_ms * 3) * 1000
+            self._pause_until(one, self._world.now_us + (500 + coming.for_ms * 3) * 1000)
+
+    def _pause(self, node: "QuorumNode", coming: Fault) -> None:
+        self._pause_until(node, self._world.now_us + coming.for_ms * 1500)
+
+    def _pause_until(self, node: "QuorumNode", until_us: int) -> None:
+        """A pause within a longer one ends with that."""
+        node.paused_until = max(node.paused_until, until_us)
