@@ -2,10 +2,10 @@
 
 The request goes on as it came, in an Envelope, and its answer comes back as it is. While there
 is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
-clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. A request without
-an answer is not tried again, so that no controller does anything twice. One that was deposed says
-so of all that waited, also of what it had begun: as in Kafka the next controller is asked again,
-which may have found the change in its log.
+clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. A request
+without an answer is not tried again, so that no controller does anything twice. One that was
+deposed refuses all that waited, also what it had begun: as in Kafka the next controller is asked
+again, which may have found the change in its log.
 """
 
 from inspect import isawaitable
