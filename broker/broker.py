@@ -17,6 +17,7 @@ from broker.config.live_config import LiveConfig, check_tiered_topics
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
@@ -34,7 +35,7 @@ from broker.node.endpoints import (
 from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_broker_among_several, moved_voter
+from broker.node.raft_config import check_idle_records_among_several, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons
 from broker.observe.metrics import register_replica_metrics
@@ -44,6 +45,7 @@ from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
 from broker.process.tier_listener import TierListener, identity_in_cluster, identity_of_lone_broker
+from broker.remote.answers import ControllerQuestions
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
 from broker.replica.hosting import ControllerRequests
@@ -56,6 +58,7 @@ from broker.replica.wanted import (
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
+from broker.topics.internal import remote_metadata_notes, remote_metadata_problems
 from kafka_client.connection import POOL, THREADS
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.cleaner.cleaner import LogCleaner
@@ -174,7 +177,7 @@ class Broker(ServerProcess):
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
-        check_broker_among_several(self.config, self._node.plan.voters)
+        check_idle_records_among_several(self.config)
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
@@ -257,12 +260,11 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self._tier.attach(
-                self._replicas,
-                self._node,
-                self._leader_epochs.ask,
-                self._registration.update_removed_topics,
+            life = self._registration
+            questions = ControllerQuestions(
+                self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
             )
+            self._tier.attach(self._replicas, self._node, questions)
         self._cleaner = make_cleaner(lambda: self.live.current, self._logs, ports)
         self._server = self._make_server()
         self._descriptors = self._creation.descriptors = BrokerDescriptors(
@@ -296,6 +298,7 @@ class Broker(ServerProcess):
             heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
         )
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
+        own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(self._node.describe)
         return ActiveController(self._node, own, self._ports)
 
     def _life(self) -> BrokerLife:
@@ -430,6 +433,8 @@ class Broker(ServerProcess):
         if self._tier is None:
             return
         await self._tier_wiring.ensure_topic(self._node, self._own_topics)
+        self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(self._image())
+        self.health.notes["remote-metadata"] = lambda: remote_metadata_notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
         settings = (
             await self._tier_listener.open()

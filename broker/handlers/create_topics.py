@@ -20,6 +20,7 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import GUARDED_TOPICS
 from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
@@ -41,6 +42,7 @@ _THROTTLE_MS: Final = 1_000
 """So long a client waits before it asks again where disks are far behind (KIP-599)."""
 _TOPIC_WORK: Final = 10
 _DESCRIBED_WORK: Final = 500
+_OWN_OF_BROKERS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 
 
 class CreateTopicsHandler(DecodedHandler):
@@ -50,18 +52,27 @@ class CreateTopicsHandler(DecodedHandler):
     versions = Versions(2, 7)
 
     def __init__(
-        self, creation: TopicCreation, config: LiveConfig, *, is_own: bool = False
+        self,
+        creation: TopicCreation,
+        config: LiveConfig,
+        *,
+        is_own: bool = False,
+        brokers_ask: bool = False,
     ) -> None:
         """Make topics of others; where it `is_own`, of the broker in this process.
 
-        That one may make the guarded topics, and reads of an answer only what was refused.
+        That one reads of an answer only what was refused. It may make the topic of the remote
+        metadata, and so may other brokers, where `brokers_ask`: on a listener of controllers. What
+        clients asked of them comes there in an Envelope.
         """
         self._creation, self._config, self._is_own = creation, config, is_own
+        self._brokers_ask = is_own or brokers_ask
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Create, wait until the metadata log holds the topics, and answer for each."""
         version = context.api_version
-        guarded = frozenset[str]() if self._is_own else GUARDED_TOPICS
+        asks_itself = self._brokers_ask and not context.is_forwarded
+        guarded = GUARDED_TOPICS - _OWN_OF_BROKERS if asks_itself else GUARDED_TOPICS
         wanted, refused = await run_in_steps(_checked(request.topics, guarded))
         if not wanted:
             return _Response(topics=refused)

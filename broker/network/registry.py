@@ -27,7 +27,8 @@ class RequestContext:
 
     `received_ms` is the wall clock at the wake-up that read the request's last byte. `client_id` is
     empty where the client sent null. It comes from outside: escape it before it is logged, and let
-    no right follow from it: who a peer is tells its `session`.
+    no right follow from it: who a peer is tells its `session`. What `is_forwarded` came in an
+    Envelope: a client asked it of a broker.
     """
 
     api_key: int
@@ -38,6 +39,7 @@ class RequestContext:
     peer: tuple[str, int]
     received_ms: int
     session: Session = NO_AUTHENTICATION
+    is_forwarded: bool = False
 
 
 class CloseConnection(TidemarkError):

@@ -25,8 +25,14 @@ from runtime.ports import Ports
 
 _CONNECT_MS: Final = 2_000
 IMAGE_MS: Final = 5_000
-_LIFECYCLE: Final = frozenset({ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT})
-"""Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced."""
+_LIFECYCLE: Final = frozenset({
+    ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.DESCRIBE_QUORUM,
+})  # fmt: skip
+"""Have a connection of their own: a broker whose heartbeats wait behind slow requests is fenced.
+
+The tier's DescribeQuorum, answered at once, waits behind none either; a client's comes in an
+Envelope.
+"""
 
 
 class ActiveController:

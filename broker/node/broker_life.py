@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.node.active_controller import ActiveController
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
@@ -34,6 +35,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import spare_directory
 from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.wire.rpc import only_partition, quorum_question
 from runtime.executors import Pool
 from runtime.scheduler import Scheduler, pause
 from runtime.work import Pace, Steps, run_in_steps
@@ -181,8 +183,9 @@ class BrokerLife:
         text = f"the active controller refuses this broker: {code.name}"
         if code == ErrorCode.POLICY_VIOLATION:
             return (
-                f"{text}: the controller shares its process with a broker that has a remote tier, "
-                "and no other broker can have one in this version"
+                f"{text}: the controller shares its process with a broker that has a remote tier "
+                f"and no secret of the cluster. Name its file in {CLUSTER_SECRET_KEY} there, the "
+                "same as on all brokers with a tier"
             )
         unserved = unserved_features(self._node.image)
         if code != ErrorCode.UNSUPPORTED_VERSION or not unserved:
@@ -381,6 +384,19 @@ class BrokerLife:
             ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
         )
         _check(answer, "update removed topics")
+
+    async def describe_quorum(self, timeout_ms: int) -> Any:
+        """What the leader says of the metadata quorum: the partition of its answer, any version.
+
+        None where no leader answers.
+        """
+        try:
+            answer = await self._active.ask(
+                ApiKey.DESCRIBE_QUORUM, 0, quorum_question(), timeout_ms=timeout_ms
+            )
+        except KafkaError:
+            return None
+        return only_partition(answer.topics, "topic_name", "partition_index")
 
     async def producer_ids(self, used: int) -> tuple[int, int]:
         """Take a block of producer ids above `used`: the first one, and the end (exclusive).

@@ -89,10 +89,10 @@ def _advertised(config: BrokerConfig) -> list[str]:
     return [text.strip() for text in given if text.strip().partition("://")[0] in names]
 
 
-def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
-    """Refuse what a broker cannot do while the active controller may be another node.
+def check_idle_records_among_several(config: BrokerConfig) -> None:
+    """Refuse a tier beside controllers that would leave its question about the image open.
 
-    Before the node takes part in an election.
+    DIFFERS: Kafka allows 0; its tier deletes without asking.
 
     Raises:
         ConfigError: names the setting and the way out.
@@ -104,13 +104,4 @@ def check_broker_among_several(config: BrokerConfig, voters: VoterSet) -> None:
             "must be above 0 where a remote tier stands beside several controllers: without the "
             "idle records of the active controller the high watermark may never pass the log end "
             "that the tier waits for, and it would never hear which topics exist",
-        )
-    if config.remote_log_storage_system_enable:
-        raise ConfigError(
-            "remote.log.storage.system.enable",
-            "true",
-            f"node.id={config.node_id} is a broker, and the controllers are several "
-            f"({list(voters.ids)}): a remote tier needs the only controller in its own process so "
-            "far. Set it to false, or run one node with process.roles=broker,controller as the "
-            "only voter",
         )

@@ -1,8 +1,10 @@
 """The remote tier of a broker: its process is started first, works last and is stopped first."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
@@ -17,11 +19,18 @@ from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.upkeep.incarnation import OlderFormError, check_forms
 from runtime.ports import Ports
+from runtime.scheduler import pause
+
+log = logging.getLogger(__name__)
+
+_ASK_AGAIN_MS: Final = 200
 
 
 class BrokerTier:
@@ -46,6 +55,7 @@ class BrokerTier:
             DirectoryError: the file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
+        self._scheduler = ports.scheduler
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
             try:
@@ -78,13 +88,26 @@ class BrokerTier:
         return usable[0] if usable else self._config.metadata_log_dir
 
     async def ensure_topic(self, node: MetadataNode, creation: AutoTopicCreation) -> None:
-        """Make the topic of the remote metadata, where it is not there yet."""
-        await ensure_remote_metadata_topic(
-            node.image,
-            creation,
-            self._config.rlmm_settings,
-            prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
-        )
+        """Make the topic of the remote metadata, where it is not there yet.
+
+        Any broker with a tier may be the first, and the active controller another process: returns
+        when this node's image has it.
+        """
+        while True:
+            try:
+                await ensure_remote_metadata_topic(
+                    node.image,
+                    creation,
+                    self._config.rlmm_settings,
+                    prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
+                )
+            except KafkaError as error:
+                if node.is_alone:
+                    raise
+                log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, error)
+            if REMOTE_LOG_METADATA_TOPIC in node.image.topics_by_name:
+                return
+            await pause(self._scheduler, _ASK_AGAIN_MS)
 
     async def connect(
         self,

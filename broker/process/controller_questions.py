@@ -15,7 +15,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import ClientError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC, only_partition
+from metadata_topic.quorum.wire.rpc import only_partition, quorum_question
 from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
@@ -69,7 +69,7 @@ class ControllerQuestions:
                     )
                 )
                 quorum = await ask(
-                    ApiKey.DESCRIBE_QUORUM, _quorum_question(), versions=_DESCRIBE_QUORUM
+                    ApiKey.DESCRIBE_QUORUM, quorum_question(), versions=_DESCRIBE_QUORUM
                 )
                 look = _look(quorum, f"{node.host}:{node.port}")
                 said = Said(said.cluster_id, look, said.controllers)
@@ -78,12 +78,6 @@ class ControllerQuestions:
 
 def _cluster_question() -> Any:
     return codec.request(ApiKey.DESCRIBE_CLUSTER).cls(endpoint_type=_CONTROLLERS)
-
-
-def _quorum_question() -> Any:
-    cls = codec.request(ApiKey.DESCRIBE_QUORUM).cls
-    partition = cls.Topics.Partitions(partition_index=PARTITION)
-    return cls(topics=[cls.Topics(topic_name=TOPIC, partitions=[partition])])
 
 
 def _of_cluster(answer: Any) -> Said:

@@ -8,8 +8,10 @@ than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass
 from typing import Protocol
 
+from broker.remote.confirmed_images import ConfirmedImages, DescribeQuorum
 from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -52,7 +54,19 @@ IMAGE_POLL_MS = 20
 
 
 UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
-"""Asks the active controller; see `BrokerLife.update_removed_topics`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerQuestions:
+    """What is asked of the active controller for the tier; see `BrokerLife`.
+
+    Attributes:
+        raise_epoch: does not wait for an answer.
+    """
+
+    raise_epoch: RaiseEpoch
+    update_removed_topics: UpdateRemovedTopics
+    describe_quorum: DescribeQuorum
 
 
 class RemoteFacts(Protocol):
@@ -70,16 +84,15 @@ class BrokerAnswers:
         self,
         replicas: ReplicaManager,
         metadata: MetadataNode,
-        raise_epoch: RaiseEpoch,
-        update_removed_topics: UpdateRemovedTopics,
+        controller: ControllerQuestions,
         *,
         ports: Ports,
         facts: RemoteFacts,
     ) -> None:
         """Answer on the running event loop."""
         self._replicas, self._logs = replicas, replicas.logs
-        self._metadata, self._raise_epoch = metadata, raise_epoch
-        self._update_removed_topics = update_removed_topics
+        self._metadata, self._controller = metadata, controller
+        self._confirmed = ConfirmedImages(metadata, controller.describe_quorum, ports)
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
         self._facts = facts
@@ -103,8 +116,10 @@ class BrokerAnswers:
                 self._spawn(reply, self._restore_chain(request, reply))
             case RaiseLeaderEpoch() as request:
                 self._guarded(reply, lambda: self._need_leader_epoch(request))
-            case ImageAtLeast():
+            case ImageAtLeast() if self._metadata.is_alone:
                 self._answer_image(self._metadata.high_watermark, reply)
+            case ImageAtLeast():
+                self._spawn(reply, self._answer_confirmed(reply))
             case TopicsEmptied(topic_ids):
                 self._spawn(reply, self._emptied(topic_ids, reply))
             case Health() as health:
@@ -213,11 +228,21 @@ class BrokerAnswers:
         reply(answer, descriptors)
 
     def _answer_image(self, wanted: int, reply: Reply) -> None:
-        """Answer once the image has reached `wanted` (a high watermark, exclusive)."""
-        image = self._metadata.image
-        if image.provenance.end_offset < wanted:
+        """Answer once the image has reached `wanted` (a high watermark, exclusive).
+
+        Of the only voter: every change was acknowledged by this node.
+        """
+        if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
+        self._tell_image(reply)
+
+    async def _answer_confirmed(self, reply: Reply) -> None:
+        await self._confirmed.confirm()
+        self._tell_image(reply)
+
+    def _tell_image(self, reply: Reply) -> None:
+        image = self._metadata.image
         reply(
             Image(
                 list(image.topics_by_id),
@@ -230,7 +255,7 @@ class BrokerAnswers:
     # -- changes
 
     async def _emptied(self, topic_ids: Collection[bytes], reply: Reply) -> None:
-        await self._update_removed_topics(topic_ids)
+        await self._controller.update_removed_topics(topic_ids)
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:
@@ -246,7 +271,9 @@ class BrokerAnswers:
     def _need_leader_epoch(self, request: RaiseLeaderEpoch) -> Ack:
         partition = self._partition(request)
         replica = ReplicaId(partition.topic_id, partition.partition)
-        in_vain = self._raise_epoch(replica, leader_epoch=partition.leader_epoch, used=request.used)
+        in_vain = self._controller.raise_epoch(
+            replica, leader_epoch=partition.leader_epoch, used=request.used
+        )
         return Ack(taken=not in_vain, reason=in_vain)
 
     async def _restore_chain(self, request: RestoreChain, reply: Reply) -> None:

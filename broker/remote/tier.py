@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from broker.remote.answers import BrokerAnswers, UpdateRemovedTopics
+from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.remote.assignments import Assignments
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
-from broker.replica.hosting import RaiseEpoch, ReplicaEvents
+from broker.replica.hosting import ReplicaEvents
 from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -107,23 +107,12 @@ class RemoteTier:
         self,
         replicas: ReplicaManager,
         metadata: MetadataNode,
-        raise_epoch: RaiseEpoch,
-        update_removed_topics: UpdateRemovedTopics,
+        controller: ControllerQuestions,
     ) -> None:
-        """Say what there is to answer from, before clients are served.
-
-        `raise_epoch` asks the controller for leader epochs.
-        """
+        """Say what there is to answer from, before clients are served."""
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
-        self._answers = BrokerAnswers(
-            replicas,
-            metadata,
-            raise_epoch,
-            update_removed_topics,
-            ports=self._ports,
-            facts=self,
-        )
+        self._answers = BrokerAnswers(replicas, metadata, controller, ports=self._ports, facts=self)
         self._assignments = Assignments(
             replicas,
             self._supervisor,

@@ -5,15 +5,17 @@ losing them. So it is never created on the way, and clients are refused (`GUARDE
 """
 
 import logging
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from broker.config.rules import check_replication
 from broker.topics.auto_creation import AutoTopicCreation
-from kafka_protocol.errors import TidemarkError
+from kafka_protocol.errors import ErrorCode, TidemarkError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.topic_specs import Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import NO_LEADER, PartitionImage
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,10 @@ _PARTITIONS: Final = "remote.log.metadata.topic.num.partitions"
 _FACTOR: Final = "remote.log.metadata.topic.replication.factor"
 _RETENTION: Final = "remote.log.metadata.topic.retention.ms"
 _MIN_ISR: Final = "remote.log.metadata.topic.min.isr"
+
+_LATER: Final = frozenset({
+    ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+})  # fmt: skip
 
 
 class InternalTopicError(TidemarkError):
@@ -41,6 +47,7 @@ async def ensure_remote_metadata_topic(
     Raises:
         ConfigError: more replicas than brokers; key, value and brokers are named.
         InternalTopicError: it could not be made for another reason.
+        KafkaError: the active controller could not be asked, or did not answer; ask again.
     """
     existing = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     partitions, factor = int(settings[_PARTITIONS]), int(settings[_FACTOR])
@@ -69,7 +76,10 @@ async def ensure_remote_metadata_topic(
         configs=tuple(Config(name, value) for name, value in configs.items()),
     )
     for error in (await creation.create([spec])).values():
-        raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
+        if error.code in _LATER:
+            raise error
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker starts, too
+            raise InternalTopicError(f"{REMOTE_LOG_METADATA_TOPIC} cannot be made: {error}")
 
 
 def _what_is_kept(settings: Mapping[str, str]) -> dict[str, str]:
@@ -92,3 +102,44 @@ def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) ->
                 there,
                 wanted,
             )
+
+
+def remote_metadata_problems(image: MetadataImage) -> Sequence[str]:
+    """Who is away with all replicas of some partitions of the topic: all tiers wait for it."""
+    topic = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
+    if topic is None:
+        return ()
+    away = defaultdict(list)
+    for index, partition in topic.partitions.items():
+        if partition.leader == NO_LEADER:
+            away[tuple(partition.replicas)].append(index)
+    return [
+        f"{topic.name} has no leader in partitions {_shown(indexes)}, which lie on broker "
+        f"{_shown(replicas)}: bring it back. Until then nothing is copied, deleted or found in the "
+        "store for the topics' partitions whose segments are recorded there; clients are served "
+        "from local data"
+        for replicas, indexes in away.items()
+    ]
+
+
+def remote_metadata_notes(image: MetadataImage) -> Sequence[str]:
+    """Where the only replicas of the topic are, in a cluster of several brokers."""
+    topic = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
+    if topic is None or len(image.brokers) < 2:
+        return ()
+    only = [one for one in topic.partitions.values() if len(one.replicas) == 1]
+    if not only:
+        return ()
+    return (
+        f"{topic.name} has one replica in {len(only)} partitions, on broker {_places(only)}: while "
+        "it is away the tiers of all brokers wait, and without its disk nobody knows what is in "
+        "the store",
+    )
+
+
+def _places(partitions: Iterable[PartitionImage]) -> str:
+    return _shown({broker for one in partitions for broker in one.replicas})
+
+
+def _shown(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

@@ -50,6 +50,7 @@ def _voters(core: RaftCore, known: _Known, now: Now) -> Iterator[ReplicaProgress
             and core.voters.has(core.key)
             and voter.key.id == core.key.id
         ):
+            # Not the flushed end: others may have committed more. Tiers rest on it.
             end_offset = core.log.end_offset
             yield ReplicaProgress(core.key, end_offset, now.wall_ms, now.wall_ms)
         else:

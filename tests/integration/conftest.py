@@ -47,8 +47,10 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """Brokers that the test formats, starts and ends by itself; closed afterwards."""
     made: list[BrokerProcess] = []
 
-    def make(name: str = "broker", **options: object) -> BrokerProcess:
-        made.append(BrokerProcess(tmp_path / name, **options))  # type: ignore[arg-type]
+    def make(
+        name: str = "broker", *, kind: type[BrokerProcess] = BrokerProcess, **options: object
+    ) -> BrokerProcess:
+        made.append(kind(tmp_path / name, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

@@ -130,7 +130,9 @@ async def test_a_node_that_lost_its_metadata_keeps_the_data_of_clients(tmp_path:
         assert await asyncio.to_thread(consume, here, "t", len(said)) == said
 
 
-async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> None:
+async def test_a_tier_without_the_clusters_secret_is_refused_before_the_node_takes_part(
+    tmp_path: Path,
+) -> None:
     quorum, _ = combined(tmp_path, is_dynamic=False)
     node = quorum.controllers[1]
     await node.format()
@@ -141,6 +143,6 @@ async def test_a_tier_is_refused_before_the_node_takes_part(tmp_path: Path) -> N
     }
     code, said = await node.start_to_end()
     assert code == 1
-    assert "remote.log.storage.system.enable=true" in said
+    assert "tidemark.cluster.secret.file" in said
     assert "[1, 2, 3]" in said
     assert not (node.metadata / "quorum-state").exists()

@@ -1,6 +1,6 @@
 """A topic's life in the remote tier, with small segments and a real store and real clients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -15,12 +15,23 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.brokers.clients import end_offsets, produce, read_all
-from tests.support.brokers.process import BrokerProcess, until
+from tests.support.brokers.process import BrokerProcess, running, until
+from tests.support.quorum.broker_beside import ALONE_OR_BESIDE
 
 MakeBroker = Callable[..., BrokerProcess]
+SMALL_SEGMENTS = {"log.segment.bytes": "1048576"}
 TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 RECORDS = [(b"%d" % n, (b"%d " % n) * 200) for n in range(6_000)]
 AS_READ = [(n, key, value) for n, (key, value) in enumerate(RECORDS)]
+
+
+@pytest.fixture(scope="module", **ALONE_OR_BESIDE)
+def shared_tiered_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """The lone node of all modules, and a broker whose controllers are other processes."""
+    directory = tmp_path_factory.mktemp("tiered")
+    yield from running(request.param(directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 def create(broker: BrokerProcess, topic: str, config: dict[str, str]) -> None:

@@ -22,6 +22,7 @@ from tests.support.brokers.tiered_files import (
     objects,
 )
 from tests.support.brokers.tiered_partition import fill, reasons
+from tests.support.quorum.broker_beside import ALONE_OR_BESIDE
 from tests.support.rounds import IS_PROVING
 
 MakeBroker = Callable[..., BrokerProcess]
@@ -45,7 +46,7 @@ def counter_of(broker: BrokerProcess) -> Counter:
 def claim_in_store(broker: BrokerProcess) -> int:
     [path] = claim_files(broker.remote_directory)
     cluster_id = path.parent.name
-    return parse_claim(path.read_bytes(), cluster_id, 1)
+    return parse_claim(path.read_bytes(), cluster_id, broker.node_id)
 
 
 def broker_dies(broker: BrokerProcess) -> None:
@@ -77,11 +78,13 @@ def is_served_from_its_start(broker: BrokerProcess) -> bool:
 @pytest.mark.slow
 @pytest.mark.rounds(seconds=120 if IS_PROVING else 60)
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ALONE_OR_BESIDE["params"], ids=ALONE_OR_BESIDE["ids"])
 def test_killed_at_any_point_of_claim_and_leader_change_nothing_is_lost(
-    make_broker: MakeBroker, tmp_path: Path
+    make_broker: MakeBroker, kind: type[BrokerProcess], tmp_path: Path
 ) -> None:
     order_file, remote = tmp_path / "order", tmp_path / "broker" / "remote-tier"
-    broker = make_broker(tiered=True, store=store_settings(remote, order_file)).start()
+    store = store_settings(remote, order_file)
+    broker = make_broker(kind=kind, tiered=True, store=store).start()
     count = filled_over_epochs(broker)
     segments = {path for path in objects(broker) if "claims" not in path.parts}
     kills = list(enumerate((point, is_done) for point in POINTS for is_done in (False, True)))

@@ -18,16 +18,19 @@ from tests.support.brokers.tiered_topics import (
     tiered_away,
     values,
 )
+from tests.support.quorum.broker_beside import ALONE_OR_BESIDE
 from tests.support.stores.audit import agreed
 
 TOPIC = ResourceType.TOPIC
 RECORDS = values(1_000)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+@pytest.fixture(scope="module", **ALONE_OR_BESIDE)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
     directory = tmp_path_factory.mktemp("switches")
-    yield from running(BrokerProcess(directory, tiered=True, settings=QUICK))
+    yield from running(request.param(directory, tiered=True, settings=QUICK))
 
 
 def tiered(broker: BrokerProcess, topic: str, **config: str) -> None:

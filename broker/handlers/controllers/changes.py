@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.config.live_config import LiveConfig
+from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
@@ -50,15 +51,15 @@ class FromTheWire(DecodedHandler):
     """
 
     def __init__(
-        self, here: DecodedHandler, own_broker_id: int, clock: Clock, *, has_tier: bool = False
+        self, here: DecodedHandler, own_broker_id: int, clock: Clock, *, lone_tier: bool = False
     ) -> None:
         """Refuse requests in the name of `own_broker_id`; a line a minute says so.
 
-        With `has_tier` no other broker registers: tiered topics would be placed on it, too, and it
-        has no tier that copies them.
+        With `lone_tier`, one without the secret of a cluster, no other broker registers: the tiers
+        could not authenticate themselves at each other's brokers.
         """
         self.api_key, self.versions = here.api_key, here.versions
-        self._refuses_others = has_tier and here.api_key == ApiKey.BROKER_REGISTRATION
+        self._refuses_others = lone_tier and here.api_key == ApiKey.BROKER_REGISTRATION
         self._here, self._own_broker_id, self._seldom = here, own_broker_id, Seldom(clock)
 
     def handle(self, context: RequestContext, request: Any) -> Any:
@@ -80,9 +81,10 @@ class FromTheWire(DecodedHandler):
             return self._here.handle(context, request)
         self._seldom.error(
             log,
-            f"broker {request.broker_id} was not registered: this node has a remote tier in its "
-            "own process, and others have none in this version. Set "
-            "remote.log.storage.system.enable=false here, or run this broker alone",
+            f"broker {request.broker_id} was not registered: this node has a remote tier and no "
+            f"secret of the cluster, by which the tiers of several brokers authenticate "
+            f"themselves. Name its file in {CLUSTER_SECRET_KEY} on all brokers: `tidemark format "
+            "--cluster-secret` draws one",
         )
         return response(self.api_key).cls(error_code=int(ErrorCode.POLICY_VIOLATION))
 
@@ -148,7 +150,7 @@ def own_handlers(
 def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     """Add them to the table of a controllers' listener."""
     config, own_id = parts.live.current, parts.own_broker_id
-    has_tier = config.remote_log_storage_system_enable
+    lone_tier = config.remote_log_storage_system_enable and not config.tidemark_cluster_secret_file
     interval_ms = config.broker_heartbeat_interval_ms
     for handler in own_handlers(
         parts.submit, parts.brokers, heartbeat_interval_ms=interval_ms
@@ -156,10 +158,10 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
         table.add(
             handler
             if own_id is None
-            else FromTheWire(handler, own_id, parts.clock, has_tier=has_tier)
+            else FromTheWire(handler, own_id, parts.clock, lone_tier=lone_tier)
         )
     table.add(ControllerRegistrationHandler(parts.submit))
-    table.add(CreateTopicsHandler(parts.creation, parts.live))
+    table.add(CreateTopicsHandler(parts.creation, parts.live, brokers_ask=True))
     table.add(CreatePartitionsHandler(parts.creation))
     table.add(
         DeleteTopicsHandler(

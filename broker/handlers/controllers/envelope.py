@@ -100,6 +100,7 @@ class EnvelopeHandler(DecodedHandler):
             (address, context.peer[1]),
             context.received_ms,
             context.session,
+            is_forwarded=True,
         )
         message = codec.request(handler.api_key)
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_protocol.types import CLUSTER_METADATA_TOPIC
+from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.raft.messages import (
@@ -89,6 +90,13 @@ def only_partition(topics: Sequence[Any], topic: str, partition: str) -> Any | N
     if getattr(topics[0], topic) != expected or getattr(found, partition) != PARTITION:
         return None
     return found
+
+
+def quorum_question() -> Any:
+    """A DescribeQuorum request of any version."""
+    cls = codec.request(ApiKey.DESCRIBE_QUORUM).cls
+    partition = cls.Topics.Partitions(partition_index=PARTITION)
+    return cls(topics=[cls.Topics(topic_name=TOPIC, partitions=[partition])])
 
 
 def usable_node(node_id: int, host: str, port: int) -> Node | None:

@@ -8,7 +8,7 @@ from tests.support.brokers.tiered_partition import reasons
 
 
 def claim_files(root: Path) -> list[Path]:
-    return sorted(path for path in files_below(root / "claims") if path.name == "1")
+    return sorted(path for path in files_below(root / "claims") if path.name.isdigit())
 
 
 def older_copy_reason(broker: BrokerProcess) -> str:

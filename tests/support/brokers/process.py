@@ -277,13 +277,8 @@ class BrokerProcess:
         return self.process.pid
 
     def tier_pid(self) -> int | None:
-        """Process id of the tier process, the broker's child, or None."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        for child in children.read_text().split() if children.exists() else []:
-            with suppress(FileNotFoundError, ProcessLookupError):  # it ends while we look
-                if b"tier_process" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    return int(child)
-        return None
+        """Process id of the tier process, or None."""
+        return tier_pid(self.pid)
 
     def terminate(self, deadline_s: float = 30) -> int:
         """SIGTERM, then wait for the end; returns the exit code."""
@@ -342,6 +337,16 @@ class BrokerProcess:
         """Paths in the store that match, also while others are deleted: Path.glob fails then."""
         root = self.remote_directory
         return [root / path for path in glob.glob(pattern, root_dir=root, recursive=True)]
+
+
+def tier_pid(broker_pid: int) -> int | None:
+    """Process id of the tier process, a broker's child, or None."""
+    children = Path(f"/proc/{broker_pid}/task/{broker_pid}/children")
+    for child in children.read_text().split() if children.exists() else []:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ends while we look
+            if b"tier_process" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return int(child)
+    return None
 
 
 def alive(pid: int) -> bool:

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.envelope import FORWARDABLE, EnvelopeHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.handler_table import FORWARDED
@@ -14,11 +15,14 @@ from broker.network.authentication import ANONYMOUS
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
 from broker.node.envelope import answer_in, envelope_of
+from broker.topics.creation import TopicCreation
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.controller.topics import CreatedTopic
 from runtime.ports import system_ports
 
 VERSION = 7
@@ -84,6 +88,37 @@ async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count:
     assert seen.peer[0] == "10.1.2.3"
     assert (seen.client_id, seen.correlation_id) == ("cläire", 5)
     assert seen.session.principal == ANONYMOUS
+
+
+class Creation:
+    """Makes every topic; knows which."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def create(self, topics: list[Any], **_: Any) -> list[CreatedTopic]:
+        self.names += [one.name for one in topics]
+        return [CreatedTopic(one.name, num_partitions=1, replication_factor=1) for one in topics]
+
+
+async def test_brokers_make_the_topic_of_the_remote_metadata_and_their_clients_do_not() -> None:
+    creation = Creation()
+    here = CreateTopicsHandler(
+        cast("TopicCreation", creation), cast("LiveConfig", None), brokers_ask=True
+    )
+    asked = creating(REMOTE_LOG_METADATA_TOPIC, CLUSTER_METADATA_TOPIC)
+    context = RequestContext(19, 4, 5, "broker", "CONTROLLER", ("127.0.0.1", 1), 0)
+    own = await here.handle(context, asked)
+    codes = {one.name: one.error_code for one in own.topics}
+    assert codes == {
+        REMOTE_LOG_METADATA_TOPIC: ErrorCode.NONE,
+        CLUSTER_METADATA_TOPIC: ErrorCode.POLICY_VIOLATION,
+    }
+    async with served(here) as handler:
+        sealed = await handler.handle(BROKER, await envelope_of(CLIENT, asked))
+    answer, _ = response(ApiKey.CREATE_TOPICS).decode(answer_in(sealed, CLIENT), VERSION)
+    assert {one.error_code for one in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert creation.names == [REMOTE_LOG_METADATA_TOPIC]
 
 
 def _header(key: int, version: int = 0) -> bytes:

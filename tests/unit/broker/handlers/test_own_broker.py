@@ -52,11 +52,11 @@ def test_only_other_ids_are_spoken_for_on_the_wire(
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
-def test_no_other_broker_registers_beside_a_tier(
+def test_no_other_broker_registers_beside_a_tier_without_the_secret_of_a_cluster(
     api_key: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Tiered topics would be placed on it, and nothing would copy them."""
-    handler = FromTheWire(Here(api_key), OWN, ManualClock(), has_tier=True)
+    """Their tiers could not authenticate themselves at each other's brokers."""
+    handler = FromTheWire(Here(api_key), OWN, ManualClock(), lone_tier=True)
     context = RequestContext(api_key, 0, 1, "b", "CONTROLLER", ("10.0.0.66", 1), 0)
     is_refused = api_key == ApiKey.BROKER_REGISTRATION
     code = ErrorCode.POLICY_VIOLATION if is_refused else ErrorCode.NONE

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker.remote.answers import BrokerAnswers
+from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
@@ -48,6 +48,10 @@ LEADER_EPOCH = 3
 ORDERS = TopicPartition("orders", 0)
 
 
+async def _nobody(_timeout_ms: int) -> None:
+    """No leader answers DescribeQuorum."""
+
+
 class NoFacts:
     def on_health(self, health: Health) -> None:
         pass
@@ -68,6 +72,7 @@ class Tier:
         self.kept_at_answer: list[int | None] = []
         self.at_answer: Callable[[], None] = lambda: None
         self.cluster_id, self.image, self.high_watermark = "cluster", EMPTY_IMAGE, 0
+        self.is_alone = True
         self.raised: list[tuple[ReplicaId, int, int]] = []
         self.in_vain = ""
         self.emptied: list[bytes] = []
@@ -89,8 +94,7 @@ class Tier:
         broker = BrokerAnswers(
             self.world.replicas,
             self,
-            self.raise_epoch,
-            self.update_removed_topics,
+            ControllerQuestions(self.raise_epoch, self.update_removed_topics, _nobody),
             ports=self.world.ports,
             facts=NoFacts(),
         )

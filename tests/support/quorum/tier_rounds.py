@@ -1,0 +1,232 @@
+"""Rounds of killing controllers, brokers and tiers of a cluster while it tiers.
+
+    python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic]
+
+Records are produced all the time, and tiered topics made and deleted. In the end everything
+acknowledged is there, and the audit of the store finds nothing.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.brokers.clients import read_all
+from tests.support.quorum.quorum import until, until_asked
+from tests.support.quorum.serving import admin
+from tests.support.quorum.tiering import (
+    TOPIC,
+    Cluster,
+    audited,
+    tiers_apart,
+    tiers_combined,
+)
+
+DEEDS = ("kill the active controller", "kill a broker", "kill a tier", "pause the controller")
+KEPT = "kept"
+RECORD_BYTES = 40_000
+BETWEEN_S = 60.0
+PAUSE_S = 0.02
+PAUSED_S = 4.0
+"""Longer than a follower's patience."""
+NEW_TOPICS = 2
+DONE_BEFORE: Final = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART}
+Change = Callable[[AdminClient, str], Any]
+
+
+class Traffic:
+    """Produces to all partitions of a topic from a thread, and knows what was acknowledged.
+
+    Attributes:
+        acknowledged: keys, by partition.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        self._servers = ",".join(one.address for one in cluster.nodes)
+        self._topic, self._stopping = topic, threading.Event()
+        self.acknowledged: list[set[bytes]] = [set() for _ in range(partitions)]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    @property
+    def least(self) -> int:
+        return min(len(keys) for keys in self.acknowledged)
+
+    def stop(self) -> None:
+        """Returns when each record is acknowledged or lost."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000, "linger.ms": 5}
+        producer = Producer(settings | {"bootstrap.servers": self._servers})
+        number, filling = 0, os.urandom(RECORD_BYTES)
+        while not self._stopping.wait(PAUSE_S):
+            for partition, keys in enumerate(self.acknowledged):
+                key = b"%d" % number
+                with suppress(BufferError):
+                    producer.produce(
+                        self._topic,
+                        filling,
+                        key,
+                        partition,
+                        on_delivery=lambda error, _, key=key, keys=keys: error or keys.add(key),
+                    )
+            number += 1
+            producer.poll(0)
+        producer.flush(130)
+
+
+class Churn:
+    """Makes tiered topics and deletes them when they have something remote."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.deleted: list[str] = []
+        self._there: list[str] = []
+
+    async def run(self) -> None:
+        number = 0
+        while True:
+            number += 1
+            name = f"churned-{number}"
+            await asyncio.to_thread(self._tries, self._make, name)
+            self._there.append(name)
+            await asyncio.to_thread(self._fill, name)
+            if len(self._there) > NEW_TOPICS:
+                name = self._there.pop(0)
+                await asyncio.to_thread(self._tries, self._delete, name)
+                self.deleted.append(name)
+
+    def _tries(self, change: Change, name: str) -> None:
+        """Until the active controller says that it is done, through one of the nodes.
+
+        A node that was paused may know nothing of the topic yet, and says so to Metadata.
+        """
+        while True:
+            for node in self._cluster.nodes:
+                tools = admin(node.address)
+                try:
+                    change(tools, name)[name].result(10)
+                except KafkaException as error:
+                    if error.args[0].code() in DONE_BEFORE:
+                        return
+                else:
+                    return
+            time.sleep(PAUSE_S)
+
+    def _make(self, tools: AdminClient, name: str) -> Any:
+        return tools.create_topics([NewTopic(name, 2, 1, config=TOPIC)])
+
+    def _delete(self, tools: AdminClient, name: str) -> Any:
+        return tools.delete_topics([name])
+
+    def _fill(self, name: str) -> None:
+        servers = ",".join(one.address for one in self._cluster.nodes)
+        producer = Producer({"bootstrap.servers": servers, "delivery.timeout.ms": 60_000})
+        for number in range(60):
+            producer.produce(name, os.urandom(RECORD_BYTES), partition=number % 2)
+        producer.flush(70)
+
+
+async def run_rounds(
+    cluster: Cluster, *, seed: int, rounds: int, say: Callable[[str], None] = lambda _text: None
+) -> None:
+    """Go through rounds; fails with what cannot be."""
+    dice = Random(seed)
+    partitions = 2 * len(cluster.nodes)
+    led = await cluster.create(KEPT, partitions)
+    traffic, churn = Traffic(cluster, KEPT, partitions), Churn(cluster)
+    churning = asyncio.create_task(churn.run())
+    try:
+        for number in range(rounds):
+            deed = DEEDS[number % len(DEEDS)]
+            before = traffic.least
+            said = await _do(cluster, deed, dice)
+            await cluster.until_all_serve()
+            await until(
+                lambda before=before: traffic.least >= before + 10,  # type: ignore[misc]
+                f"records are acknowledged again after round {number}: {said}",
+                deadline_s=BETWEEN_S,
+            )
+            assert not churning.done(), churning.exception()
+            say(f"round {number}: {said}, {traffic.least} acknowledged, {len(churn.deleted)} gone")
+    finally:
+        churning.cancel()
+        await asyncio.wait({churning})
+        await asyncio.to_thread(traffic.stop)
+    await _judge(cluster, traffic, churn, led)
+    say("everything is there, and the audit is clean")
+
+
+async def _do(cluster: Cluster, deed: str, dice: Random) -> str:
+    leader = await cluster.quorum.leader()
+    active = cluster.quorum.controllers[leader.node_id]
+    if deed == "kill a broker":
+        node = dice.choice(cluster.nodes)
+        node.kill()
+        await node.start()
+        return f"{deed} {node.node_id}"
+    if deed == "kill a tier":
+        node = dice.choice(cluster.nodes)
+        if tier := node.tier_pid():
+            os.kill(tier, signal.SIGKILL)
+        return f"{deed} of {node.node_id}"
+    if deed == "pause the controller":
+        active.pause()
+        await cluster.quorum.leader(above=leader.epoch, without=[leader.node_id])
+        await asyncio.sleep(dice.random() * PAUSED_S)
+        active.resume()
+    else:
+        active.kill()
+        await cluster.quorum.leader(above=leader.epoch)
+        await active.start()
+    return f"{deed} {leader.node_id}"
+
+
+async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int, int]) -> None:
+    await cluster.until_green()
+    await cluster.until_only_active_is_local(KEPT, led)
+    here = cluster.nodes[0]
+    for partition, keys in enumerate(traffic.acknowledged):
+        found = await asyncio.to_thread(read_all, here, KEPT, partition)
+        missing = keys - {key for _, key, _ in found}
+        assert not missing, f"{KEPT}-{partition} lost {len(missing)} acknowledged records"
+    for name in churn.deleted:
+        await until_asked(
+            lambda name=name: not cluster.objects(name),  # type: ignore[misc]
+            f"the store has nothing of {name}",
+            deadline_s=BETWEEN_S,
+        )
+    await audited(here, "--deep")
+
+
+async def main() -> int:
+    """Run the rounds that the arguments ask for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--combined", action="store_true")
+    parser.add_argument("--dynamic", action="store_true")
+    asked = parser.parse_args()
+    starts = tiers_combined if asked.combined else tiers_apart
+    with tempfile.TemporaryDirectory() as place:
+        async with starts(Path(place), is_dynamic=asked.dynamic) as cluster:
+            await run_rounds(cluster, seed=asked.seed, rounds=asked.rounds, say=print)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,266 @@
+"""Brokers with a remote tier beside controllers, one store for all of them."""
+
+import asyncio
+import glob
+import json
+import sys
+import urllib.error
+import urllib.request
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from confluent_kafka.admin import NewTopic
+
+from broker.node.cluster_secret import draw_cluster_secret
+from runtime.dice import SystemDice
+from runtime.disk import Disk
+from tests.support.brokers.process import LOCAL_FS, free_ports, tier_pid
+from tests.support.quorum.controllers import run_to_end
+from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
+from tests.support.quorum.quorum import Plan, Quorum, until_asked
+from tests.support.quorum.serving import admin, brokers, leaders, until_true
+
+SWITCH = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": LOCAL_FS,
+}
+"""Of controllers, too: they judge the settings of topics by it."""
+TIERS = {
+    **SERVING,
+    **SWITCH,
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "4",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    "remote.log.manager.task.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "200",
+    "tidemark.remote.copy.max.ms": "5000",
+    "tidemark.remote.delete.grace.ms": "1000",
+}
+SECRET = "cluster.secret"
+STORE = "remote-tier"
+TOPIC = {
+    "remote.storage.enable": "true",
+    "local.retention.bytes": "1",
+    "segment.bytes": "1048576",
+}
+PATIENCE_S = 120
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Controllers, and the nodes that have a broker with a tier."""
+
+    quorum: Quorum
+    nodes: Sequence["Tiering"]
+
+    @property
+    def ids(self) -> set[int]:
+        return {one.node_id for one in self.nodes}
+
+    def node(self, node_id: int) -> "Tiering":
+        return next(one for one in self.nodes if one.node_id == node_id)
+
+    def remote_segments(self, topic: str, partition: int = 0) -> list[int]:
+        """Base offsets of the complete segments in the store, ascending."""
+        root = self.quorum.directory / STORE
+        found = glob.glob(f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True)
+        return sorted(int(Path(path).name.split("-")[0]) for path in found)
+
+    def objects(self, topic: str) -> list[str]:
+        """Everything that the store has of a topic, or had under its name."""
+        root = self.quorum.directory / STORE
+        return glob.glob(f"**/{topic}-*/**/*.*", root_dir=root, recursive=True)
+
+    async def until_all_serve(self) -> None:
+        for node in self.nodes:
+            at = node.address
+            await until_true(lambda at=at: brokers(at) == self.ids, "all serve")  # type: ignore[misc]
+
+    async def until_only_active_is_local(self, topic: str, led: Mapping[int, int]) -> None:
+        """Wait for each partition; `led` says by whom."""
+        for partition, leader in led.items():
+            node = self.node(leader)
+            await until_asked(
+                lambda node=node, partition=partition: (  # type: ignore[misc]
+                    len(node.local_segments(topic, partition)) == 1
+                    and len(self.remote_segments(topic, partition)) > 1
+                ),
+                f"all but the active segment of {topic}-{partition} are remote, and local no more",
+                deadline_s=PATIENCE_S,
+            )
+
+    async def create(self, topic: str, partitions: int = 1) -> dict[int, int]:
+        """Create a tiered topic; partition to leader."""
+        here = self.nodes[0].address
+        tools = admin(here)
+        made = tools.create_topics([NewTopic(topic, partitions, 1, config=TOPIC)])
+        await asyncio.to_thread(made[topic].result, 30)
+        found: dict[int, int] = {}
+
+        def is_led() -> bool:
+            found.update(leaders(here, topic))
+            return len(found) == partitions and -1 not in found.values()
+
+        await until_true(is_led, f"{topic} is led")
+        return found
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the store has nothing of it."""
+        tools = admin(self.nodes[0].address)
+        await asyncio.to_thread(tools.delete_topics([topic])[topic].result, 30)
+        await until_asked(
+            lambda: not self.objects(topic),
+            f"the store has nothing of {topic}",
+            deadline_s=PATIENCE_S,
+        )
+
+    async def until_green(self) -> None:
+        for node in self.nodes:
+            await until_asked(
+                lambda node=node: node.health()["status"] == "green",  # type: ignore[misc]
+                f"broker {node.node_id} is green",
+                deadline_s=PATIENCE_S,
+            )
+
+
+class Tiering(TidemarkController):
+    """A node with a broker and a remote tier; its cluster's directory has the store."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        (self.http_port,) = free_ports(1)
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Where clients come in."""
+
+    @property
+    def bootstrap(self) -> str:
+        return self.address
+
+    def tier_properties(self) -> dict[str, str]:
+        cluster = self.directory.parent
+        return TIERS | {
+            "rsm.config.dir": str(cluster / STORE),
+            "tidemark.cluster.secret.file": str(cluster / SECRET),
+            "tidemark.http.listener": f"127.0.0.1:{self.http_port}",
+        }
+
+    def page(self, name: str) -> str:
+        """What a page says, whatever its status; nothing where nobody listens."""
+        try:
+            url = f"http://127.0.0.1:{self.http_port}/{name}"
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+        except OSError:
+            return ""
+
+    def health(self) -> dict[str, Any]:
+        """The page `/health`; red where nobody listens."""
+        report: dict[str, Any] = json.loads(self.page("health") or '{"status": "red"}')
+        return report
+
+    def tier_pid(self) -> int | None:
+        """Of the tier process, the node's child; None while there is none."""
+        return tier_pid(self.pid)
+
+    def local_segments(self, topic: str, partition: int = 0) -> list[int]:
+        found = (self.logs / f"{topic}-{partition}").glob("*.log")
+        return sorted(int(path.stem) for path in found)
+
+
+class TieringBroker(Tiering, TidemarkBroker):
+    """A process with `process.roles=broker` and a remote tier."""
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def properties(self) -> dict[str, str]:
+        return super().properties() | self.tier_properties() | self.settings
+
+
+class TieringCombined(Tiering):
+    """A process with both roles and a remote tier."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        (self.client_port,) = free_ports(1)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.client_port}"
+
+    def properties(self) -> dict[str, str]:
+        listeners = f"CONTROLLER://127.0.0.1:{self.port},PLAINTEXT://{self.address}"
+        own = {"process.roles": "broker,controller", "listeners": listeners}
+        return super().properties() | self.tier_properties() | own | self.settings
+
+
+@asynccontextmanager
+async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
+    """Three controllers and two brokers with tiers."""
+    settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "3000"}
+    plan = Plan(TidemarkController, is_dynamic, has_links=False, settings=settings | SWITCH)
+    async with Quorum(directory, plan) as quorum:
+        nodes = [
+            TieringBroker(one, directory / f"broker-{one}", quorum.membership) for one in (11, 12)
+        ]
+        await nodes[0].format("--cluster-secret")
+        async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
+
+
+@asynccontextmanager
+async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
+    """Three nodes with both roles, each with a tier."""
+    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic, has_links=False))
+    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    async with quorum:
+        nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
+        async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
+
+
+@asynccontextmanager
+async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """Those that do not run yet are started; none is left running."""
+    try:
+        await asyncio.gather(*(one.start() for one in cluster.nodes if not one.is_running))
+        await cluster.until_all_serve()
+        yield cluster
+    finally:
+        for one in cluster.nodes:
+            one.close()
+            print(f"--- node {one.node_id}\n{one.log_tail(100)}")
+
+
+@asynccontextmanager
+async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
+    """A node that is all the quorum, and a broker beside it; both have tiers."""
+    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic=False, count=1, has_links=False))
+    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    async with quorum:
+        beside = TieringBroker(11, directory / "broker-11", quorum.membership)
+        nodes = [cast("TieringCombined", quorum.controllers[1]), beside]
+        async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
+
+
+async def audited(node: Tiering, *options: str) -> str:
+    """What the audit says of the store, by a broker; it must find nothing."""
+    code, said = await run_to_end([
+        sys.executable, "-m", "tidemark.cli", "remote", "audit",
+        "--config", str(node.config_file), "--bootstrap-server", node.address, *options,
+    ])  # fmt: skip
+    assert code == 0, said
+    return said
