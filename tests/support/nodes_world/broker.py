@@ -12,6 +12,7 @@ from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.changes import creation_without_broker, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.network.registry import DecodedHandler, RequestContext
@@ -20,6 +21,7 @@ from broker.node.broker_life import BrokerLife, LifeSettings
 from broker.node.endpoints import advertised_endpoints
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.observe.quorum_health import QuorumHealth
+from broker.remote.confirmed_images import ConfirmedImages
 from broker.topics.cluster import ClusterView
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -46,6 +48,7 @@ class BrokerSide:
 
     Attributes:
         life: what it asks of the active controller; None before it has caught up.
+        confirmed: images that a tier may delete by.
         serves: it has been unfenced once, and listens for clients.
         ended: why its process would end.
         is_over: its process has ended, or stops.
@@ -63,6 +66,7 @@ class BrokerSide:
         creation = creation_without_broker(metadata.submit, live, ports.dice, metadata.brokers)
         interval_ms = config.broker_heartbeat_interval_ms
         own = own_handlers(metadata.submit, metadata.brokers, heartbeat_interval_ms=interval_ms)
+        own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(metadata.describe)
         self.active = ActiveController(metadata, own, ports, network=network)
         cluster = ClusterView(node.id, CLUSTER_ID, lambda: metadata.image)
         here: Sequence[DecodedHandler] = (
@@ -115,6 +119,7 @@ class BrokerSide:
             ),
             ports.scheduler,
         )
+        self.confirmed = ConfirmedImages(metadata, life.describe_quorum, ports)
         await self._register()
         metadata.subscribe(self._host)
         self._host(metadata.image, None)

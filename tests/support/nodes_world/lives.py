@@ -6,7 +6,7 @@ What a broker reaches is judged by what the world does to it, never by what it b
 from typing import TYPE_CHECKING
 
 from metadata_topic.image.records import MetadataRecord
-from metadata_topic.raft.messages import FetchResponse, Response
+from metadata_topic.raft.messages import FetchResponse, FetchSnapshotResponse, Response
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.liveness import LOOK_US, NEVER
 
@@ -18,6 +18,7 @@ CONNECT_MS = 2_000
 SLACK_MS = 1_500
 """A disk that takes its time, a retry, and the time between two looks."""
 RED_FETCH_TIMEOUTS = 2
+_FETCHED = (FetchResponse, FetchSnapshotResponse)
 
 
 class Lives:
@@ -73,7 +74,7 @@ class Lives:
 
     def hears(self, node: "ClusterNode", response: Response | None, source: int) -> None:
         """A node hears of one that leads, or says so."""
-        if isinstance(response, FetchResponse) and response.standing.leader_id == source:
+        if isinstance(response, _FETCHED) and response.standing.leader_id == source:
             self._heard_us[node.id] = self.world.now_us
 
     # -- judging

@@ -4,24 +4,13 @@ A store has something of each topic that is committed. A tier lists it, asks its
 confirmed image, and deletes what was listed and is not in that image.
 """
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from broker.remote.image_confirmation import Seen, Verdict, judge, leader_end
-from kafka_protocol.errors import KafkaError
-from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import request
-from metadata_topic.image.image import MetadataImage
-from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC
-from runtime.scheduler import pause
+from kafka_protocol.errors import ApiError
 
 if TYPE_CHECKING:
     from tests.support.nodes_world.node import ClusterNode
     from tests.support.nodes_world.world import NodesWorld
-
-ASK_MS = 1_000
-POLL_MS = 20
 
 
 class Tiers:
@@ -74,7 +63,13 @@ class Tiers:
     async def _look(self, node: "ClusterNode") -> None:
         listed = frozenset(self.stored)
         promised = self.world.oracle.reference.provenance.end_offset
-        image = await _confirmed(node)
+        broker = node.broker
+        assert broker is not None
+        try:
+            await broker.confirmed.confirm()
+        except ApiError:
+            return  # no answer, and the tier asks later
+        image = node.metadata.image
         self.answers += 1
         if image.provenance.end_offset < promised:
             self.world.breaks(
@@ -87,37 +82,3 @@ class Tiers:
             if topic_id in self.world.oracle.reference.topics_by_id:
                 what = f"{node}: {topic_id.hex()} by an image to {image.provenance.end_offset}"
                 self.world.breaks("nothing stored of a topic that is there is deleted", what)
-
-
-async def _confirmed(node: "ClusterNode") -> MetadataImage:
-    broker, metadata = node.broker, node.metadata
-    assert broker is not None
-    while True:
-        end = None
-        with suppress(KafkaError, TimeoutError):
-            end = leader_end(await _described(node))
-        while end is not None:
-            seen = Seen(
-                metadata.leader_epoch,
-                metadata.high_watermark,
-                metadata.image.provenance.end_offset,
-            )
-            verdict = judge(end, seen)
-            if verdict is Verdict.ANSWER:
-                return metadata.image
-            if verdict is Verdict.ASK_AGAIN:
-                break
-            await pause(node.ports.scheduler, POLL_MS)
-        await pause(node.ports.scheduler, POLL_MS)
-
-
-async def _described(node: "ClusterNode") -> Any:
-    assert node.broker is not None
-    cls = request(ApiKey.DESCRIBE_QUORUM).cls
-    partition = cls.Topics.Partitions(partition_index=PARTITION)
-    question = cls(topics=[cls.Topics(topic_name=TOPIC, partitions=[partition])])
-    async with asyncio.timeout(2 * ASK_MS / 1000):
-        answer = await node.broker.active.ask(
-            ApiKey.DESCRIBE_QUORUM, 2, question, timeout_ms=ASK_MS
-        )
-    return answer.topics[0].partitions[0]
