@@ -5,6 +5,7 @@ What a broker reaches is judged by what the world does to it, never by what it b
 
 from typing import TYPE_CHECKING
 
+from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.raft.messages import FetchResponse, FetchSnapshotResponse, Response
 from tests.support.quorum_world.errors import Violation
@@ -38,6 +39,7 @@ class Lives:
         self._named: dict[int, tuple[int, int, int | None]] = {}
         self._reached_us = dict.fromkeys(world.plan.broker_ids, NEVER)
         self._absent_us: dict[int, int] = {}
+        self._judged: MetadataImage | None = None
         self.fences = 0
         self.longest_ms = {"acts": 0, "serves": 0, "red": 0}
         world.oracle.listeners.append(self._committed)
@@ -48,6 +50,7 @@ class Lives:
             self._fences(value.broker_id, offset)
         elif record.name == "BrokerRegistrationChangeRecord" and value.fenced:
             if value.fenced > 0:
+                self._has_reason(value.broker_id)
                 self._fences(value.broker_id, offset)
             else:
                 self._fenced.pop(value.broker_id, None)
@@ -58,6 +61,17 @@ class Lives:
         if broker_id in self._unfenced:
             self._unfenced.discard(broker_id)
             self.fences += 1
+
+    def _has_reason(self, broker_id: int) -> None:
+        """Who reaches the active controller is heard there, and not fenced."""
+        node, plan = self.world.nodes.get(broker_id), self.world.plan
+        if node is None or node.broker is None or node.broker.is_over:
+            return
+        since = max(self.world.reaches_since(node), self._reached_us.get(broker_id, NEVER))
+        ms = (self.world.now_us - since) // 1000
+        limit_ms = 2 * plan.session_ms + CONNECT_MS + SLACK_MS
+        if since != NEVER and ms > limit_ms * (1 + plan.clock_skew):
+            raise Violation("a broker that is heard is not fenced", f"{node}, for {ms} ms")
 
     # -- what a broker does
 
@@ -85,12 +99,30 @@ class Lives:
         if now_us < self._next_us:
             return
         self._next_us = now_us + LOOK_US
+        self._looks_at_leaders()
         for node in self.world.brokers:
             if node.up and node.broker is not None and node.paused_until <= now_us:
                 self._look_at(node, now_us)
             else:
                 self._reached_us[node.id] = NEVER
                 self._heard_us[node.id] = now_us
+
+    def _looks_at_leaders(self) -> None:
+        """With one replica, a broker that is not fenced leads what it has, and no other does."""
+        image = self.world.oracle.reference
+        if image is self._judged:
+            return
+        self._judged = image
+        for topic in image.topics_by_id.values():
+            for partition in topic.partitions.values():
+                (replica,) = partition.replicas
+                broker = image.brokers.get(replica)
+                is_on = broker is not None and not broker.fenced
+                if broker is not None and broker.in_controlled_shutdown:
+                    continue
+                if (partition.leader == replica) is not is_on:
+                    what = f"{topic.name}: leader {partition.leader}, {broker}"
+                    raise Violation("who is not fenced leads what it has", what)
 
     def _look_at(self, node: "ClusterNode", now_us: int) -> None:
         broker = node.broker
@@ -139,6 +171,11 @@ class Lives:
         assert broker is not None
         slower = 1 + plan.clock_skew
         follow_ms = world.liveness.limits.follow
+        fetch_timeout_ms = node.config.fetch_timeout_ms
+        if (now_us - since) // 1000 > follow_ms + fetch_timeout_ms and broker.health.problems(
+            node.local_ms()
+        ):
+            raise Violation("a broker that follows is not red", f"{node}: {broker.problems()}")
         fenced = self._fenced.get(node.id)
         if fenced is not None:
             offset, at_us = fenced
