@@ -121,11 +121,16 @@ class Cluster:
 
     async def until_green(self) -> None:
         for node in self.nodes:
-            await until_asked(
-                lambda node=node: node.health()["status"] == "green",  # type: ignore[misc]
-                f"broker {node.node_id} is green",
-                deadline_s=PATIENCE_S,
-            )
+            health: dict[str, Any] = {}
+
+            def is_green(node: "Tiering" = node, health: dict[str, Any] = health) -> bool:
+                health.update(node.health())
+                return bool(health["status"] == "green")
+
+            try:
+                await until_asked(is_green, f"{node.node_id} is green", deadline_s=PATIENCE_S)
+            except AssertionError as error:
+                raise AssertionError(f"{error}: {health}") from None
 
 
 class Tiering(TidemarkController):
