@@ -17,6 +17,7 @@ from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
@@ -69,6 +70,7 @@ class ActiveController:
         self._scheduler, self._envelope_bytes_max = ports.scheduler, envelope_bytes_max
         self._node, self._here = node, here
         self._client_id = f"{kind}-{node.node_id}-to-controller"
+        self._versions: Mapping[int, Versions] = {}
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
         self._lifecycle, self._forwarding, self._large = (
             Connections(settings, ports) for _ in range(3)
@@ -83,6 +85,18 @@ class ActiveController:
     def has_begun(self) -> bool:
         """Whether a request would be decided now, as far as this node knows."""
         return self._node.knows_active_controller
+
+    def serves(self, api_key: ApiKey) -> bool | None:
+        """Whether the active controller serves a request; None: none was ever reached.
+
+        While none can be reached the last one counts. Controllers of Apache Kafka do not serve
+        requests that are Tidemark's alone.
+        """
+        if self.is_here:
+            return api_key in self._here
+        with suppress(NotControllerError):
+            self._versions = self._lifecycle.to(self._address()).versions or self._versions
+        return api_key in self._versions if self._versions else None
 
     @property
     def epoch(self) -> int:

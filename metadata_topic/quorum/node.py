@@ -12,7 +12,7 @@ All that matters is in `replica`, which knows no asyncio.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,8 @@ class NodeSettings:
         has_broker: the process is a broker, too. Where its controller is the only one, it sends it
             no heartbeats.
         transport: to the other nodes; the node closes it.
+        before_install: called on a thread that may wait, before a fetched snapshot takes the place
+            of the log; what it raises ends the node.
     """
 
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
@@ -111,6 +113,7 @@ class NodeSettings:
     session_timeout_ms: int = 9_000
     has_broker: bool = True
     transport: NodeTransport = field(default_factory=Alone)
+    before_install: Callable[[], object] = lambda: None
 
 
 class MetadataUnavailable(KafkaError):
@@ -328,6 +331,7 @@ class MetadataNode:
                 on_role=lambda _change: self._readiness.look(),
                 on_applied=lambda _applied: self._readiness.look(),
                 on_failure=self._failed,
+                before_install=settings.before_install,
             ),
         )
         self._readiness = NodeReadiness(self._replica)
@@ -407,6 +411,10 @@ class MetadataNode:
         error in it is a bug that leaves the process with stale state, so it ends the node.
         """
         self._replica.subscribe(subscriber)
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """See `MetadataLoader.drop_removed`."""
+        self._replica.drop_removed(topic_ids)
 
     async def submit(
         self,
