@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.config.live_config import LiveConfig
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -179,7 +179,6 @@ class Broker(ServerProcess):
         else:
             await self._take_part()
         self.live = LiveConfig(self.config, self._image)
-        check_tiered_topics(self.config, self._image())
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
@@ -281,7 +280,7 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self.health.warnings["controllers"] = self._foreign_controllers
+            self.health.warnings["kafka-controllers"] = self._foreign_controllers
             self._tier.removed_topics.are_listed = lambda: (
                 self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False
             )
@@ -335,6 +334,15 @@ class Broker(ServerProcess):
 
     def _life(self) -> BrokerLife:
         config = self.config
+        store = None if self._tier is None else self._tier.store
+        before = self._image().brokers.get(config.node_id)
+        if store and before and before.remote_store not in (None, store):
+            log.warning(
+                "the remote tier has another store than in the last life of this broker: class=%s "
+                "before=%s; segments that are not in it are missed by those who read them",
+                store.class_name,
+                before.remote_store.class_name,
+            )
         registration = Registration(
             config.node_id,
             self._opened.incarnation_id,
@@ -343,6 +351,7 @@ class Broker(ServerProcess):
             config.broker_rack,
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
+            remote_store=store,
         )
         settings = LifeSettings(
             cluster_id=self._node.cluster_id,
@@ -403,6 +412,7 @@ class Broker(ServerProcess):
         """Register, host what the metadata say, and lead it."""
         await self._register()
         await self._keep_mark()
+        self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)

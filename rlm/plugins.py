@@ -10,6 +10,7 @@ from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.place import UNNAMED, StoreIdentity
 from rsm_plugins.store_faults import StoreFaults
 
 if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
@@ -31,6 +32,7 @@ class Plugins:
         remover: of deleted topics, where the manager needs one.
         red, yellow: what the remover found that only an operator can settle.
         store_faults: what tests make the storage suffer; None where none can.
+        identity: of the store.
     """
 
     storage: RemoteStorageManager
@@ -41,6 +43,7 @@ class Plugins:
     red: Callable[[], Sequence[RedText]] = tuple
     yellow: Callable[[], Sequence[RedText]] = tuple
     store_faults: StoreFaults | None = None
+    identity: StoreIdentity = UNNAMED
 
     def close(self) -> None:
         """Close both: the metadata manager first, it may still be writing."""

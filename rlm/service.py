@@ -142,7 +142,7 @@ class TierReceiver:
                 reply(Failure(-1, str(error)))
                 return
             self.tier = Tier(config, plugins, self._calls, workers, self._ports, self._link)
-            reply(Configured(public_names(plugins.storage)))
+            reply(Configured(public_names(plugins.storage), plugins.identity))
 
         workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config, self._calls), done)
 

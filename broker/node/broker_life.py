@@ -199,6 +199,7 @@ class BrokerLife:
 
     async def _question(self) -> Any:
         cls, me = request(ApiKey.BROKER_REGISTRATION).cls, self._registration
+        store = me.remote_store
         return cls(
             broker_id=me.node_id,
             cluster_id=self._settings.cluster_id,
@@ -207,6 +208,8 @@ class BrokerLife:
             log_dirs=_with_a_spare(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
             free_descriptors=await self._settings.free_descriptors(),
+            remote_store_class=None if store is None else store.class_name,
+            remote_store_place=None if store is None else store.place_hash,
             **listeners_and_features(cls, me),
         )
 

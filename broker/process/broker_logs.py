@@ -78,9 +78,12 @@ class BrokerLogs:
             KafkaStorageError: no log directory works.
         """
         node_id = self._node_id
+        has_tier = self._live.current.remote_log_storage_system_enable
         previous = image.brokers.get(node_id)
         run = self.manager.load_run(
-            lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
+            lambda tp: wanted_replica(
+                image, node_id, tp, is_missing_some=is_missing_some, has_tier=has_tier
+            ),
             threads=self._live.current.num_recovery_threads_per_data_dir,
             compare=writes_sidecars(image, node_id),
             without_sidecars=without_sidecars(image, node_id, self._directories.ids),

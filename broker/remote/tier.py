@@ -26,6 +26,7 @@ from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, Received, Reply
@@ -104,6 +105,12 @@ class RemoteTier:
     def public_settings(self) -> frozenset[str]:
         """Names of the plugin's settings that may be shown to clients, prefix removed."""
         return self._supervisor.public_settings
+
+    @property
+    def store(self) -> RemoteStore | None:
+        """For the registration of the broker; None before the plugin took its settings."""
+        store = self._supervisor.store
+        return None if store is None else RemoteStore(*store)
 
     def _own(self, config: TierConfig) -> TierConfig:
         """The settings with how far our clock is moved."""

@@ -48,6 +48,11 @@ _NOTHING_YET = Provenance()
 _NO_CONFIGS: Mapping[str, str] = {}
 
 
+def is_tiered(configs: Mapping[str, str]) -> bool:
+    """Whether a topic with these overrides is tiered now."""
+    return configs.get("remote.storage.enable", "").strip().lower() == "true"
+
+
 def says_tiered(name: str, value: str | None) -> bool:
     """Whether a topic's config says that the topic is, or was, tiered.
 

@@ -14,6 +14,7 @@ import msgspec
 
 from rlm.config import TierConfig
 from rlmm.red import RedText
+from rsm_plugins.place import StoreIdentity
 from rsm_plugins.store_faults import StoreCall, StoreFault
 
 
@@ -99,9 +100,15 @@ class Configure(Message, frozen=True, array_like=True, tag=True):
 
 
 class Configured(Message, frozen=True, array_like=True, tag=True):
-    """The plugin took its settings; names (prefix removed) of those that are no secrets."""
+    """The plugin took its settings.
+
+    Attributes:
+        public_settings: names (prefix removed) of those that are no secrets.
+        store: which one it has.
+    """
 
     public_settings: list[str]
+    store: StoreIdentity
 
 
 class Reconfigure(Message, frozen=True, array_like=True, tag=True):

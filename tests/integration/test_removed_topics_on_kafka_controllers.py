@@ -96,9 +96,7 @@ async def tells(broker: TieringBroker, cluster: Cluster) -> None:
     broker.write_config()
     await broker.start()
     assert "loaded snapshot: file=" in broker.log_file.read_text()
-    await until_asked(
-        lambda: not cluster.objects(READ), "what was read is removed", deadline_s=120
-    )
+    await until_asked(lambda: not cluster.objects(READ), "what was read is removed", deadline_s=120)
     await until_asked(
         lambda: reason_with(broker, missing), "what is missing is named", deadline_s=60
     )

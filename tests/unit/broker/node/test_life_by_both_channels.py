@@ -28,6 +28,7 @@ from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     Endpoint,
     PartitionImage,
+    RemoteStore,
 )
 from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
@@ -75,7 +76,13 @@ class Served:
     known: Any
     active: ActiveController
 
-    def life(self, number: int = 1, *directories: bytes, keeps: bool = True) -> BrokerLife:
+    def life(
+        self,
+        number: int = 1,
+        *directories: bytes,
+        keeps: bool = True,
+        store: RemoteStore | None = None,
+    ) -> BrokerLife:
         registration = Registration(
             1,
             bytes([number]) * 16,
@@ -84,6 +91,7 @@ class Served:
             None,
             directories or (HERE, THERE),
             keeps_directories=keeps,
+            remote_store=store,
         )
         return life_by(self.active, self.known, registration, self.ports)
 
@@ -185,6 +193,15 @@ async def test_a_registration_settles_replicas_of_before_the_rule_in_one_decisio
         assert controller.directories() == [THERE, HERE, lost]
         assert life.epoch >= before
         await life.close()
+
+
+async def test_each_life_registers_the_store_of_its_own_tier(channel: str, tmp_path: Path) -> None:
+    async with served(channel, tmp_path) as controller, asyncio.timeout(20):
+        for number, store in enumerate((RemoteStore("rsm:Store", b"p" * 32), None), 1):
+            life = controller.life(number, store=store)
+            await life.register({})
+            assert controller.node.image.brokers[1].remote_store == store
+            await life.close()
 
 
 async def test_one_more_directory_is_registered_that_no_disk_has(
