@@ -15,6 +15,7 @@ from broker.node.envelope import VERSION, answer_in, envelope_bytes, envelope_of
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
+from kafka_client.transport import Network
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
@@ -55,6 +56,7 @@ class ActiveController:
         *,
         kind: str = "broker",
         envelope_bytes_max: int = ENVELOPE_BYTES_MAX,
+        network: Network | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -66,6 +68,7 @@ class ActiveController:
             kind: of the node; it is the first part of its client id.
             envelope_bytes_max: `socket.request.max.bytes` of this node, and so most likely of the
                 controllers.
+            network: of the connections; None: TCP.
         """
         self._scheduler, self._envelope_bytes_max = ports.scheduler, envelope_bytes_max
         self._node, self._here = node, here
@@ -73,7 +76,7 @@ class ActiveController:
         self._versions: Mapping[int, Versions] = {}
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
         self._lifecycle, self._forwarding, self._large = (
-            Connections(settings, ports) for _ in range(3)
+            Connections(settings, ports, network) for _ in range(3)
         )
 
     @property

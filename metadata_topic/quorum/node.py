@@ -495,13 +495,15 @@ class MetadataNode:
             MetadataUnavailable: something under way did not end in time, or the disk failed; the
                 log is left as it is, as after a kill.
         """
-        clock = self._ports.clock
-        deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
-        while under_way := self._submitted.under_way:
-            await self._wait(under_way, f"{len(under_way)} changes", deadline_ms)
-        if self._opened is None or self._is_closed:
+        if self._is_closed:
             return
         self._is_closed = True
+        clock = self._ports.clock
+        deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
+        if under_way := set(self._submitted.under_way):
+            await self._wait(under_way, f"{len(under_way)} changes", deadline_ms)
+        if self._opened is None:
+            return
         self._readiness.look()
         closed = asyncio.get_running_loop().create_future()
         self._replica.close(partial(closed.set_result, None))
