@@ -280,7 +280,7 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
-            self.health.warnings["controllers"] = self._foreign_controllers
+            self.health.warnings["kafka-controllers"] = self._foreign_controllers
             self._tier.removed_topics.are_listed = lambda: (
                 self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False
             )

@@ -240,6 +240,7 @@ def said(words: str) -> list[tuple[str, bytes | None]]:
 
 
 @example(said("create, read, delete, read, fetch, kill"))
+@example(said("create, read, delete, read, fetch, cut"))
 @example(said("create, read, own snapshot, delete, read, write, kill, fetch"))
 @example(said("create, read, save, delete, read, restore, ask, delete, fetch"))
 @settings(max_examples=300, deadline=None)
