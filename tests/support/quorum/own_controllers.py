@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.support.quorum.controllers import Controller, run_to_end
@@ -55,13 +55,10 @@ class TidemarkBroker(TidemarkController):
 
 
 @asynccontextmanager
-async def broker_nodes(
-    quorum: Quorum, *ids: int, settings: Mapping[str, str] | None = None
-) -> AsyncIterator[list[TidemarkBroker]]:
+async def broker_nodes(quorum: Quorum, *ids: int) -> AsyncIterator[list[TidemarkBroker]]:
     """Brokers beside controllers, started; none is left running."""
     made = [
-        TidemarkBroker(one, quorum.directory / f"broker-{one}", quorum.membership, settings)
-        for one in ids
+        TidemarkBroker(one, quorum.directory / f"broker-{one}", quorum.membership) for one in ids
     ]
     try:
         await asyncio.gather(*(one.start() for one in made))
