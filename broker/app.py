@@ -117,6 +117,8 @@ async def _run(
         log.info("stopping")
         await server.stop()
         watch.stop()
+        if server.fatal.done():
+            server.fatal.exception()  # seen: where the start failed by it, that was told
     return EXIT_OK
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.live_config import LiveConfig, check_tiered_topics
+from broker.config.live_config import LiveConfig
 from broker.coordinator.service import begin_groups
 from broker.handlers.controllers.changes import ChangeParts, own_handlers
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -24,6 +24,7 @@ from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
 from broker.node.cluster_secret import check_secret_among_several, read_cluster_secret
+from broker.node.committed_mark import KEEP_MS, MarkKeeper
 from broker.node.directory_checks import (
     settle_directories,
 )
@@ -32,12 +33,12 @@ from broker.node.endpoints import (
     listener_addresses,
     network_limits,
 )
-from broker.node.housekeeping import Housekeeping, housekeeping_tasks, make_cleaner
+from broker.node.housekeeping import Housekeeping, Task, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.raft_config import check_idle_records_among_several, moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
-from broker.observe.health import Check, Health, offline_directories, offline_reasons
+from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
 from broker.process.broker_logs import BrokerLogs
 from broker.process.broker_tier import BrokerTier, watch_disks
@@ -67,6 +68,7 @@ from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
+from rlm.red_kinds import TierRed
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
 
@@ -162,9 +164,13 @@ class Broker(ServerProcess):
 
     async def _open_metadata(self) -> None:
         """Metadata first: it says which settings the logs have; read beside the event loop."""
-        self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)
+        wiring = self._tier_wiring
+        self._node = open_metadata_node(
+            self.config, self._directories, self._ports, self._fail, wiring.before_install
+        )
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
+        await wiring.follow(self._node)
         if self._node.is_alone:
             self._node.start()
             if moved := moved_voter(self.config, self._node.voters):
@@ -173,7 +179,6 @@ class Broker(ServerProcess):
         else:
             await self._take_part()
         self.live = LiveConfig(self.config, self._image)
-        check_tiered_topics(self.config, self._image())
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
@@ -186,6 +191,7 @@ class Broker(ServerProcess):
         self.health.progress = lambda: waits(quorum.waits_for(clock.monotonic_ms()))
         await self._node.ready()
         self.health.progress = lambda: ""
+        member.check_registration(self._image())
         await self._recovery_pool.run(self._settle_directories, self._image())
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
@@ -210,12 +216,26 @@ class Broker(ServerProcess):
         )
         self._logs = self._opened.manager
         self._logs.failures.on_offline = self._directory_failed
+        self._mark = MarkKeeper(
+            self._ports.disk,
+            lambda: self._node.last_batch,
+            lambda: [one.path for one in self._logs.online_dirs()],
+        )
         self._on_stop(self._close_logs)
         await self._opened.open(self._image(), is_missing_some=self._is_missing_some)
         self._is_missing_some = self._opened.is_missing_some
 
     async def _close_logs(self) -> None:
+        if self._broker_epoch >= 0:
+            await self._keep_mark()
         await self._opened.close(clean=self._clean, broker_epoch=self._broker_epoch)
+
+    async def _keep_mark(self) -> None:
+        """Note what is committed beside the partitions; housekeeping tries again."""
+        try:
+            await self._recovery_pool.run(self._mark.keep)
+        except OSError as error:
+            log.warning("a committed batch was not noted: %s", error)
 
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
@@ -260,6 +280,10 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
+            self.health.warnings["controllers"] = self._foreign_controllers
+            self._tier.removed_topics.are_listed = lambda: (
+                self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False
+            )
             life = self._registration
             questions = ControllerQuestions(
                 self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
@@ -275,6 +299,7 @@ class Broker(ServerProcess):
             ports.executors.pool(POOL, THREADS),
         )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
+        tasks.append(Task("committed mark", KEEP_MS, self._mark.keep, in_pool=True))
         if self._tier is not None:
             tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
         self._housekeeping = Housekeeping(
@@ -287,6 +312,7 @@ class Broker(ServerProcess):
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems
+        self.health.warnings["put-aside"] = lambda: put_aside(self._opened.aside)
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
@@ -299,10 +325,24 @@ class Broker(ServerProcess):
         )
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(self._creation, self.live, is_own=True)
         own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(self._node.describe)
-        return ActiveController(self._node, own, self._ports)
+        return ActiveController(
+            self._node,
+            own,
+            self._ports,
+            envelope_bytes_max=self.config.socket_request_max_bytes,
+        )
 
     def _life(self) -> BrokerLife:
         config = self.config
+        store = None if self._tier is None else self._tier.store
+        before = self._image().brokers.get(config.node_id)
+        if store and before and before.remote_store not in (None, store):
+            log.warning(
+                "the remote tier has another store than in the last life of this broker: class=%s "
+                "before=%s; segments that are not in it are missed by those who read them",
+                store.class_name,
+                before.remote_store.class_name,
+            )
         registration = Registration(
             config.node_id,
             self._opened.incarnation_id,
@@ -311,6 +351,7 @@ class Broker(ServerProcess):
             config.broker_rack,
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
+            remote_store=store,
         )
         settings = LifeSettings(
             cluster_id=self._node.cluster_id,
@@ -370,6 +411,8 @@ class Broker(ServerProcess):
     async def _join(self) -> None:
         """Register, host what the metadata say, and lead it."""
         await self._register()
+        await self._keep_mark()
+        self._tier_wiring.show_registration(self.health, self._node)
         await self._opened.set_aside()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
@@ -446,6 +489,11 @@ class Broker(ServerProcess):
         await self._tier_wiring.connect(self._node, self._replicas, self.live, settings)
 
     # -- facts
+
+    def _foreign_controllers(self) -> tuple[str, ...]:
+        """What the tier does without while the active controller is Apache Kafka's."""
+        is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
+        return (TierRed.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""

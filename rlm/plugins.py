@@ -10,6 +10,7 @@ from rlm.telemetry import Telemetry
 from rlmm.api import RemoteLogMetadataManager
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageManager
+from rsm_plugins.place import UNNAMED, StoreIdentity
 from rsm_plugins.store_faults import StoreFaults
 
 if TYPE_CHECKING:  # the remover is loaded with a manager that needs it
@@ -29,8 +30,9 @@ class Plugins:
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
-        red: what the remover found that only an operator can settle.
+        red, yellow: what the remover found that only an operator can settle.
         store_faults: what tests make the storage suffer; None where none can.
+        identity: of the store.
     """
 
     storage: RemoteStorageManager
@@ -39,7 +41,9 @@ class Plugins:
     connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: "Remover | None" = None
     red: Callable[[], Sequence[RedText]] = tuple
+    yellow: Callable[[], Sequence[RedText]] = tuple
     store_faults: StoreFaults | None = None
+    identity: StoreIdentity = UNNAMED
 
     def close(self) -> None:
         """Close both: the metadata manager first, it may still be writing."""

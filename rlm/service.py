@@ -142,7 +142,7 @@ class TierReceiver:
                 reply(Failure(-1, str(error)))
                 return
             self.tier = Tier(config, plugins, self._calls, workers, self._ports, self._link)
-            reply(Configured(public_names(plugins.storage)))
+            reply(Configured(public_names(plugins.storage), plugins.identity))
 
         workers.run(EXPIRATION_POOL, lambda: self._configure_plugins(config, self._calls), done)
 
@@ -305,6 +305,7 @@ class Tier:
         yellow = [] if late is None or late.is_red else [late.reason]
         if off := features_off(metadata):
             yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
+        yellow += self._plugins.yellow()
         health = Health(counted.assigned, counted.ready, self.calls.abandoned, red, yellow)
         self._link.tell(health)
         if failure:

@@ -31,6 +31,7 @@ from rlmm.api import RemovesDeletedTopics
 from rlmm.loader import load_metadata_manager
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.loader import load_storage_manager
+from rsm_plugins.place import identity_of
 from rsm_plugins.store_faults import StoreFaults, with_faults
 from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
@@ -56,6 +57,7 @@ def configure_plugins(
     storage = load_storage_manager(config.storage_class)
     try:
         storage.configure(config.storage_settings)
+        identity = identity_of(storage, config.storage_settings)
     except Exception as error:
         # Whatever a plugin of somebody else raises, its user wants to know key and cause.
         cause = str(error) if isinstance(error, RemoteStorageError | ValueError) else repr(error)
@@ -74,7 +76,9 @@ def configure_plugins(
         metadata.configure({**config.metadata_settings, **client_settings})
 
     if not isinstance(metadata, RemovesDeletedTopics):
-        return Plugins(storage, metadata, deletions, connect, store_faults=store_faults)
+        return Plugins(
+            storage, metadata, deletions, connect, store_faults=store_faults, identity=identity
+        )
     # Imported here: only a manager with a topic needs it.
     from rlmm.topic_based.removal_ports import RemoverConfig, StoreGate
     from rlmm.topic_based.remover import Remover
@@ -104,7 +108,9 @@ def configure_plugins(
         connect,
         remover=remover,
         red=lambda: remover.red,
+        yellow=lambda: remover.yellow,
         store_faults=store_faults,
+        identity=identity,
     )
 
 

@@ -151,6 +151,23 @@ class ObjectLister(Protocol):
 
 
 @runtime_checkable
+class StorePlace(Protocol):
+    """What a plugin may offer beside `RemoteStorageManager`: says which store it has.
+
+    A tiered topic lies only on brokers whose tiers are alike: plugins of one class that name one
+    place. Without this protocol all settings of the plugin's `SETTINGS` that are no secrets are
+    compared, also those that have nothing to do with the place.
+    """
+
+    def store_place(self) -> str:
+        """Where the segments lie: the same text for the same store, on every broker.
+
+        Called after `configure`; does not ask the store. Passwords and keys are no part of it.
+        """
+        ...
+
+
+@runtime_checkable
 class ClaimKeeper(Protocol):
     """What a plugin may offer beside `RemoteStorageManager`: keeps one number for each broker.
 

@@ -65,6 +65,14 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
         ),
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._place = ""
+
+    def store_place(self) -> str:
+        """See StorePlace: brokers on several machines have to mount one file system there."""
+        return self._place
+
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
         """See LayoutStorageManager."""
         value = values["dir"]
@@ -79,6 +87,7 @@ class LocalFsRemoteStorageManager(LayoutStorageManager):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be read")
         if values["check.writable"] and not os.access(root, os.W_OK):
             raise RemoteStorageError(f"rsm.config.dir={value} cannot be written")
+        self._place = str(root.resolve())
         return DirectoryStore(root)
 
 

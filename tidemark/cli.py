@@ -24,7 +24,9 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
         "rsm": "For authors and operators of storage plugins: check.",
+        "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
+        "status": "Show all nodes of a cluster, and whether it is well.",
         "version": "Print the version.",
     }
 )
@@ -91,13 +93,14 @@ def _is_expected(error: Exception) -> bool:
     from tidemark.node_files.formatting import FormatError
     from tidemark.node_files.log_directories import LogDirectoryError
     from tidemark.node_files.offline_topics import OfflineLogError
+    from tidemark.node_files.split import SplitError
     from tidemark.quorum.description import QuorumError
     from tidemark.remote.storage import PluginError
     from tidemark.seed.records import SeedError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
-    more = (SeedError, UnusableMetadataError, QuorumError, OlderFormError)
+    more = (SeedError, UnusableMetadataError, QuorumError, OlderFormError, SplitError)
     return isinstance(error, (*expected, *ours, *more, OSError))
 
 

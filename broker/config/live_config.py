@@ -22,7 +22,6 @@ from metadata_topic.image.image import MetadataImage, ResourceType
 log = logging.getLogger(__name__)
 
 _EMPTY: Final[Mapping[str, str]] = {}
-_TOPICS_SHOWN: Final = 10
 
 
 class LiveConfig:
@@ -118,27 +117,3 @@ class LiveConfig:
 
 def _known(entries: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in entries.items() if key in BROKER_KEYS}
-
-
-def check_tiered_topics(config: BrokerConfig, image: MetadataImage) -> None:
-    """Refuse to start without the remote tier while topics have data in it.
-
-    Such a broker could not read them, and would report their old offsets as gone.
-
-    Raises:
-        ConfigError: naming the switch and the topics.
-    """
-    if config.remote_log_storage_system_enable:
-        return
-    tiered = sorted(
-        topic
-        for topic in image.topics_by_name
-        if image.topic_config(topic).get("remote.storage.enable", "").strip().lower() == "true"
-    )
-    if tiered:
-        shown = ", ".join(tiered[:_TOPICS_SHOWN]) + (", ..." if len(tiered) > _TOPICS_SHOWN else "")
-        raise ConfigError(
-            "remote.log.storage.system.enable",
-            "false",
-            f"must be true: {len(tiered)} topics have remote.storage.enable=true ({shown})",
-        )

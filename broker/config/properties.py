@@ -5,11 +5,13 @@ are separated by `=`, `:` or white space, a backslash at the end of a line joins
 it, and `\t \n \r \f \uXXXX` are escapes. The last value of a repeated key wins.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from kafka_protocol.errors import TidemarkError
 
 _BLANK: Final = " \t\f"
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"})
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -32,6 +34,23 @@ def parse(text: str) -> dict[str, str]:
         key = _unescape(line[:key_end], number)
         entries[key] = _unescape(line[value_start:], number)
     return entries
+
+
+def dump(entries: Mapping[str, str]) -> str:
+    """Write properties text that `parse` reads back, one line an entry, in their order."""
+    return "".join(f"{_key(name)}={_value(text)}\n" for name, text in entries.items())
+
+
+def _key(name: str) -> str:
+    escaped = name.translate(_ESCAPED)
+    for letter in " =:#!":
+        escaped = escaped.replace(letter, f"\\{letter}")
+    return escaped
+
+
+def _value(text: str) -> str:
+    escaped = text.translate(_ESCAPED)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 def decode(data: bytes) -> str:

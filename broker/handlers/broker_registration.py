@@ -9,8 +9,8 @@ Versions:
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
 Tagged fields of our own say that the broker serves replicas only once their directories are in the
-metadata, how many more files it may open, and where it found replicas that the metadata have
-elsewhere.
+metadata, how many more files it may open, where it found replicas that the metadata have elsewhere,
+and which remote store its tier has.
 """
 
 from typing import Any, Final
@@ -24,6 +24,7 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.directories import FoundReplicas, ReplicaId
 from metadata_topic.image.model import Endpoint
+from metadata_topic.image.replay_nodes import remote_store
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.submit import outcome_of
 
@@ -77,4 +78,5 @@ def _registration(request: Any) -> Registration:
         request.rack,
         tuple(request.log_dirs),
         keeps_directories=bool(request.keeps_directories),
+        remote_store=remote_store(request),
     )

@@ -48,7 +48,7 @@ class CreatePartitionsHandler(DecodedHandler):
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Add partitions, wait until the metadata log holds them, and answer for each topic."""
         version = context.api_version
-        wanted, refused = await run_in_steps(_checked(request.topics))
+        wanted, refused = await run_in_steps(self._checked(request.topics))
         if not wanted:
             return _Response(results=refused)
         try:
@@ -66,18 +66,38 @@ class CreatePartitionsHandler(DecodedHandler):
         """Answer that nothing can be said of any topic but `error`."""
         return _all_failed((), request.topics, error, context.api_version)
 
+    answered_in = "results"
 
-def _checked(topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
-    """Topics that the controller is asked for, and answers for the others."""
-    wanted, refused, pace = [], [], Pace()
-    for topic in topics:
-        if topic.name == OFFSETS_TOPIC or topic.name in GUARDED_TOPICS:
-            refused.append(_guarded(topic))
-        else:
-            wanted.append(topic)
-        if pace.is_step_over():
-            yield
-    return wanted, refused
+    def asked_in(self, _version: int) -> str:
+        """Where a request names what it asks for."""
+        return "topics"
+
+    def guarded(self, topic: Any) -> Any | None:
+        """The answer for a topic that must not grow; None for any other.
+
+        DIFFERS: Kafka lets anybody add partitions to its internal topics. Where the segments of a
+        user's partition and the offsets of a group are goes by the number of partitions: with
+        another one both would be looked for where they are not.
+        """
+        if topic.name != OFFSETS_TOPIC and topic.name not in GUARDED_TOPICS:
+            return None
+        text = (
+            "This topic belongs to the brokers: they find things in it by its number of partitions."
+        )
+        return _answer(topic.name, PolicyViolationError(text))
+
+    def _checked(self, topics: Iterable[Any]) -> Steps[tuple[list[Any], list[Any]]]:
+        """Topics that the controller is asked for, and answers for the others."""
+        wanted, refused, pace = [], [], Pace()
+        for topic in topics:
+            answer = self.guarded(topic)
+            if answer is None:
+                wanted.append(topic)
+            else:
+                refused.append(answer)
+            if pace.is_step_over():
+                yield
+        return wanted, refused
 
 
 def _answers(refused: Sequence[Any], grown: Iterable[GrownTopic]) -> Steps[Any]:
@@ -87,16 +107,6 @@ def _answers(refused: Sequence[Any], grown: Iterable[GrownTopic]) -> Steps[Any]:
         if pace.is_step_over(_TOPIC_WORK):
             yield
     return _Response(results=results)
-
-
-def _guarded(topic: Any) -> Any:
-    """DIFFERS: Kafka lets anybody add partitions to its internal topics.
-
-    Where the segments of a user's partition and the offsets of a group are goes by the number of
-    partitions: with another one both would be looked for where they are not.
-    """
-    text = "This topic belongs to the brokers: they find things in it by its number of partitions."
-    return _answer(topic.name, PolicyViolationError(text))
 
 
 def _all_failed(

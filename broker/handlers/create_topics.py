@@ -91,6 +91,17 @@ class CreateTopicsHandler(DecodedHandler):
         """Answer that nothing can be said of any topic but `error`."""
         return _all_failed((), request.topics, error, context.api_version)
 
+    answered_in = "topics"
+
+    def asked_in(self, _version: int) -> str:
+        """Where a request names what it asks for."""
+        return "topics"
+
+    def guarded(self, topic: Any) -> Any | None:
+        """The answer for a topic that only brokers make; None for any other."""
+        error = _guarded(topic, GUARDED_TOPICS)
+        return None if error is None else _failed(topic.name, error)
+
     def _answer(
         self, refused: Sequence[Any], created: Iterable[CreatedTopic], version: int
     ) -> Steps[Any]:
@@ -161,10 +172,16 @@ def _created(topic: CreatedTopic) -> Any:
     )
 
 
+def _guarded(topic: Any, guarded: Collection[str]) -> GuardedTopic | None:
+    if topic.name not in guarded:
+        return None
+    return GuardedTopic(f"Creation of internal topic {topic.name} is prohibited.")
+
+
 def _refusal(topic: Any, guarded: Collection[str]) -> KafkaError | None:
     """Why the controller need not be asked; also puts today's names for old names of settings."""
-    if topic.name in guarded:
-        return GuardedTopic(f"Creation of internal topic {topic.name} is prohibited.")
+    if (error := _guarded(topic, guarded)) is not None:
+        return error
     try:
         configs = normalise({config.name: config.value for config in topic.configs})
     except InvalidConfig as error:

@@ -2,28 +2,30 @@
 
 The request goes on as it came, in an Envelope, and its answer comes back as it is. While there
 is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
-clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. A request
-without an answer is not tried again, so that no controller does anything twice. One that was
-deposed refuses all that waited, also what it had begun: as in Kafka the next controller is asked
-again, which may have found the change in its log.
+clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. Only a request
+that was surely not carried out is tried again, so that nothing is done twice.
+
+What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
 """
 
 from inspect import isawaitable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.clock import Clock
 from runtime.scheduler import Scheduler, pause
+from runtime.work import Pace, Steps, run_in_steps
 
-_GRACE_MS: Final = 1_000
-"""Beyond what the request allows, for the way."""
 RETRY_MS: Final = 50
 """Between two attempts to find the active controller: an election takes seconds."""
+RETRY_MAX_MS: Final = 1_000
+"""Between two attempts at one controller that refuses them: it may have too much to do."""
 
 
 class Refusable(Protocol):
@@ -31,6 +33,25 @@ class Refusable(Protocol):
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
         """The answer to a request of which nothing can be said but `error`."""
+        ...
+
+
+@runtime_checkable
+class Guarding(Protocol):
+    """A handler that refuses what belongs to the brokers, entry by entry.
+
+    Attributes:
+        answered_in: the list of the answer with a result for each entry.
+    """
+
+    answered_in: str
+
+    def asked_in(self, version: int, /) -> str:
+        """The list of a request's entries."""
+        ...
+
+    def guarded(self, entry: Any, /) -> Any | None:
+        """The result of an entry that is refused; None for any other."""
         ...
 
 
@@ -62,21 +83,45 @@ class Forwarded(DecodedHandler):
         return self._there(context, request)
 
     async def _there(self, context: RequestContext, request: Any) -> Any:
+        here = self._here
+        if not isinstance(here, Guarding):
+            return await self._asked(context, request)
+        asked_in = here.asked_in(context.api_version)
+        kept, refused = await run_in_steps(_guarded(here, getattr(request, asked_in)))
+        if not refused:
+            return await self._asked(context, request)
+        codec = response(self.api_key)
+        if not kept:
+            return codec.cls(**{here.answered_in: refused})
+        setattr(request, asked_in, kept)
+        answer = await self._asked(context, request)
+        if type(answer) is list:
+            answer, _ = codec.decode(b"".join(answer), context.api_version)
+        setattr(answer, here.answered_in, [*refused, *getattr(answer, here.answered_in)])
+        return answer
+
+    async def _asked(self, context: RequestContext, request: Any) -> Any:
+        """Ask whoever leads, until it is asked or the client's time is over."""
         allowed_ms = getattr(request, "timeout_ms", 0)
         end_ms = self._clock.monotonic_ms() + (
             allowed_ms if allowed_ms > 0 else DECISION_TIMEOUT_MS
         )
         await self._until_begun(end_ms)
+        retry_ms, epoch = RETRY_MS, self._active.epoch
         while not self._active.is_here:
             left_ms = max(end_ms - self._clock.monotonic_ms(), 0)
             try:
-                return await self._active.forward(context, request, timeout_ms=left_ms + _GRACE_MS)
+                return await self._active.forward(context, request, timeout_ms=left_ms)
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:
                     refusable: Refusable = self._here
                     return refusable.refuse(context, request, error)
-            await pause(self._scheduler, RETRY_MS)
+            before, epoch = epoch, self._active.epoch
+            retry_ms = RETRY_MS if epoch != before else retry_ms
+            left_ms = end_ms - self._clock.monotonic_ms()
+            await pause(self._scheduler, max(min(retry_ms, left_ms - RETRY_MS), 0))
+            retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
             await self._until_begun(end_ms)
         answer = self._here.handle(context, request)
         return await answer if isawaitable(answer) else answer
@@ -87,3 +132,17 @@ class Forwarded(DecodedHandler):
             return
         while not self._active.has_begun and end_ms - self._clock.monotonic_ms() > RETRY_MS:
             await pause(self._scheduler, RETRY_MS)
+
+
+def _guarded(here: Guarding, entries: list[Any]) -> Steps[tuple[list[Any], list[Any]]]:
+    """The entries that the controller is asked for, and the results of the others."""
+    kept, refused, pace = [], [], Pace()
+    for entry in entries:
+        result = here.guarded(entry)
+        if result is None:
+            kept.append(entry)
+        else:
+            refused.append(result)
+        if pace.is_step_over():
+            yield
+    return kept, refused

@@ -62,6 +62,16 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
         del context
         return self._answer(_failed(one, error) for one in request.resources)
 
+    answered_in = "responses"
+
+    def asked_in(self, _version: int) -> str:
+        """Where a request names what it asks for."""
+        return "resources"
+
+    def guarded(self, resource: Any) -> Any | None:
+        """The answer for a resource that only brokers change; None for any other."""
+        return self._result(_refused(resource)) if self._is_guarded(resource) else None
+
     async def _alter(self, wanted: Sequence[Any], *, validate_only: bool) -> list[AlteredResource]:
         if not wanted:
             return []
@@ -81,17 +91,14 @@ class IncrementalAlterConfigsHandler(DecodedHandler):
             return [_failed(one, error) for one in wanted]
 
     def _answer(self, altered: Iterable[AlteredResource]) -> Any:
-        result = self.response_cls.Responses
-        return self.response_cls(
-            responses=[
-                result(
-                    error_code=ErrorCode.NONE if one.error is None else one.error.code,
-                    error_message=None if one.error is None else str(one.error),
-                    resource_type=one.resource_type,
-                    resource_name=one.resource_name,
-                )
-                for one in altered
-            ]
+        return self.response_cls(responses=[self._result(one) for one in altered])
+
+    def _result(self, one: AlteredResource) -> Any:
+        return self.response_cls.Responses(
+            error_code=ErrorCode.NONE if one.error is None else one.error.code,
+            error_message=None if one.error is None else str(one.error),
+            resource_type=one.resource_type,
+            resource_name=one.resource_name,
         )
 
     def _is_guarded(self, resource: Any) -> bool:

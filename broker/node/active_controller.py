@@ -5,25 +5,35 @@ Envelope; what the broker asks in its own name goes as it is.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.envelope import VERSION, answer_in, envelope_of
+from broker.node.envelope import VERSION, answer_in, envelope_bytes, envelope_of
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
 from kafka_client.transport import Network
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.quorum.active.submit import DecisionTimedOut
+from metadata_topic.quorum.active.submit import DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
 from runtime.ports import Ports
 
 _CONNECT_MS: Final = 2_000
+_WAY_MS: Final = 100
+"""Beyond what a client allows, for the way of an answer that was given in time."""
+_GRACE_MS: Final = 1_000
+"""So much later a connection counts as broken: others have requests under way on it."""
+_LARGE_BYTES: Final = 1 << 20
+"""Envelopes above it have a connection of their own: where the controller takes fewer bytes it ends
+that one."""
+ENVELOPE_BYTES_MAX: Final = 100 << 20
+"""Kafka's default of `socket.request.max.bytes`."""
 IMAGE_MS: Final = 5_000
 _LIFECYCLE: Final = frozenset({
     ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.DESCRIBE_QUORUM,
@@ -45,6 +55,7 @@ class ActiveController:
         ports: Ports,
         *,
         kind: str = "broker",
+        envelope_bytes_max: int = ENVELOPE_BYTES_MAX,
         network: Network | None = None,
     ) -> None:
         """Nothing is asked yet.
@@ -55,13 +66,17 @@ class ActiveController:
                 broker in its process.
             ports: of the connections.
             kind: of the node; it is the first part of its client id.
+            envelope_bytes_max: `socket.request.max.bytes` of this node, and so most likely of the
+                controllers.
             network: of the connections; None: TCP.
         """
+        self._scheduler, self._envelope_bytes_max = ports.scheduler, envelope_bytes_max
         self._node, self._here = node, here
         self._client_id = f"{kind}-{node.node_id}-to-controller"
+        self._versions: Mapping[int, Versions] = {}
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
-        self._lifecycle, self._forwarding = (
-            Connections(settings, ports, network) for _ in range(2)
+        self._lifecycle, self._forwarding, self._large = (
+            Connections(settings, ports, network) for _ in range(3)
         )
 
     @property
@@ -74,8 +89,40 @@ class ActiveController:
         """Whether a request would be decided now, as far as this node knows."""
         return self._node.knows_active_controller
 
-    async def ask(self, api_key: ApiKey, version: int, question: Any, *, timeout_ms: int) -> Any:
+    def serves(self, api_key: ApiKey) -> bool | None:
+        """Whether the active controller serves a request; None: none was ever reached.
+
+        While none can be reached the last one counts. Controllers of Apache Kafka do not serve
+        requests that are Tidemark's alone.
+        """
+        if self.is_here:
+            return api_key in self._here
+        with suppress(NotControllerError):
+            self._versions = self._lifecycle.to(self._address()).versions or self._versions
+        return api_key in self._versions if self._versions else None
+
+    @property
+    def epoch(self) -> int:
+        """Of the quorum, as far as this node knows: a new one may have another leader."""
+        return self._node.describe().epoch
+
+    async def ask(
+        self,
+        api_key: ApiKey,
+        version: int,
+        question: Any,
+        *,
+        timeout_ms: int,
+        is_large: bool = False,
+    ) -> Any:
         """Ask whoever leads now; its answer may be that it does not any more.
+
+        Args:
+            api_key: of the request.
+            version: of the request.
+            question: the request.
+            timeout_ms: for its answer.
+            is_large: the controller may have a lower limit than it has bytes.
 
         Raises:
             ApiError: UNSUPPORTED_VERSION: it does not take the request in this version.
@@ -88,6 +135,7 @@ class ActiveController:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
         host, port = address = self._address()
         connections = self._lifecycle if api_key in _LIFECYCLE else self._forwarding
+        connections = self._large if is_large else connections
         try:
             return await connections.to(address).request(
                 api_key, question, versions=version, timeout_ms=timeout_ms
@@ -117,10 +165,26 @@ class ActiveController:
         asks here next finds it. Controllers of Kafka do not say where a change is.
 
         Raises:
-            KafkaError: as `ask`, or the active controller refused the envelope.
+            KafkaError: as `ask`, or the active controller refused the envelope, or it is larger
+                than a controller takes.
         """
         question = await envelope_of(context, request)
-        envelope = await self.ask(ApiKey.ENVELOPE, VERSION, question, timeout_ms=timeout_ms)
+        size = envelope_bytes(question)
+        if size > self._envelope_bytes_max:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the envelope of this {ApiKey(context.api_key).name} for the active controller "
+                f"has {size} bytes, and socket.request.max.bytes={self._envelope_bytes_max} here: "
+                "ask for less in one request, or raise it on brokers and controllers",
+            )
+        asking = self.ask(
+            ApiKey.ENVELOPE,
+            VERSION,
+            question,
+            timeout_ms=timeout_ms + _GRACE_MS,
+            is_large=size > _LARGE_BYTES,
+        )
+        envelope = await self._within(timeout_ms + _WAY_MS, asking)
         answer = answer_in(envelope, context)
         if context.api_key != ApiKey.DESCRIBE_QUORUM:
             with suppress(TimeoutError, MetadataUnavailable):
@@ -128,8 +192,20 @@ class ActiveController:
                     await self._node.until_applied(envelope.metadata_end)
         return [answer]
 
+    async def _within(self, timeout_ms: int, asking: Coroutine[Any, Any, Any]) -> Any:
+        """The answer; after the time the client hears so, and the connection waits a little on."""
+        asked = asyncio.ensure_future(asking)
+        asked.add_done_callback(_seen)
+        await wait_for_all({asked}, timeout_ms, self._scheduler)
+        if not asked.done():
+            raise DecisionTimedOut(
+                "no answer of the active controller in time; the change may be carried out or not"
+            )
+        return asked.result()
+
     def close(self) -> None:
         """End the connections; requests end without an answer."""
+        self._large.close()
         self._lifecycle.close()
         self._forwarding.close()
 
@@ -152,3 +228,9 @@ class ActiveController:
         if view.leader is None or view.leader_id == self._node.node_id:
             raise NotControllerError("no active controller is known")
         return view.leader.host, view.leader.port
+
+
+def _seen(asked: "asyncio.Task[Any]") -> None:
+    """Nobody may be left who collects it."""
+    if not asked.cancelled():
+        asked.exception()

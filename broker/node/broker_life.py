@@ -199,6 +199,7 @@ class BrokerLife:
 
     async def _question(self) -> Any:
         cls, me = request(ApiKey.BROKER_REGISTRATION).cls, self._registration
+        store = me.remote_store
         return cls(
             broker_id=me.node_id,
             cluster_id=self._settings.cluster_id,
@@ -207,6 +208,8 @@ class BrokerLife:
             log_dirs=_with_a_spare(me.log_dirs),
             keeps_directories=int(me.keeps_directories),
             free_descriptors=await self._settings.free_descriptors(),
+            remote_store_class=None if store is None else store.class_name,
+            remote_store_place=None if store is None else store.place_hash,
             **listeners_and_features(cls, me),
         )
 
@@ -372,6 +375,8 @@ class BrokerLife:
     async def update_removed_topics(self, emptied: Collection[bytes]) -> None:
         """Have topics leave the list of removed ones, by ids: nothing is left in the remote store.
 
+        A controller of Apache Kafka keeps no list: they leave that of this node.
+
         Raises:
             KafkaError: it is not done, or perhaps not; it may be asked again.
         """
@@ -380,9 +385,15 @@ class BrokerLife:
             broker_epoch=self.epoch,
             emptied=list(emptied),
         )
-        answer = await self._active.ask(
-            ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
-        )
+        try:
+            answer = await self._active.ask(
+                ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            self._node.drop_removed(emptied)
+            return
         _check(answer, "update removed topics")
 
     async def describe_quorum(self, timeout_ms: int) -> Any:

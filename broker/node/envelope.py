@@ -26,6 +26,8 @@ _CORRELATION_BYTES: Final = 4
 _CLIENT_ID_BYTES_MAX: Final = 2**15 - 1
 """Bytes of it that were no UTF-8 are three each by now."""
 _FLEXIBLE: Final = 2
+_AROUND_BYTES: Final = 128
+"""Of an envelope's frame: header with our client id, lengths, address, tags."""
 
 
 async def envelope_of(context: RequestContext, request: Any) -> Any:
@@ -42,6 +44,11 @@ async def envelope_of(context: RequestContext, request: Any) -> Any:
         request_principal=_PRINCIPAL_VERSION + _PRINCIPAL.encode(principal, 0),
         client_host_address=ip_address(context.peer[0]).packed,
     )
+
+
+def envelope_bytes(envelope: Any) -> int:
+    """At most so many bytes its frame has."""
+    return _AROUND_BYTES + len(envelope.request_principal) + len(envelope.request_data)
 
 
 def answer_in(envelope: Any, context: RequestContext) -> bytes:

@@ -8,7 +8,7 @@ the last Fetch moves on, is a live one. Pure; `process.identity_watch` does the 
 DIFFERS: Kafka lets both take part.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -166,6 +166,24 @@ class Doubts:
             f"{one.key.id}, too, from whom {look.leader} hears: the directory, or its "
             "meta.properties, was copied. Format one of its own"
         )
+
+
+def other_voters(me: Identity, voters: Collection[int], look: Look) -> str | None:
+    """Why the leader's voters are not those of `controller.quorum.voters` here; None: they are.
+
+    Args:
+        me: this node.
+        voters: ids of the setting; empty: it is not set.
+        look: what the leader says.
+    """
+    theirs = sorted(one.key.id for one in look.replicas if one.is_voter)
+    if not voters or sorted(voters) == theirs:
+        return None
+    return (
+        f"controller.quorum.voters of node.id={me.key.id} names {sorted(voters)}, but "
+        f"{look.leader} has the voters {theirs}: a majority of the one list is none of the other. "
+        "Make the setting the same on all nodes"
+    )
 
 
 def other_cluster(me: Identity, clusters: Mapping[str, str], needed: int) -> str | None:

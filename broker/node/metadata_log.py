@@ -38,8 +38,12 @@ def open_metadata_node(
     directories: Directories,
     ports: Ports,
     on_failure: Callable[[BaseException], None],
+    before_install: Callable[[], object] = lambda: None,
 ) -> MetadataNode:
-    """Make the node of the metadata quorum; it is not started yet."""
+    """Make the node of the metadata quorum; it is not started yet.
+
+    See `NodeSettings` for `before_install`.
+    """
     return MetadataNode(
         config.metadata_log_dir,
         NodeIdentity(
@@ -56,6 +60,7 @@ def open_metadata_node(
             session_timeout_ms=config.broker_session_timeout_ms,
             has_broker=config.is_broker,
             transport=_transport(config, directories, ports),
+            before_install=before_install,
         ),
         on_failure,
     )

@@ -10,6 +10,7 @@ of a node that is only a controller 200 while it knows a leader and has applied 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from broker.observe.http import JSON, HttpAnswer, Route
@@ -115,6 +116,18 @@ def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
     shown = [f"{tp} is offline: {offline[tp]}" for tp in sorted(offline)[:_SHOWN_MAX]]
     if len(offline) > _SHOWN_MAX:
         shown.append(f"and {len(offline) - _SHOWN_MAX} more partitions are offline")
+    return shown
+
+
+def put_aside(paths: Sequence[Path]) -> list[str]:
+    """One line for each directory that this start has renamed away, up to a page of them."""
+    shown = [
+        f"{path} is no partition of the metadata and was put aside by this start; if its topic was "
+        "not deleted meanwhile, the metadata are not those that this broker had"
+        for path in paths[:_SHOWN_MAX]
+    ]
+    if len(paths) > _SHOWN_MAX:
+        shown.append(f"and {len(paths) - _SHOWN_MAX} more partitions were put aside")
     return shown
 
 

@@ -12,6 +12,7 @@ from broker.node.directory_checks import without_sidecars, write_life, writes_si
 from broker.node.start_jobs import Count, beside_the_loop
 from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
+from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
 from broker.replica.wanted import assigned_partitions, wanted_replica
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.manager.load_run import LoadRun
@@ -31,6 +32,7 @@ class BrokerLogs:
         manager: of the logs, opened or not.
         incarnation_id: of this life of the broker, named in every directory before it registers.
         is_missing_some: a log directory that this broker had is not there or does not work.
+        aside: what this start has renamed away, because the metadata have no such partition.
     """
 
     def __init__(
@@ -54,13 +56,14 @@ class BrokerLogs:
         self._live, self._directories, self._ports = live, directories, ports
         self._health, self._pool, self._node_id = health, pool, config.node_id
         self.is_missing_some = False
+        self.aside: list[Path] = []
         self.incarnation_id = b""
         self.manager = LogManager(
             list(config.log_dirs),
             live.log_config,
             ports,
             to_loop=asyncio.get_running_loop().call_soon_threadsafe,
-            own_names=TIER_NAMES,
+            own_names=(*TIER_NAMES, REMOVED_TOPICS),
         )
         for path, reason in directories.offline.items():
             self.manager.put_offline(path, reason)
@@ -75,9 +78,12 @@ class BrokerLogs:
             KafkaStorageError: no log directory works.
         """
         node_id = self._node_id
+        has_tier = self._live.current.remote_log_storage_system_enable
         previous = image.brokers.get(node_id)
         run = self.manager.load_run(
-            lambda tp: wanted_replica(image, node_id, tp, is_missing_some=is_missing_some),
+            lambda tp: wanted_replica(
+                image, node_id, tp, is_missing_some=is_missing_some, has_tier=has_tier
+            ),
             threads=self._live.current.num_recovery_threads_per_data_dir,
             compare=writes_sidecars(image, node_id),
             without_sidecars=without_sidecars(image, node_id, self._directories.ids),
@@ -120,7 +126,7 @@ class BrokerLogs:
 
     async def set_aside(self) -> None:
         """Rename what is no partition of ours; whoever cancels this gets the end of it first."""
-        await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
+        self.aside = await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
 
     async def close(self, *, clean: bool, broker_epoch: int) -> None:
         """Close all logs, and say how far it is.

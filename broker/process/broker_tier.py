@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +55,7 @@ class BrokerTier:
             DirectoryError: the file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
+        self._commit = ports.executors.commit
         self._scheduler = ports.scheduler
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
@@ -72,6 +73,40 @@ class BrokerTier:
             health.checks["tier"] = lambda: tier.state().reasons
             health.warnings["tier"] = tier.warnings
             health.notes["tier"] = tier.judgements.progress
+
+    def show_registration(self, health: Health, node: MetadataNode) -> None:
+        """Say where the metadata lack what this broker said of its tier."""
+        if self.tier is None:
+            return
+
+        def unknown() -> Sequence[str]:
+            own = node.image.brokers.get(node.node_id)
+            if own is None or own.remote_store is not None:
+                return ()
+            return (
+                "the metadata do not say that this broker has a remote tier: a controller of "
+                "Apache Kafka took its registration. Controllers of Tidemark put no tiered topic "
+                "here then: restart this broker while one of them leads",
+            )
+
+        health.warnings["registration"] = unknown
+
+    def before_install(self) -> None:
+        """A fetched snapshot is about to take the place of the metadata log, beside the loop."""
+        if self.tier is not None:
+            self.tier.removed_topics.keep()
+
+    async def follow(self, node: MetadataNode) -> None:
+        """Note which tiered topics are removed, from before the node's start on.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self.tier is not None:
+            removed = self.tier.removed_topics
+            await self._commit.run(removed.read)
+            removed.begin(node.image)
+            node.subscribe(removed.follow)
 
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(
@@ -93,6 +128,7 @@ class BrokerTier:
         Any broker with a tier may be the first, and the active controller another process: returns
         when this node's image has it.
         """
+        said = ""
         while True:
             try:
                 await ensure_remote_metadata_topic(
@@ -100,11 +136,14 @@ class BrokerTier:
                     creation,
                     self._config.rlmm_settings,
                     prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
+                    node_id=node.node_id,
                 )
             except KafkaError as error:
                 if node.is_alone:
                     raise
-                log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, said)
             if REMOTE_LOG_METADATA_TOPIC in node.image.topics_by_name:
                 return
             await pause(self._scheduler, _ASK_AGAIN_MS)

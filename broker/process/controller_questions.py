@@ -9,14 +9,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from broker.node.committed_mark import Comparison, compare
 from broker.node.identity_check import Look, SeenReplica
 from kafka_client.connection import Connection
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import ClientError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from metadata_topic.quorum.wire.rpc import only_partition, quorum_question
-from metadata_topic.raft.messages import Node
+from metadata_topic.quorum.log.fetched import NO_DATA
+from metadata_topic.quorum.metadata_loader import CommittedBatch
+from metadata_topic.quorum.wire.requests import write_request
+from metadata_topic.quorum.wire.responses import UnreadableAnswer, read_answer, records_of
+from metadata_topic.quorum.wire.rpc import (
+    VERSIONS,
+    WireIdentity,
+    only_partition,
+    quorum_question,
+)
+from metadata_topic.raft.messages import (
+    NOBODY,
+    UNKNOWN_HIGH_WATERMARK,
+    FetchRequest,
+    FetchResponse,
+    Node,
+)
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
 
@@ -25,6 +41,8 @@ _DESCRIBE_CLUSTER: Final = 1
 """First version that tells brokers and controllers apart."""
 _DESCRIBE_QUORUM: Final = 2
 """First version with directory ids."""
+_NOBODYS: Final = ReplicaKey(NOBODY)
+"""Whose Fetch counts for no replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +92,32 @@ class ControllerQuestions:
                 look = _look(quorum, f"{node.host}:{node.port}")
                 said = Said(said.cluster_id, look, said.controllers)
         return said  # where the second question has no answer, that of the first counts
+
+    async def compare(
+        self, leader: Node, epoch: int, batch: CommittedBatch, cluster_id: str
+    ) -> Comparison | None:
+        """Ask the leader of `epoch` what its log has where `batch` was; None if it does not say."""
+        request = FetchRequest(
+            replica=_NOBODYS,
+            epoch=epoch,
+            offset=batch.base_offset,
+            last_fetched_epoch=batch.epoch,
+            high_watermark=UNKNOWN_HIGH_WATERMARK,
+            max_wait_ms=0,
+            max_bytes=1,
+        )
+        versions = VERSIONS[ApiKey.FETCH]
+        body = write_request(request, versions.last, WireIdentity(cluster_id))
+        connection = Connection((leader.host, leader.port), self._settings, self._ports)
+        with closing(connection), suppress(ClientError, TimeoutError, UnreadableAnswer):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                answer = await connection.request(
+                    ApiKey.FETCH, body, versions=versions, timeout_ms=self._timeout_ms
+                )
+            said = read_answer(request, answer, NO_DATA)
+            assert isinstance(said, FetchResponse)
+            return compare(batch, said, records_of(answer))
+        return None
 
 
 def _cluster_question() -> Any:

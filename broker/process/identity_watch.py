@@ -3,16 +3,21 @@
 Before this node takes part, the controllers are asked; what is in doubt is looked at again, for a
 few seconds at most. Where nobody leads yet, a controller takes part, and looks on until the leader
 knows it; a node that is only a broker waits for a leader, without which it has nothing to fetch.
+The leader's log must have what this broker knows to be committed (`node.committed_mark`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Final
 
-from broker.node.identity_check import Doubts, Identity, Look, other_cluster
+from broker.node.committed_mark import Comparison, way_out
+from broker.node.identity_check import Doubts, Identity, Look, other_cluster, other_voters
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
+from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import Node
 from runtime.ports import Ports
 from runtime.scheduler import pause
@@ -32,7 +37,15 @@ ADDRESSES_MAX: Final = 32
 class IdentityWatch:
     """See the module."""
 
-    def __init__(self, me: Identity, known: tuple[Node, ...], needed: int, ports: Ports) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        known: tuple[Node, ...],
+        needed: int,
+        ports: Ports,
+        *,
+        voters: Collection[int] = (),
+    ) -> None:
         """Take the parts; nothing is asked yet.
 
         Args:
@@ -40,13 +53,16 @@ class IdentityWatch:
             known: where controllers listen, this one included where it is named.
             needed: so many of another cluster show that this node is in the wrong one.
             ports: its clock, timers and connections.
+            voters: ids of `controller.quorum.voters`.
         """
+        self._voters = voters
         self._me, self._needed = me, needed
         self._known = dict.fromkeys(known)
         self._ports = ports
         self._questions = ControllerQuestions(me.key.id, ports, TIMEOUT_MS)
         self._doubts = Doubts(me, RECENT_MS)
         self._clusters: dict[str, str] = {}
+        self._leader: tuple[Node, Look] | None = None
 
     async def before_the_start(self) -> None:
         """Return when this node may take part.
@@ -71,6 +87,42 @@ class IdentityWatch:
             await self._pause(EVERY_MS)
             await self._look()
 
+    async def compare(self, batch: CommittedBatch, places: Sequence[Path]) -> Comparison | None:
+        """Return when the leader is known to have what was committed; after `before_the_start`.
+
+        Args:
+            batch: the last that this broker has noted.
+            places: its log directories, for the message.
+
+        Returns:
+            None: nobody leads yet, or says; never to a node that is only a broker.
+
+        Raises:
+            QuorumConfigError: the leader's log is another one; names both.
+        """
+        for looks in count(1):
+            if self._leader is not None:
+                node, look = self._leader
+                # A leader of an older epoch may be cut off from the others: then it soon gives up.
+                found = Comparison.OTHER if looks >= LOOKS_MAX else None
+                if look.epoch >= batch.epoch:
+                    found = await self._questions.compare(
+                        node, look.epoch, batch, self._me.cluster_id
+                    )
+                if found is Comparison.OTHER:
+                    raise QuorumConfigError(_younger_log(self._me, batch, look, places))
+                if found is not None:
+                    return found
+            elif self._me.may_vote:
+                break  # it may be needed to elect one
+            if looks == LOOKS_MAX:
+                log.warning("no leader says whether its log is the one that this node followed")
+                if self._me.may_vote:
+                    break
+            await self._pause(EVERY_MS)
+            await self._look()
+        return None
+
     async def until_listed(self) -> None:
         """While this node takes part: return when the leader knows it, and no other of its id.
 
@@ -92,11 +144,14 @@ class IdentityWatch:
         for node, said in zip(asked, answers, strict=True):
             self._note(node, said)
             if said.look is not None and said.cluster_id == self._me.cluster_id:
-                looks.append(said.look)
+                looks.append((node, said.look))
         problem = other_cluster(self._me, self._clusters, self._needed)
-        newest = max(looks, key=_epoch, default=None)
+        newest = self._leader = max(looks, key=_epoch, default=None)
         if newest is not None:
-            self._doubts.take(newest)
+            self._doubts.take(newest[1])
+            if difference := other_voters(self._me, self._voters, newest[1]):
+                log.warning(difference)
+                self._voters = ()  # said once
         problem = problem or self._doubts.problem
         if problem is not None:
             raise QuorumConfigError(problem)
@@ -116,8 +171,17 @@ class IdentityWatch:
         await pause(self._ports.scheduler, delay_ms)
 
 
-def _epoch(look: Look) -> int:
-    return look.epoch
+def _epoch(found: tuple[Node, Look]) -> int:
+    return found[1].epoch
+
+
+def _younger_log(me: Identity, batch: CommittedBatch, look: Look, places: Sequence[Path]) -> str:
+    return (
+        f"node.id={me.key.id} ({me.place}): {look.leader} has cluster.id={me.cluster_id}, but not "
+        f"the metadata log of this broker, which knows a committed batch at offset "
+        f"{batch.base_offset} of epoch {batch.epoch} that is not there: the log is a younger one, "
+        f"or an older copy. {way_out(places)}"
+    )
 
 
 def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "asyncio.Task[None]":

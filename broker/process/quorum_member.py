@@ -15,6 +15,7 @@ from broker.handlers.controllers.changes import (
     ChangeParts,
     creation_without_broker,
 )
+from broker.node.committed_mark import Comparison, newest_mark, way_out
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
@@ -27,6 +28,8 @@ from broker.process.identity_watch import IdentityWatch, watch_on
 from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.errors import QuorumConfigError
+from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
@@ -45,6 +48,8 @@ class QuorumMember:
         """Take the parts; `node` is open and not started."""
         self._config, self._directories = config, directories
         self._node, self._ports = node, ports
+        self._mark: CommittedBatch | None = None
+        self._is_unproven = False
 
     async def begin(
         self, health: Health, on_stop: OnStop, on_end: Callable[[BaseException], None]
@@ -63,6 +68,7 @@ class QuorumMember:
         quorum = self._watch_the_quorum(health, on_stop)
         watch = self._identity_watch()
         await watch.before_the_start()
+        await self._compare(watch)
         if self._config.is_controller:
             await self._listen(on_stop)
         # Before the listener: the others hear that this node does not lead any more.
@@ -76,6 +82,34 @@ class QuorumMember:
         watching = watch_on(watch, on_end)
         on_stop(lambda: _cancelled(watching))
         return quorum
+
+    async def _compare(self, watch: IdentityWatch) -> None:
+        """See that the leader has what this node's broker knows to be committed."""
+        directories, pool = self._directories, self._ports.executors.reads
+        self._mark = await pool.run(newest_mark, self._ports.disk, list(directories.ids))
+        if self._mark is not None:
+            found = await watch.compare(self._mark, list(directories.ids))
+            self._is_unproven = found is Comparison.TRIMMED
+
+    def check_registration(self, image: MetadataImage) -> None:
+        """Refuse metadata in which nothing speaks for a life of this broker.
+
+        Where a snapshot stands for the batch that was noted, this broker's registration does: it
+        goes only by UnregisterBroker.
+
+        Raises:
+            QuorumConfigError: it is not there; names the offset and the way out.
+        """
+        config, mark = self._config, self._mark
+        if mark is None or not self._is_unproven or config.node_id in image.brokers:
+            return
+        raise QuorumConfigError(
+            f"node.id={config.node_id}: cluster.id={self._node.cluster_id} has no registration of "
+            f"this broker, which had registered before offset {mark.base_offset} (epoch "
+            f"{mark.epoch}) of the metadata log, and that log begins later by now. Either the "
+            "broker was unregistered, or this is a younger log, in which its partitions are not. "
+            f"{way_out(self._directories.ids)}"
+        )
 
     async def _listen(self, on_stop: OnStop) -> None:
         config, node = self._config, self._node
@@ -103,7 +137,8 @@ class QuorumMember:
         here = {(one.host, one.port) for one in own}
         others = [one for one in plan.controllers if (one.host, one.port) not in here]
         needed = plan.voters.majority if plan.voters.ids else len(others) // 2 + 1
-        return IdentityWatch(me, plan.controllers, needed, self._ports)
+        static = [node.id for node in plan.static_nodes]
+        return IdentityWatch(me, plan.controllers, needed, self._ports, voters=static)
 
     def _watch_the_quorum(self, health: Health, on_stop: OnStop) -> QuorumHealth:
         clock, timeout_ms = self._ports.clock, fetch_timeout_ms(self._config)

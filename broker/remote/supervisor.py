@@ -30,6 +30,7 @@ from rlm.link.messages import (
     Stop,
 )
 from rlm.link.socket_transport import SocketTransport, make_socket_pair
+from rsm_plugins.place import StoreIdentity
 from runtime.child_process import ChildProcess
 from runtime.disk import OpenFile
 from runtime.ports import Ports
@@ -83,6 +84,7 @@ class Supervisor:
         state: "down", "starting", "configured", "up" or "stopped".
         reason: why it is not up; "" when it is.
         public_settings: names of the plugin's settings that are no secrets, prefix removed.
+        store: which one the plugin has; None before it took its settings.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Supervisor:
         self.reason = "not started"
         self.restarts = 0
         self.public_settings: frozenset[str] = frozenset()
+        self.store: StoreIdentity | None = None
         self._endpoint: Endpoint | None = None
         self._given: TierConfig | None = None  # what the tier goes by; None before it is configured
         self._process: ChildProcess | None = None
@@ -260,6 +263,7 @@ class Supervisor:
     def _is_configured(self, endpoint: Endpoint, answer: object) -> None:
         if isinstance(answer, Configured):
             self.public_settings = frozenset(answer.public_settings)
+            self.store = answer.store
         if self._connect_message is not None:
             self._connect(endpoint, self._connect_message)
         else:

@@ -24,7 +24,7 @@ from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
 from broker.replica.reconfiguration import Reconfiguration
 from broker.replica.topic_metrics import TopicMetrics
-from broker.replica.wanted import describe
+from broker.replica.wanted import describe, why_barred
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
@@ -205,7 +205,7 @@ class Hosting:
         requests: ControllerRequests,
         judgements: JudgementTally | None,
     ) -> None:
-        """Host nothing yet."""
+        """Host nothing yet; without `judgements`, so without a tier, no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, bytes] = {}
@@ -254,18 +254,24 @@ class Hosting:
             tp = one.topic_partition
             self.offline.pop(tp, None)
             self._end_pending(tp)
-            partition = self.partitions.pop(tp, None)
+            partition = self._retire(tp)
             if partition is not None:
-                hosted = self._by_topic[tp.topic]
-                del hosted[tp.partition]
-                if not hosted:
-                    del self._by_topic[tp.topic]
-                    self.metrics.forget(tp.topic)
-                partition.retire()
                 retired.append(partition)
             if tp in self._newest or self._logs.get(tp) is not None or tp in self._logs.refused:
                 self._put(one)
         return retired
+
+    def _retire(self, tp: TopicPartition) -> Partition | None:
+        """Serve it no more, if it is served."""
+        partition = self.partitions.pop(tp, None)
+        if partition is not None:
+            hosted = self._by_topic[tp.topic]
+            del hosted[tp.partition]
+            if not hosted:
+                del self._by_topic[tp.topic]
+                self.metrics.forget(tp.topic)
+            partition.retire()
+        return partition
 
     def _put(self, change: Change) -> None:
         self._queue.put(change)
@@ -275,6 +281,20 @@ class Hosting:
     def start(self) -> None:
         """Begin with what was said."""
         self._runner.start()
+
+    def bar(self, names: Collection[str]) -> None:
+        """Serve those of these topics no more, from this moment on, that need a tier by now."""
+        barred = []
+        for name in self._by_topic.keys() & names:
+            for tp in [TopicPartition(name, number) for number in self._by_topic[name]]:
+                if reason := self._why_barred(tp):
+                    partition = self.partitions[tp]
+                    # Its log stays open: as that of a tiered topic it loses nothing by retention.
+                    partition.set_config(self._config_for(name))
+                    self._retire(tp)
+                    barred.append(partition)
+                    self._put_offline(tp, reason)
+        self.tell(ReplicaEvents(gone=tuple(barred)))
 
     def configure(self, names: Collection[str] | None) -> None:
         """Hand changed settings to the logs of these topics, None: of all; in turns, if many."""
@@ -405,8 +425,9 @@ class Hosting:
             tp = one.topic_partition
             if self._logs.get(tp) is not None or self._newest.get(tp) is not one:
                 continue
-            if tp in self._logs.refused:
-                self._put_offline(tp, self._logs.refused[tp].reason)
+            refused = self._logs.refused.get(tp)
+            if reason := self._why_barred(tp) if refused is None else refused.reason:
+                self._put_offline(tp, reason)
                 continue
             replica = describe(
                 self._image,
@@ -435,6 +456,10 @@ class Hosting:
             partition_log = made.get(tp) or self._logs.get(tp)
             if self._newest.get(tp) is not one or partition_log is None:
                 continue  # something else was said since; or it is offline, and said so
+            if reason := self._why_barred(tp):
+                self._end_pending(tp)
+                self._put_offline(tp, reason)
+                continue
             if isinstance(partition_log, KafkaStorageError):
                 self._put_offline(tp, str(partition_log))
                 continue
@@ -542,6 +567,9 @@ class Hosting:
             # Its directory is offline now, and the log answers so itself.
             log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
         return partition
+
+    def _why_barred(self, tp: TopicPartition) -> str:
+        return why_barred(self._image, tp.topic, has_tier=self._judgements is not None)
 
     def _put_offline(self, tp: TopicPartition, reason: str) -> None:
         if self.offline.get(tp) != reason:

@@ -59,7 +59,8 @@ class ReplicaManager:
     ) -> None:
         """Host nothing yet.
 
-        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`.
+        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`;
+        without, such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -199,6 +200,7 @@ class ReplicaManager:
             return
         names = {name for kind, name in delta.changed_configs if kind == ResourceType.TOPIC}
         of_all = len(names) < len(delta.changed_configs)
+        self.hosting.bar(names)
         self.hosting.configure(None if of_all else names)
 
     async def stop(self) -> None:

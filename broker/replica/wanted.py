@@ -1,5 +1,7 @@
 """What the metadata say of the replicas of this broker, in the words of the local log."""
 
+from dataclasses import replace
+
 from kafka_protocol.types import TopicPartition
 from local_log.manager.log_dirs import LogManager
 from local_log.manager.placement import WantedReplica
@@ -9,12 +11,31 @@ from metadata_topic.controller.directories import (
     can_assign,
     replicas_of_broker,
 )
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_LOST, PartitionImage, TopicImage
 
 
+def why_barred(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
+    """Why replicas of a topic are not served here, whatever lies on the disk; "": they are.
+
+    A tiered log without its tier looks like a plain one that begins at its local start: clients
+    would be told that older offsets are gone.
+    """
+    if has_tier or not is_tiered(image.topic_config(topic)):
+        return ""
+    return (
+        "its topic is tiered, and this broker has no remote tier: start it again with "
+        "remote.log.storage.system.enable=true, or delete the topic; its files stay as they are"
+    )
+
+
 def wanted_replica(
-    image: MetadataImage, node_id: int, tp: TopicPartition, *, is_missing_some: bool
+    image: MetadataImage,
+    node_id: int,
+    tp: TopicPartition,
+    *,
+    is_missing_some: bool,
+    has_tier: bool,
 ) -> WantedReplica | None:
     """Say what the metadata want under a name here; None if they know no such replica.
 
@@ -23,12 +44,16 @@ def wanted_replica(
         node_id: this broker.
         tp: the name of the partition directory.
         is_missing_some: a log directory of this broker is not there or does not work.
+        has_tier: this broker has a remote tier.
     """
     topic = image.topics_by_name.get(tp.topic)
     partition = None if topic is None else topic.partitions.get(tp.partition)
     if topic is None or partition is None or node_id not in partition.replicas:
         return None
-    return describe(image, node_id, topic, tp.partition, partition, is_missing_some=is_missing_some)
+    wanted = describe(
+        image, node_id, topic, tp.partition, partition, is_missing_some=is_missing_some
+    )
+    return replace(wanted, barred=why_barred(image, topic.name, has_tier=has_tier))
 
 
 def describe(

@@ -91,6 +91,12 @@ def _question(topics: Sequence[NewTopic]) -> Any:
                 name=one.name,
                 num_partitions=one.num_partitions,
                 replication_factor=one.replication_factor,
+                assignments=[
+                    topic.Assignments(
+                        partition_index=each.partition_index, broker_ids=list(each.broker_ids)
+                    )
+                    for each in one.assignments
+                ],
                 configs=[topic.Configs(name=each.name, value=each.value) for each in one.configs],
             )
             for one in topics

@@ -243,7 +243,7 @@ class TopicCreation:
     ) -> tuple[Sequence[NewTopic], list[CreatedTopic]]:
         """Set aside topics with more replicas than there may be.
 
-        Those with more than there are brokers are refused by the decision, in Kafka's words.
+        Where there is only one broker they are refused by the decision, in Kafka's words.
         """
         factor = self._defaults().replication_factor
         taken: list[NewTopic] = []
@@ -253,7 +253,7 @@ class TopicCreation:
                 (len(one.broker_ids) for one in topic.assignments),
                 default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
             )
-            if asked <= self.replicas_max or asked > broker_count:
+            if asked <= self.replicas_max or broker_count <= self.replicas_max:
                 taken.append(topic)
                 continue
             error = InvalidReplicationFactorError(

@@ -13,7 +13,7 @@ from broker.config.rules import check_replication
 from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import ErrorCode, TidemarkError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
-from metadata_topic.controller.topic_specs import Config, TopicSpec
+from metadata_topic.controller.topic_specs import DEFAULT, Assignment, Config, TopicSpec
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage
 
@@ -34,18 +34,24 @@ class InternalTopicError(TidemarkError):
 
 
 async def ensure_remote_metadata_topic(
-    image: MetadataImage, creation: AutoTopicCreation, settings: Mapping[str, str], *, prefix: str
+    image: MetadataImage,
+    creation: AutoTopicCreation,
+    settings: Mapping[str, str],
+    *,
+    prefix: str,
+    node_id: int,
 ) -> None:
-    """Make `__remote_log_metadata` unless it exists.
+    """Make `__remote_log_metadata` unless it exists, on brokers that have a tier.
 
     Args:
         image: the cluster now.
         creation: makes topics.
         settings: the metadata manager's settings, prefix removed, defaults filled in.
         prefix: of these settings in the configuration, for error messages.
+        node_id: this broker, which has a tier.
 
     Raises:
-        ConfigError: more replicas than brokers; key, value and brokers are named.
+        ConfigError: more replicas than such brokers; key, value and brokers are named.
         InternalTopicError: it could not be made for another reason.
         KafkaError: the active controller could not be asked, or did not answer; ask again.
     """
@@ -63,7 +69,10 @@ async def ensure_remote_metadata_topic(
             )
         _tell_what_forgets(image.topic_config(REMOTE_LOG_METADATA_TOPIC), settings)
         return
-    check_replication(prefix + _FACTOR, factor, sorted(image.brokers))
+    with_tier = sorted(one.id for one in image.brokers.values() if one.remote_store is not None)
+    check_replication(prefix + _FACTOR, factor, with_tier or [node_id])
+    # Controllers of Apache Kafka do not know who has a tier, and would place it on any broker.
+    here = [] if with_tier else [Assignment(index, (node_id,)) for index in range(partitions)]
     configs = {
         **_what_is_kept(settings),
         "remote.storage.enable": "false",
@@ -71,8 +80,9 @@ async def ensure_remote_metadata_topic(
     }
     spec = TopicSpec(
         REMOTE_LOG_METADATA_TOPIC,
-        num_partitions=partitions,
-        replication_factor=factor,
+        num_partitions=DEFAULT if here else partitions,
+        replication_factor=DEFAULT if here else factor,
+        assignments=tuple(here),
         configs=tuple(Config(name, value) for name, value in configs.items()),
     )
     for error in (await creation.create([spec])).values():

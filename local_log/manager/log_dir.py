@@ -24,6 +24,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 LIVES = "tidemark-lives"
+COMMITTED_METADATA = "tidemark-committed-metadata"
 OWN_NAMES = frozenset(
     {
         *CHECKPOINTS,
@@ -33,6 +34,7 @@ OWN_NAMES = frozenset(
         META_PROPERTIES,
         SIDECAR,
         LIVES,
+        COMMITTED_METADATA,
         "bootstrap.checkpoint",
     }
 )

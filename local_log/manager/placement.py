@@ -19,6 +19,7 @@ class WantedReplica:
         was_never_served: if it was never assigned: no record was ever in it, for certain.
         may_be_begun: if it was never assigned: it is not in a log directory that is missing.
         is_lost: it was served in a directory that nobody noted, and that is missing.
+        barred: why it is not served here whatever is found, for people; "": it may be.
     """
 
     topic_id: bytes
@@ -27,6 +28,7 @@ class WantedReplica:
     was_never_served: bool = True
     may_be_begun: bool = True
     is_lost: bool = False
+    barred: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ def place(
         found: all partition directories of that name in working log directories.
         working: ids of the log directories that work.
     """
+    if wanted.barred:
+        return Placement(offline=wanted.barred)
     fitting = [index for index, one in enumerate(found) if one.fits(wanted)]
     if wanted.directory_id is None and not wanted.is_lost:
         return _place_unassigned(wanted, found, fitting)

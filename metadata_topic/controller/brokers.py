@@ -17,7 +17,7 @@ from metadata_topic.controller.errors import (
 from metadata_topic.controller.leadership import records_for_leaving, records_for_returning
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint
+from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint, RemoteStore
 from metadata_topic.image.records import (
     CONTROLLER_REGISTRATION_LEVEL,
     MetadataRecord,
@@ -39,6 +39,7 @@ class Registration:
         cordoned_log_dirs: those that take no new replicas.
         keeps_directories: replicas are served only after their directory was committed, see
             `directories`.
+        remote_store: of a broker's remote tier; None: it is off.
     """
 
     node_id: int
@@ -49,6 +50,7 @@ class Registration:
     log_dirs: tuple[bytes, ...] = ()
     cordoned_log_dirs: tuple[bytes, ...] = ()
     keeps_directories: bool = False
+    remote_store: RemoteStore | None = None
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
@@ -116,6 +118,7 @@ def register_broker(
             with_directories=partition_record_version(image.metadata_version) >= 1,
         ),
         absent_directories=(yield from _absent(image, previous, registration)),
+        remote_store=registration.remote_store,
     )
     records.append(broker_record(broker, image.metadata_version))
     return ControllerResult(tuple(records), epoch)

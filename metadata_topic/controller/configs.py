@@ -18,6 +18,7 @@ from metadata_topic.controller.errors import (
     UnknownTopicError,
 )
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.tiered_placement import check_switched_on
 from metadata_topic.controller.topic_specs import validate_name
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
@@ -131,7 +132,7 @@ def incremental_alter_configs(
         try:
             if counts[key] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            changes = _changes_of(image, resource, rules, replaces=replaces)
+            changes = yield from _changes_of(image, resource, rules, replaces=replaces)
         except KafkaError as error:
             response.append(AlteredResource(*key, error))
         else:
@@ -143,7 +144,7 @@ def incremental_alter_configs(
 
 def _changes_of(
     image: MetadataImage, resource: ResourceChange, rules: ConfigRules, *, replaces: bool
-) -> dict[str, str | None]:
+) -> Steps[dict[str, str | None]]:
     """New values of the keys that change, None for removal; checked as a whole."""
     kind, name = resource.resource_type, resource.resource_name
     _check_resource(image, kind, name)
@@ -169,6 +170,8 @@ def _changes_of(
         else:
             after[key] = value
     rules.validate(kind, name, after, existing)
+    if kind == ResourceType.TOPIC:
+        yield from check_switched_on(image, name, existing, after)
     return changes
 
 
@@ -205,7 +208,15 @@ def _check_resource(image: MetadataImage, kind: int, name: str) -> None:
             if int(name) not in image.brokers and int(name) not in image.controllers:
                 raise BrokerIdNotRegisteredError(f"No node with id {name} found.")
         case _:
-            raise InvalidRequestError(f"Unexpected resource type {kind}")
+            raise InvalidRequestError(f"Unexpected resource type {kind}{_kind_name(kind)}")
+
+
+def _kind_name(kind: int) -> str:
+    """What Kafka calls a kind of resource that it has and this version has not."""
+    for known in ResourceType:
+        if known == kind:
+            return f" ({known.name}): this version has settings of topics and brokers only"
+    return ""
 
 
 def _new_value(

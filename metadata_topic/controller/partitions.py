@@ -24,6 +24,7 @@ from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.placement import place
 from metadata_topic.controller.replica_assignment import check_manual
 from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.tiered_placement import candidates_for, hosts_of
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
 from metadata_topic.image.records import (
@@ -191,11 +192,16 @@ def _replicas_of(
     """Per new partition broker ids, the preferred leader first."""
     first, factor = len(now.partitions), _factor_of(now)
     added = topic.count - first
+    hosts = yield from hosts_of(now)
+    found = candidates_for(image, now.name, image.topic_config(now.name), hosts)
     if topic.assignments is None:
-        brokers = list(image.brokers.values())
         return (
             yield from place.steps(
-                brokers, partitions=added, replication_factor=factor, start=start
+                list(found.brokers.values()),
+                partitions=added,
+                replication_factor=factor,
+                start=start,
+                what=found.what,
             )
         )
     if len(topic.assignments) != added:
@@ -207,6 +213,7 @@ def _replicas_of(
     pace = Pace()
     for index, each in enumerate(replicas, first):
         check_manual(image.brokers, index, each, factor)
+        found.check(each)
         if pace.is_step_over():
             yield
     return replicas

@@ -25,14 +25,16 @@ def place(
     partitions: int,
     replication_factor: int,
     start: int,
+    what: str = "are registered",
 ) -> Steps[list[tuple[int, ...]]]:
     """Choose replicas for every partition, in steps.
 
     Args:
-        brokers: all registered, in any order.
+        brokers: all that may have a replica, in any order.
         partitions: how many lists to make.
         replication_factor: how long each list is.
         start: any number; shifts the first leader, so that topics of one partition spread.
+        what: what `brokers` have in common, for the message.
 
     Returns:
         Per partition broker ids, the leader first.
@@ -44,7 +46,7 @@ def place(
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): the target "
             f"replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) are registered."
+            f"{len(brokers)} broker(s) {what}."
         )
     racks = {broker.id: broker.rack or "" for broker in brokers}
     active = _striped([b for b in brokers if b.is_active])

@@ -16,6 +16,7 @@ from metadata_topic.image.image import KRAFT_VERSION, METADATA_VERSION, Metadata
 from metadata_topic.image.records import partition_record_version
 
 _RESERVED_IDS_END: Final = 100
+_PLACE_HASH_BYTES: Final = 32
 
 
 def check_cluster(asked: str, ours: str) -> None:
@@ -35,7 +36,8 @@ def check_registration(
 
     Raises:
         UnsupportedFeatureError: it cannot do a finalised level; the feature is named.
-        InvalidRegistrationError: its log directories cannot be, or it names no metadata.version.
+        InvalidRegistrationError: its log directories cannot be, it names no metadata.version, or
+            its remote store has no place.
     """
     if METADATA_VERSION not in registration.features:
         raise InvalidRegistrationError(
@@ -57,6 +59,12 @@ def check_registration(
                 f"Broker {registration.node_id} cannot register: {name} is not finalised, and it "
                 f"needs level {low} to {high}."
             )
+    store = registration.remote_store
+    if store is not None and len(store.place_hash) != _PLACE_HASH_BYTES:
+        raise InvalidRegistrationError(
+            f"Broker {registration.node_id} says that it has a remote store, and its place is no "
+            f"hash of {_PLACE_HASH_BYTES} bytes."
+        )
     if partition_record_version(image.metadata_version) >= 1:
         _check_directories(image, registration)
 

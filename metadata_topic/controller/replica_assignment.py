@@ -9,6 +9,7 @@ from metadata_topic.controller.errors import (
     InvalidRequestError,
 )
 from metadata_topic.controller.placement import place
+from metadata_topic.controller.tiered_placement import candidates_for
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
@@ -16,13 +17,18 @@ from runtime.work import Pace, Steps
 
 
 def replicas_of(
-    image: MetadataImage, topic: NewTopic, defaults: TopicDefaults, start: int
+    image: MetadataImage,
+    topic: NewTopic,
+    configs: Mapping[str, str],
+    defaults: TopicDefaults,
+    start: int,
 ) -> Steps[list[tuple[int, ...]]]:
     """Decide the replicas of every partition of a new topic, in steps.
 
     Args:
         image: its brokers are the candidates.
         topic: with assignments or with a number of partitions and a replication factor.
+        configs: its overrides: a tiered topic does not go everywhere, see `tiered_placement`.
         defaults: what -1 means.
         start: see `placement.place`.
 
@@ -36,7 +42,7 @@ def replicas_of(
         InvalidRequestError: a manual assignment and numbers at once.
     """
     if topic.assignments:
-        return (yield from _manual_replicas(image, topic))
+        return (yield from _manual_replicas(image, topic, configs))
     factor = topic.replication_factor
     if factor < DEFAULT or factor == 0:
         raise InvalidReplicationFactorError(
@@ -49,22 +55,29 @@ def replicas_of(
         )
     if partitions == DEFAULT:
         partitions = defaults.num_partitions
-    brokers = list(image.brokers.values())
+    found = candidates_for(image, topic.name, configs, ())
+    brokers = list(found.brokers.values())
     if factor == DEFAULT:
         factor = defaults.replication_factor
         if factor > len(brokers):
             raise InvalidReplicationFactorError(
                 f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
-                "broker(s) are registered."
+                f"broker(s) {found.what}."
             )
     return (
         yield from place.steps(
-            brokers, partitions=partitions, replication_factor=factor, start=start
+            brokers,
+            partitions=partitions,
+            replication_factor=factor,
+            start=start,
+            what=found.what,
         )
     )
 
 
-def _manual_replicas(image: MetadataImage, topic: NewTopic) -> Steps[list[tuple[int, ...]]]:
+def _manual_replicas(
+    image: MetadataImage, topic: NewTopic, configs: Mapping[str, str]
+) -> Steps[list[tuple[int, ...]]]:
     if topic.replication_factor != DEFAULT:
         raise InvalidRequestError(
             "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -85,11 +98,14 @@ def _manual_replicas(image: MetadataImage, topic: NewTopic) -> Steps[list[tuple[
             "partitions should be a consecutive 0-based integer sequence"
         )
     ordered = [by_index[index] for index in range(len(by_index))]
+    assigned: set[int] = set()
     pace = Pace()
     for index, replicas in enumerate(ordered):
         check_manual(image.brokers, index, replicas, len(ordered[0]))
+        assigned.update(replicas)
         if pace.is_step_over():
             yield
+    candidates_for(image, topic.name, configs, assigned).check(sorted(assigned))
     return ordered
 
 

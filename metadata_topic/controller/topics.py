@@ -109,9 +109,10 @@ def create_topics(
                 raise InvalidRequestError("Duplicate topic name.")
             _check_name(image, topic.name, accepted)
             configs = _configs_of(topic)
-            start = placement_start + len(accepted)
-            replicas = yield from replicas_of(image, topic, defaults, start)
+            # As in Kafka settings are judged first: only a topic that can be tiered is placed so.
             validate_config(topic.name, dict(configs))
+            start = placement_start + len(accepted)
+            replicas = yield from replicas_of(image, topic, configs, defaults, start)
             if descriptors is not None:
                 descriptors.take(replicas)
         except KafkaError as error:

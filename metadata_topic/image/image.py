@@ -8,7 +8,7 @@ the delta may write to the maps in here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -46,6 +46,11 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 _NOTHING_YET = Provenance()
 _NO_CONFIGS: Mapping[str, str] = {}
+
+
+def is_tiered(configs: Mapping[str, str]) -> bool:
+    """Whether a topic with these overrides is tiered now."""
+    return configs.get("remote.storage.enable", "").strip().lower() == "true"
 
 
 def says_tiered(name: str, value: str | None) -> bool:
@@ -87,6 +92,10 @@ class MetadataImage:
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     removed_tiered_topics: dict[bytes, None] = field(default_factory=dict)
     provenance: Provenance = _NOTHING_YET
+
+    def without_controllers(self) -> "MetadataImage":
+        """The same cluster, whose controllers have yet to register."""
+        return replace(self, controllers={})
 
     def partition(self, topic: str, partition: int) -> PartitionImage | None:
         """One partition by its topic's name, None if there is none."""

@@ -137,6 +137,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteStore:
+    """The store of a broker's remote tier. Tiers with equal ones are alike: they hold the same.
+
+    Attributes:
+        class_name: of the storage plugin, `module:Class`.
+        place_hash: SHA-256 over the class and the place of the store, see `rsm_plugins.place`.
+    """
+
+    class_name: str
+    place_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerImage:
     """A registered broker.
 
@@ -150,8 +163,9 @@ class BrokerImage:
             -1 for a broker that does not (Apache Kafka).
         absent_directories: directories that replicas of it are assigned to and that are not in
             `log_dirs`: their ids, and the incarnation id of the last life they took part in.
+        remote_store: of its remote tier; None: the tier is off, or it is Apache Kafka's broker.
 
-    The last two are tagged fields that Kafka skips.
+    The last three are tagged fields that Kafka skips.
     """
 
     id: int
@@ -166,6 +180,7 @@ class BrokerImage:
     cordoned_log_dirs: tuple[bytes, ...] | None = None
     directories_assigned_from: int = -1
     absent_directories: tuple[tuple[bytes, bytes], ...] = ()
+    remote_store: RemoteStore | None = None
 
     @property
     def is_active(self) -> bool:

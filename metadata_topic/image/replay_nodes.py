@@ -10,6 +10,7 @@ from metadata_topic.image.model import (
     BrokerImage,
     ControllerImage,
     Endpoint,
+    RemoteStore,
 )
 
 
@@ -32,6 +33,13 @@ def _features(value: Any) -> dict[str, tuple[int, int]]:
     return {f.name: (f.min_supported_version, f.max_supported_version) for f in value.features}
 
 
+def remote_store(value: Any) -> RemoteStore | None:
+    """What a broker says of its remote tier, in its registration or the record of it."""
+    if value.remote_store_class is None:
+        return None
+    return RemoteStore(value.remote_store_class, bytes(value.remote_store_place or b""))
+
+
 def _register_broker(delta: MetadataDelta, value: Any) -> None:
     cordoned = value.cordoned_log_dirs
     delta.put_broker(
@@ -48,6 +56,7 @@ def _register_broker(delta: MetadataDelta, value: Any) -> None:
             cordoned_log_dirs=None if cordoned is None else tuple(cordoned),
             directories_assigned_from=value.directories_assigned_from,
             absent_directories=tuple((d.id, d.last_life) for d in value.absent_directories),
+            remote_store=remote_store(value),
         )
     )
 

@@ -100,7 +100,7 @@ def _nodes_lists(name: str, node: BrokerImage | ControllerImage) -> dict[str, li
 
 def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
     """The RegisterBrokerRecord that says everything known of a broker."""
-    cordoned = broker.cordoned_log_dirs
+    cordoned, store = broker.cordoned_log_dirs, broker.remote_store
     absent = message("RegisterBrokerRecord").cls.AbsentDirectories
     return make(
         "RegisterBrokerRecord",
@@ -119,6 +119,8 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
             absent(id=directory_id, last_life=life)
             for directory_id, life in broker.absent_directories
         ],
+        remote_store_class=None if store is None else store.class_name,
+        remote_store_place=None if store is None else store.place_hash,
     )
 
 

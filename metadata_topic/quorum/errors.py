@@ -29,3 +29,7 @@ class MissingMetadataError(UnusableMetadataError):
 
 class UnreadableRecordError(UnusableMetadataError):
     """A whole batch, as it was written, holds a record that this version cannot read or replay."""
+
+
+class OtherLogError(UnusableMetadataError):
+    """The leader's log of one epoch is not the one that this node has of it."""

@@ -13,7 +13,7 @@ that does not exist.
 Source: KIP-630, Loading Snapshots.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
@@ -63,12 +63,25 @@ class Applied(NamedTuple):
     in_transaction: bool
 
 
+class CommittedBatch(NamedTuple):
+    """Which batch a committed one is: no other of any log has all three.
+
+    Attributes:
+        crc: its own CRC-32C, over timestamps and records.
+    """
+
+    base_offset: int
+    epoch: int
+    crc: int
+
+
 class MetadataLoader:
     """See the module; use it from the loop's thread only.
 
     Attributes:
         image: the newest that was published.
         end_offset: first offset (exclusive end) that was not looked at.
+        last_batch: the last one that was read; None before the first.
     """
 
     def __init__(
@@ -99,6 +112,7 @@ class MetadataLoader:
         self._subscribers: list[Subscriber] = []
         self._committed = self.end_offset = end_offset
         self._fetched: SnapshotId | None = None
+        self.last_batch: CommittedBatch | None = None
         self.image, _ = loader.take()
         self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
         self._runner = Runner(
@@ -126,6 +140,14 @@ class MetadataLoader:
     def _go_on(self) -> None:
         if self._committed > self.end_offset:
             self._runner.start()
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """Have ids leave this node's list of removed tiered topics; in the next image.
+
+        For controllers that keep no list, so that this one does not grow for ever. A start that
+        reads the removals once more has them on it again.
+        """
+        self._loader.drop_removed(topic_ids)
 
     def close(self) -> None:
         """Apply nothing more."""
@@ -173,6 +195,7 @@ class MetadataLoader:
                 place = Provenance(header.last_offset, epoch, stamp)
                 yield from self._loader.end_of_batch_steps(place)
                 self.end_offset = header.next_offset
+                self.last_batch = CommittedBatch(header.base_offset, epoch, header.crc)
         except _UNREADABLE as error:
             raise UnreadableCommitError(
                 f"a committed record of the metadata log cannot be read or replayed, at offset "

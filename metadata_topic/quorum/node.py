@@ -12,7 +12,7 @@ All that matters is in `replica`, which knows no asyncio.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from metadata_topic.quorum.config import MetadataLogConfig, NodeIdentity
 from metadata_topic.quorum.driver.answers import Respondent
 from metadata_topic.quorum.driver.ports import Transport
 from metadata_topic.quorum.errors import QuorumConfigError, UnusableMetadataError
-from metadata_topic.quorum.metadata_loader import Subscriber
+from metadata_topic.quorum.metadata_loader import CommittedBatch, Subscriber
 from metadata_topic.quorum.node_readiness import NodeReadiness
 from metadata_topic.quorum.replica import MetadataReplica, ReplicaWorld
 from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
@@ -103,6 +103,8 @@ class NodeSettings:
         has_broker: the process is a broker, too. Where its controller is the only one, it sends it
             no heartbeats.
         transport: to the other nodes; the node closes it.
+        before_install: called on a thread that may wait, before a fetched snapshot takes the place
+            of the log; what it raises ends the node.
     """
 
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
@@ -111,6 +113,7 @@ class NodeSettings:
     session_timeout_ms: int = 9_000
     has_broker: bool = True
     transport: NodeTransport = field(default_factory=Alone)
+    before_install: Callable[[], object] = lambda: None
 
 
 class MetadataUnavailable(KafkaError):
@@ -271,6 +274,11 @@ class MetadataNode:
         """Committed records up to here (exclusive) have been read."""
         return self._replica.applied_end
 
+    @property
+    def last_batch(self) -> CommittedBatch | None:
+        """The last committed batch that was applied in this life; None before the first."""
+        return self._replica.last_batch
+
     def describe(self) -> QuorumView:
         """The quorum as this node sees it; before it takes part it knows nobody."""
         return self._replica.describe() if self._has_started else QuorumView(epoch=0)
@@ -323,6 +331,7 @@ class MetadataNode:
                 on_role=lambda _change: self._readiness.look(),
                 on_applied=lambda _applied: self._readiness.look(),
                 on_failure=self._failed,
+                before_install=settings.before_install,
             ),
         )
         self._readiness = NodeReadiness(self._replica)
@@ -403,6 +412,10 @@ class MetadataNode:
         """
         self._replica.subscribe(subscriber)
 
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """See `MetadataLoader.drop_removed`."""
+        self._replica.drop_removed(topic_ids)
+
     async def submit(
         self,
         decide: Decide[R],
@@ -453,7 +466,8 @@ class MetadataNode:
 
     def _check_open(self) -> None:
         if self.failure is not None or self._is_closed or self._opened is None:
-            raise MetadataUnavailable("the metadata log takes no records") from self.failure
+            why = "" if self.failure is None else f": {self.failure}"
+            raise MetadataUnavailable(f"the metadata log takes no records{why}") from self.failure
 
     def _failed(self, error: BaseException) -> None:
         self._readiness.look()

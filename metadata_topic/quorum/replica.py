@@ -14,7 +14,7 @@ the way ends the node: it would show a cluster that does not exist.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -32,7 +32,12 @@ from metadata_topic.quorum.described import Now, audience_of, describe_quorum
 from metadata_topic.quorum.driver.answers import Respondent
 from metadata_topic.quorum.driver.driver import RaftDriver
 from metadata_topic.quorum.driver.ports import DriverWorld, Transport
-from metadata_topic.quorum.metadata_loader import Applied, MetadataLoader, Subscriber
+from metadata_topic.quorum.metadata_loader import (
+    Applied,
+    CommittedBatch,
+    MetadataLoader,
+    Subscriber,
+)
 from metadata_topic.quorum.snapshot.snapshotter import Done, FoundSnapshot, Snapshotter
 from metadata_topic.quorum.snapshot.store import DiskSnapshotStore, StoredMetadata
 from metadata_topic.quorum.start.open_replica import OpenReplica
@@ -70,6 +75,7 @@ class ReplicaWorld:
         on_role: told after each change of role, epoch or leader.
         on_applied: told after each image, when subscribers and waiting callers know of it.
         on_failure: told once, when the node cannot go on.
+        before_install: called on a thread before a fetched snapshot takes the place of the log.
     """
 
     cluster_id: str
@@ -83,6 +89,7 @@ class ReplicaWorld:
     on_role: Callable[[RoleChanged], object] = lambda _change: None
     on_applied: Callable[[Applied], object] = lambda _applied: None
     on_failure: Callable[[BaseException], object] = lambda _error: None
+    before_install: Callable[[], object] = lambda: None
 
 
 class _LeadersLog:
@@ -130,7 +137,9 @@ class MetadataReplica:
             DriverWorld(
                 log=opened.log,
                 state_file=opened.state_file,
-                snapshots=DiskSnapshotStore(opened.files, opened.log, ports.disk),
+                snapshots=DiskSnapshotStore(
+                    opened.files, opened.log, ports.disk, world.before_install
+                ),
                 transport=world.transport,
                 listener=self,
                 ports=ports,
@@ -184,6 +193,11 @@ class MetadataReplica:
     def applied_end(self) -> int:
         """Everything below (exclusive) is in the image, or in an open metadata transaction."""
         return self._loader.end_offset
+
+    @property
+    def last_batch(self) -> CommittedBatch | None:
+        """The last committed batch that was applied; None before the first."""
+        return self._loader.last_batch
 
     @property
     def history(self) -> VoterHistory:
@@ -279,6 +293,10 @@ class MetadataReplica:
         It must be quick; an error in it ends the node.
         """
         self._loader.subscribe(subscriber)
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """See `MetadataLoader.drop_removed`."""
+        self._loader.drop_removed(topic_ids)
 
     def snapshot(self, done: Done) -> None:
         """Make a snapshot of the newest image now; see `Snapshotter.make`."""

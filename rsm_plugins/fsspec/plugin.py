@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.fsspec.calls import CallLimits
@@ -94,6 +94,11 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
     def __init__(self) -> None:
         super().__init__()
         self.options: Mapping[str, Any] = {}
+        self._place = ""
+
+    def store_place(self) -> str:
+        """See StorePlace: the URL without user, password and query."""
+        return self._place
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """See RemoteStorageManager."""
@@ -103,6 +108,9 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
             if name.startswith(_OPTION)
         }
         super().configure({n: v for n, v in configs.items() if not n.startswith(_OPTION)})
+        url = urlsplit(configs["url"].strip())
+        host = url.netloc.rpartition("@")[2]
+        self._place = f"{url.scheme}://{host}{url.path.rstrip('/')}"
 
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
         """See LayoutStorageManager."""

@@ -33,6 +33,11 @@ class S3RemoteStorageManager(LayoutStorageManager):
     def __init__(self) -> None:
         super().__init__()
         self._entropy_chars = 0
+        self._place = ""
+
+    def store_place(self) -> str:
+        """See StorePlace."""
+        return self._place
 
     def open_store(self, values: Mapping[str, Any]) -> ObjectStore:
         """See LayoutStorageManager."""
@@ -45,6 +50,8 @@ class S3RemoteStorageManager(LayoutStorageManager):
                 f"S3 needs boto3 ({e}): pip install 'tidemark-broker[s3]'"
             ) from e
         self._entropy_chars = options.entropy_chars
+        endpoint = (options.endpoint_url or "").rstrip("/")
+        self._place = f"{endpoint} {options.bucket}/{options.prefix}"
         probe(options)
         return S3Store(options)
 

@@ -18,22 +18,33 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A plain broker, shared by the tests of a module: use topics of your own."""
-    yield from running(BrokerProcess(tmp_path_factory.mktemp("plain")))
+def broker_kind() -> type[BrokerProcess]:
+    """A lone node; a file may ask for another."""
+    return BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def shared_tiered_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker(
+    broker_kind: type[BrokerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
+    """A plain broker, shared by the tests of a module: use topics of your own."""
+    yield from running(broker_kind(tmp_path_factory.mktemp("plain")))
+
+
+@pytest.fixture(scope="module")
+def shared_tiered_broker(
+    broker_kind: type[BrokerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerProcess]:
     """The same, tiering to a directory with short intervals."""
     directory = tmp_path_factory.mktemp("tiered")
-    yield from running(BrokerProcess(directory, tiered=True, settings=SMALL_SEGMENTS))
+    yield from running(broker_kind(directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
-def tiered_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+def tiered_broker(broker_kind: type[BrokerProcess], tmp_path: Path) -> Iterator[BrokerProcess]:
     """The same of a test alone, which looks at the whole store."""
-    yield from running(BrokerProcess(tmp_path / "tiered", tiered=True, settings=SMALL_SEGMENTS))
+    directory = tmp_path / "tiered"
+    yield from running(broker_kind(directory, tiered=True, settings=SMALL_SEGMENTS))
 
 
 @pytest.fixture
@@ -43,13 +54,16 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+def make_broker(
+    broker_kind: type[BrokerProcess], tmp_path: Path
+) -> Iterator[Callable[..., BrokerProcess]]:
     """Brokers that the test formats, starts and ends by itself; closed afterwards."""
     made: list[BrokerProcess] = []
 
     def make(
-        name: str = "broker", *, kind: type[BrokerProcess] = BrokerProcess, **options: object
+        name: str = "broker", *, kind: type[BrokerProcess] = broker_kind, **options: object
     ) -> BrokerProcess:
+        """`kind` is another class of broker than this file's."""
         made.append(kind(tmp_path / name, **options))  # type: ignore[arg-type]
         return made[-1]
 

@@ -66,6 +66,8 @@ def register(draw: st.DrawFn) -> MetadataRecord:
         in_controlled_shutdown=draw(st.booleans()),
         log_dirs=draw(st.lists(ids, max_size=2)),
         cordoned_log_dirs=draw(st.none() | st.lists(ids, max_size=2)),
+        remote_store_class=draw(st.none() | st.text(max_size=3)),
+        remote_store_place=draw(st.none() | st.binary(max_size=3)),
         **draw(node_fields("RegisterBrokerRecord")),
     )
 

@@ -41,6 +41,7 @@ SHORT_FILES = {
     "kafka_protocol/types.py": "every package names these, and loads no more with them",
     "tidemark/commands/*": "one command, which is imported by its name when it is called",
     "tidemark/embedded/errors.py": "a test suite's process imports nothing else of ours",
+    "rsm_plugins/place.py": "below the link of broker and tier, which names no plugin",
     "tidemark/errors.py": "public: the errors that users catch",
     "tidemark/plugins/testing.py": "public: needs pytest, the rest of `tidemark.plugins` does not",
     "tidemark/remote/progress.py": "loads rich, for the commands that show how far they are",

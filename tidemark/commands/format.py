@@ -16,7 +16,12 @@ from tidemark.node_files.loading import load
     "--config", "-c", "config_file", required=True, metavar="FILE", type=click.Path(path_type=Path),
     help="The node's server.properties.",
 )  # fmt: skip
-@click.option("--cluster-id", "-t", metavar="ID", help="The same on all nodes; random if left out.")
+@click.option(
+    "--cluster-id",
+    "-t",
+    metavar="ID",
+    help="The same on all nodes; random if left out on a controller.",
+)
 @click.option(
     "--standalone", "-s", is_flag=True, help="Make this controller the first voter of its quorum."
 )

@@ -4,6 +4,7 @@ Source: Apache Kafka's storage tool, whose options and refusals these are.
 """
 
 import string
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,7 +71,8 @@ def format_node(
 
     Args:
         config: names directories, node and quorum.
-        cluster_id: text to use; None for that of formatted directories, or a random one.
+        cluster_id: text to use; None for that of formatted directories, or a random one where the
+            node can begin a cluster: a controller.
         standalone: make this controller the only voter of a quorum that can grow.
         initial_controllers: the voters of a new quorum, `ID@HOST:PORT:DIRECTORY,...`.
         no_initial_controllers: the quorum exists; this controller joins it without a vote.
@@ -100,6 +102,11 @@ def format_node(
         )
     for path in skipped:
         cluster_id = _cluster_of(path, config.node_id, cluster_id, disk)
+    if cluster_id is None and not config.is_controller:
+        raise FormatError(
+            "a node with process.roles=broker joins a cluster: say which with --cluster-id=ID, as "
+            "meta.properties of its controllers has it (kafka-cluster.sh cluster-id asks them)"
+        )
     chosen = cluster_id or uuid_to_text(dice.uuid())
     todo = tuple(path for path in directories if path not in skipped)
     if todo:
@@ -113,6 +120,24 @@ def format_node(
         )
         format_directory(plan, disk=disk, clock=SystemClock(), dice=dice)
     return Formatted(chosen, todo, skipped)
+
+
+def format_cluster(configs: Iterable[BrokerConfig]) -> str:
+    """Format those nodes of one cluster with static voters that are not formatted yet.
+
+    The first one says which cluster it is: it draws the id, or has it from an earlier time.
+
+    Returns:
+        The cluster's id.
+
+    Raises:
+        FormatError: a directory belongs to another cluster or node.
+    """
+    cluster_id = None
+    for config in configs:
+        cluster_id = format_node(config, cluster_id=cluster_id, ignore_formatted=True).cluster_id
+    assert cluster_id is not None
+    return cluster_id
 
 
 def _options(standalone: bool, initial_controllers: str | None, no_initial: bool) -> list[str]:

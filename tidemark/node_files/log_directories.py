@@ -28,7 +28,7 @@ from metadata_topic.controller.directories import (
     replicas_of_broker,
 )
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_LOST
 from runtime.disk import Disk
 from runtime.ports import system_ports
@@ -188,9 +188,7 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
     topics = {partition: partition.rpartition("-")[0] for partition in lost}
     lines = []
     tiered = [
-        partition
-        for partition, topic in topics.items()
-        if image.topic_config(topic).get("remote.storage.enable", "").strip().lower() == "true"
+        partition for partition, topic in topics.items() if is_tiered(image.topic_config(topic))
     ]
     if tiered:
         lines.append(

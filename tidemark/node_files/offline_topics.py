@@ -160,7 +160,13 @@ def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Di
                     found.append(_look(disk, meta.directory_id, path / partition_dir(tp)))
     known = known_directories(image, config.node_id)
     is_missing_some = len(working) < len(config.log_dirs) or not known <= working
-    wanted = wanted_replica(image, config.node_id, tp, is_missing_some=is_missing_some)
+    wanted = wanted_replica(
+        image,
+        config.node_id,
+        tp,
+        is_missing_some=is_missing_some,
+        has_tier=config.remote_log_storage_system_enable,
+    )
     if wanted is None and not found:
         return ""
     if wanted is None:

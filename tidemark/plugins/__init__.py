@@ -14,6 +14,7 @@ from rsm_plugins.api import (
     RemoteStorageManager,
     RetriableRemoteStorageError,
     StoredObject,
+    StorePlace,
 )
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts
@@ -46,6 +47,7 @@ __all__ = [
     "RetriableRemoteStorageError",
     "Retries",
     "Setting",
+    "StorePlace",
     "StoredObject",
     "settings",
 ]

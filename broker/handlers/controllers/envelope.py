@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from inspect import isawaitable
 from ipaddress import ip_address
+from itertools import chain
 from typing import Any, Final
 
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES
@@ -29,6 +30,7 @@ from kafka_protocol.wire.schema import Versions
 from runtime.clock import Clock
 from runtime.disk_errors import Seldom
 from runtime.executors import Pool
+from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +125,7 @@ class EnvelopeHandler(DecodedHandler):
         except Exception as cause:
             log.exception("request failed: api=%s version=%d", message.name, header.api_version)
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{message.name} failed") from cause
-        return _packed(header, answer)
+        return await _packed(header, answer)
 
     def _handler(self, header: RequestHeader) -> DecodedHandler:
         key, version = header.api_key, header.api_version
@@ -170,23 +172,23 @@ def _header(frame: memoryview) -> RequestHeader:
     return header
 
 
-def _packed(header: RequestHeader, answer: Any) -> bytes:
-    """The answer with its header.
+async def _packed(header: RequestHeader, answer: Any) -> bytes:
+    """The answer with its header; a long one is looked at and encoded in steps.
 
     Raises:
         ApiError: NOT_CONTROLLER: the answer says that this is not the active controller.
     """
     key, version = ApiKey(header.api_key), header.api_version
     if type(answer) is not list:
-        if _says_not_controller(key, answer):
+        if await run_in_steps(_says_not_controller(key, answer)):
             raise ApiError(ErrorCode.NOT_CONTROLLER, "this is not the active controller")
-        answer = codec.response(key).encode_parts(answer, version)
+        answer = await run_in_steps(codec.response(key).encode_steps(answer, version))
     header_version = header_versions(key, version)[1]
     parts, _ = response_parts(header.correlation_id, header_version, answer)
     return b"".join(parts)[_SIZE_BYTES:]  # type: ignore[arg-type]
 
 
-def _says_not_controller(key: ApiKey, answer: Any) -> bool:
+def _says_not_controller(key: ApiKey, answer: Any) -> Steps[bool]:
     """Whether it, or one of its parts, is refused because another controller is active."""
     if key == ApiKey.DESCRIBE_QUORUM:
         return any(
@@ -194,7 +196,11 @@ def _says_not_controller(key: ApiKey, answer: Any) -> bool:
             for topic in answer.topics
             for one in topic.partitions
         )
-    parts = [answer]
-    for name in ("topics", "responses", "results"):
-        parts += getattr(answer, name, ())
-    return any(getattr(one, "error_code", 0) == ErrorCode.NOT_CONTROLLER for one in parts)
+    pace = Pace()
+    lists = (getattr(answer, name, ()) for name in ("topics", "responses", "results"))
+    for one in chain((answer,), *lists):
+        if getattr(one, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            return True
+        if pace.is_step_over():
+            yield
+    return False

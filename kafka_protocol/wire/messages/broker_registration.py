@@ -8,7 +8,8 @@ REQUEST = """
     Rack:str?, IsMigratingZkBroker:bool 1+, LogDirs:[]uuid 2+, PreviousBrokerEpoch:i64=-1 3+,
     KeepsDirectories:i8@10000=0, FreeDescriptors:i32@10001=-1,
     Replicas:[]{TopicId:uuid, Partition:i32, DirectoryId:uuid, Refused:bool}@10002,
-    IsMissingDirectory:i8@10003=0
+    IsMissingDirectory:i8@10003=0,
+    RemoteStoreClass:str?@10004=null, RemoteStorePlace:bytes?@10005=null
 """
 
 RESPONSE = """

@@ -143,7 +143,7 @@ class ControllerLoop:
         log.info("%s: epoch=%d dropped=%d", why, term.epoch, term.decision_count)
         for watcher in self._watchers:
             watcher.on_inactive()
-        term.end(NotControllerError(f"{why}; the change may be carried out or not"))
+        term.end(why)
 
     def _fail_term(self, reason: str) -> None:
         self._end_term("this controller cannot go on")

@@ -11,8 +11,10 @@ Each is taken on the *decided* image: the committed one and everything decided s
 be it a refusal, may rest on records that are not committed yet; therefore also an answer without
 records waits until everything decided before is committed.
 
-Nothing of a term outlives it. At its end every caller is told that this is no controller, whatever
-becomes of the records, and the decided image is gone with it.
+Nothing of a term outlives it. At its end a caller whose change is not carried out is told that this
+is no controller: a broker then asks the next one. A caller whose records may be in the log is told
+that its time is over, and only the client decides whether to ask again.
+DIFFERS: Kafka says NOT_CONTROLLER to both, and its brokers do a change twice.
 
 Callback-based, on the loop's thread.
 """
@@ -22,7 +24,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kafka_protocol.errors import KafkaError
-from metadata_topic.controller.errors import UnwrittenDecisionError
+from metadata_topic.controller.errors import NotControllerError, UnwrittenDecisionError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import Provenance
@@ -33,6 +35,7 @@ from metadata_topic.quorum.active.decisions import Decide, Decision, Done, Faile
 from metadata_topic.quorum.active.decisions_in_flight import DecisionsInFlight, WaitingDecisions
 from metadata_topic.quorum.active.no_op_timer import NoOpTimer
 from metadata_topic.quorum.active.ports import ControllerWorld
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.log.decision_batches import (
     BatchPlace,
     PreparedDecision,
@@ -118,7 +121,7 @@ class ControllerTerm:
         if isinstance(outcome, Failed) and not self.is_over:
             self._fail(f"the first records of a controller cannot be written: {outcome.error}")
 
-    def end(self, error: Exception) -> None:
+    def end(self, why: str) -> None:
         """Drop everything that is not committed; tell all who wait."""
         self.is_over = True
         if self._turn_timer is not None:
@@ -126,8 +129,10 @@ class ControllerTerm:
         self._no_op_timer.cancel()
         self._appends.stop()
         current = self._take_current()
-        dropped = [*self._in_flight.take_all(), *current, *self._waiting.take_all()]
-        for decision in dropped:
+        for decision in [*self._in_flight.take_all(), *current, *self._waiting.take_all()]:
+            error: KafkaError = NotControllerError(f"{why}; the change is not carried out")
+            if decision.size_bytes:
+                error = DecisionTimedOut(f"{why}; the change may be carried out or not")
             decision.answer(Failed(error))
 
     def _take_current(self) -> list[Decision[Any]]:

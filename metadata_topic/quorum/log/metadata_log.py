@@ -24,6 +24,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks, LogRead
 from local_log.recovery.survey import OpenRequest
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.errors import OtherLogError
 from metadata_topic.quorum.log.batches import note_flushed_end
 from metadata_topic.quorum.log.fetched import BATCHES_MAX
 from metadata_topic.quorum.log.flushed_end_file import FlushedEndFile
@@ -297,8 +298,20 @@ class MetadataLog:
         returns.
 
         Raises:
+            OtherLogError: a batch here holds `offset`; nothing was cut. Logs that agree up to there
+                have whole batches before it.
             OSError, KafkaStorageError: the disk failed.
         """
+        is_within = self.start_offset < offset < self.end_offset
+        held = read_header(self.read(offset, 1), 0) if is_within else None
+        if held is not None and held.base_offset < offset:
+            raise OtherLogError(
+                f"{self._log.directory}: the leader's log of epoch {held.partition_leader_epoch} "
+                f"ends, or goes on differently, at offset {offset}, inside of the batch that this "
+                f"node has at offsets {held.base_offset} to {held.last_offset}: it is another log. "
+                "Nothing was cut. Put the controllers' newest metadata directory back; a broker "
+                "that is to follow this log fetches it anew if that directory is moved away"
+            )
         with self.note.cutting(offset):
             self._log.truncate_to(offset)
 

@@ -41,6 +41,8 @@ _WAY_OUT: Final = (
     "that was formatted with the same features, has the same records in it"
 )
 METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+SET_ASIDE_DIRECTORY: Final = f"{METADATA_DIRECTORY}.set-aside"
+"""The metadata of a node that voted alone, and is a broker since: no controller starts on it."""
 
 
 def make_dirs_durably(disk: Disk, path: Path) -> None:

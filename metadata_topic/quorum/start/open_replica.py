@@ -5,7 +5,7 @@ Nothing on the disk is changed before all of it was read and judged.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from metadata_topic.image.image import MetadataImage
@@ -15,7 +15,12 @@ from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
-from metadata_topic.quorum.start.format import METADATA_DIRECTORY, NotFormattedError, read_bootstrap
+from metadata_topic.quorum.start.format import (
+    METADATA_DIRECTORY,
+    SET_ASIDE_DIRECTORY,
+    NotFormattedError,
+    read_bootstrap,
+)
 from metadata_topic.quorum.start.quorum_start import (
     FoundQuorum,
     Membership,
@@ -24,7 +29,7 @@ from metadata_topic.quorum.start.quorum_start import (
     plan_quorum_start,
 )
 from metadata_topic.quorum.start.recovery import FoundMetadata, read_directory, repair
-from metadata_topic.raft.events import Started
+from metadata_topic.raft.events import ElectionState, Started
 from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.disk import Disk
@@ -104,18 +109,14 @@ def open_replica(
     state_file = QuorumStateFile(directory, disk)
     files = SnapshotFiles(directory, disk, ports.dice, cluster_id=identity.cluster_id)
     election = state_file.find()
+    set_aside = log_dir / SET_ASIDE_DIRECTORY
     is_sole = _looks_sole(key, settings)
     found = read_directory(
         directory, files=files, disk=disk, check_stop=check_stop, replays=is_sole
     )
-    quorum = FoundQuorum(
-        directory=str(directory),
-        election=election,
-        history=found.history.entries,
-        end_offset=found.verdict.end_offset,
-        newest_snapshot=found.snapshot_id,
-        lost_voters=found.lost_voters,
-    )
+    quorum = found_quorum(found, election)
+    if disk.exists(set_aside):
+        quorum = replace(quorum, set_aside=str(set_aside))
     plan = plan_quorum_start(key, settings, quorum)
     if is_sole is not (plan.membership is Membership.SOLE_VOTER):
         found = read_directory(
@@ -151,6 +152,18 @@ def open_replica(
         started=started,
         bootstrap=bootstrap,
         bootstrap_problem=problem,
+    )
+
+
+def found_quorum(found: FoundMetadata, election: ElectionState | None) -> FoundQuorum:
+    """What a directory says of the quorum, as the plan of a start takes it."""
+    return FoundQuorum(
+        directory=str(found.directory),
+        election=election,
+        history=found.history.entries,
+        end_offset=found.verdict.end_offset,
+        newest_snapshot=found.snapshot_id,
+        lost_voters=found.lost_voters,
     )
 
 

@@ -73,6 +73,7 @@ class FoundQuorum:
         newest_snapshot: None if there is none.
         lost_voters: why the file with the first voters cannot be read, where nothing else says who
             votes; else empty.
+        set_aside: the metadata from before this node became a broker; empty if it never did.
     """
 
     directory: str
@@ -81,6 +82,7 @@ class FoundQuorum:
     end_offset: int
     newest_snapshot: SnapshotId | None
     lost_voters: str = ""
+    set_aside: str = ""
 
     @property
     def has_content(self) -> bool:
@@ -144,13 +146,17 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     latest = history[-1][1]
     is_static = latest.kraft_version == 0
     voters = latest.voters or NO_VOTERS
-    if not settings.is_controller:
+    if settings.is_controller:
+        _refuse_former_controller(me, found)
+    else:
         _check_broker(me, voters, found)
     if is_static:
         _check_static(me, settings, found)
     else:
         _check_directory(me, voters)
     membership = _membership(me, settings, voters)
+    if membership is Membership.SOLE_VOTER:
+        _refuse_follower_alone(me, found)
     _check_vote(me, membership, found)
     others = tuple(node for node in settings.static_voters if node.id != me.id)
     return QuorumStart(
@@ -200,6 +206,31 @@ def _check_broker(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
             f"{found.directory}/quorum-state has a vote of epoch {election.epoch}: the directory "
             f"is that of a controller, and node.id={me.id} is only a broker (process.roles). If it "
             f"is no controller any more, remove {found.directory}: a broker fetches it again"
+        )
+
+
+def _refuse_former_controller(me: ReplicaKey, found: FoundQuorum) -> None:
+    """With its old configuration the node would lead alone: two lives of one broker."""
+    if found.set_aside:
+        raise QuorumConfigError(
+            f"node.id={me.id} is a controller (process.roles), but `tidemark split` made it a "
+            f"broker of other controllers: its votes lie in {found.set_aside}. Start it with the "
+            "broker's properties that the command wrote; docs/controllers.md says how the split is "
+            "undone as long as none of the new controllers was started"
+        )
+
+
+def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
+    """The end of its log may never have been committed: only a majority knew."""
+    election = found.election or ElectionState()
+    voted_id = None if election.voted is None else election.voted.id
+    named = {election.leader_id, voted_id} - {None}
+    if named and me.id not in named:
+        raise QuorumConfigError(
+            f"node.id={me.id} would be the only voter, but {found.directory}/quorum-state says "
+            f"that it followed others in epoch {election.epoch}: the directory is that of a broker "
+            "or of one of several controllers. Start it as what it was; if none of the others is "
+            f"left, move {found.directory}/quorum-state away, and what only they had is lost"
         )
 
 

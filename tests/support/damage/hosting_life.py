@@ -124,7 +124,9 @@ class HostingLife:
             logs.put_offline(path, reason)
         previous = image.brokers.get(NODE)
         run = logs.load_run(
-            lambda tp: wanted_replica(image, NODE, tp, is_missing_some=is_missing_some),
+            lambda tp: wanted_replica(
+                image, NODE, tp, is_missing_some=is_missing_some, has_tier=True
+            ),
             threads=2,
             compare=writes_sidecars(image, NODE),
             without_sidecars=without_sidecars(image, NODE, directories.ids),
@@ -142,7 +144,7 @@ class HostingLife:
         if not logs.online_dirs():
             raise KafkaStorageError("no log directory works")
         is_missing_some |= len(logs.online_dirs()) < len(logs.dirs)
-        self._wire(incarnation_id, is_missing_some=is_missing_some)
+        self._wire(incarnation_id, is_missing_some=is_missing_some, has_tier=True)
         self.broker_epoch = await self._pumped(
             self.registration.register(
                 found_replicas(logs),

@@ -290,6 +290,13 @@ TABLE: tuple[Row, ...] = (
         "of which time it is cannot be told: it is offline, the others serve",
     ),
     Row(
+        "committed batch of a log directory",
+        Scope.DIRECTORY,
+        "tidemark-committed-metadata",
+        _each(_NOTHING),
+        "not compared with the leader's log; written again",
+    ),
+    Row(
         "directory of a deleted partition",
         Scope.DIRECTORY,
         "gone-*-delete",

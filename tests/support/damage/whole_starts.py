@@ -109,7 +109,9 @@ class WholeStart:
             logs.put_offline(path, reason)
         previous = image.brokers.get(NODE)
         logs.load(
-            lambda tp: wanted_replica(image, NODE, tp, is_missing_some=is_missing_some),
+            lambda tp: wanted_replica(
+                image, NODE, tp, is_missing_some=is_missing_some, has_tier=True
+            ),
             compare=writes_sidecars(image, NODE),
             last_broker_epoch=None if previous is None else previous.epoch,
             assigned=assigned_partitions(image, NODE),

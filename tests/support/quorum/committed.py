@@ -110,6 +110,11 @@ def _batches(directory: Path, end_offset: int) -> Iterator[tuple[int, bytes]]:
                 return
 
 
+def batches_of(controller: Controller, end_offset: int) -> dict[int, bytes]:
+    """What is left of its log below `end_offset`: whole batches by base offset, ascending."""
+    return dict(_batches(controller.metadata, end_offset))
+
+
 def parse_name(path: Path) -> SnapshotId:
     """The id of a snapshot file."""
     end_offset, epoch = path.stem.split("-")

@@ -1,9 +1,10 @@
-"""Rounds of killing controllers, brokers and tiers of a cluster while it tiers.
+"""Rounds of losing controllers, brokers and tiers of a cluster while it tiers.
 
     python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic]
 
 Records are produced all the time, and tiered topics made and deleted. In the end everything
-acknowledged is there, and the audit of the store finds nothing.
+acknowledged is there at its offset, the audit of the store finds nothing, and no broker was fenced
+that was neither killed nor paused.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +25,10 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from metadata_topic.quorum.log.batches import read_batches
 from tests.support.brokers.clients import read_all
-from tests.support.quorum.quorum import until, until_asked
+from tests.support.quorum.committed import batches_of
+from tests.support.quorum.quorum import Quorum, until, until_asked
 from tests.support.quorum.serving import admin
 from tests.support.quorum.tiering import (
     TOPIC,
@@ -34,13 +38,16 @@ from tests.support.quorum.tiering import (
     tiers_combined,
 )
 
-DEEDS = ("kill the active controller", "kill a broker", "kill a tier", "pause the controller")
+DEEDS = (
+    "kill the active controller", "kill a broker", "kill a tier", "pause the controller",
+    "cut the controller off", "stop the controller", "pause a broker",
+)  # fmt: skip
 KEPT = "kept"
 RECORD_BYTES = 40_000
 BETWEEN_S = 60.0
 PAUSE_S = 0.02
 PAUSED_S = 4.0
-"""Longer than a follower's patience."""
+"""Longer than a follower's patience, and than a broker's session."""
 NEW_TOPICS = 2
 DONE_BEFORE: Final = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART}
 Change = Callable[[AdminClient, str], Any]
@@ -50,13 +57,13 @@ class Traffic:
     """Produces to all partitions of a topic from a thread, and knows what was acknowledged.
 
     Attributes:
-        acknowledged: keys, by partition.
+        acknowledged: for each partition keys by offset.
     """
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         self._servers = ",".join(one.address for one in cluster.nodes)
         self._topic, self._stopping = topic, threading.Event()
-        self.acknowledged: list[set[bytes]] = [set() for _ in range(partitions)]
+        self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -82,7 +89,9 @@ class Traffic:
                         filling,
                         key,
                         partition,
-                        on_delivery=lambda error, _, key=key, keys=keys: error or keys.add(key),
+                        on_delivery=lambda error, message, key=key, keys=keys: (
+                            error or keys.update({message.offset(): key})
+                        ),
                     )
             number += 1
             producer.poll(0)
@@ -149,12 +158,13 @@ async def run_rounds(
     partitions = 2 * len(cluster.nodes)
     led = await cluster.create(KEPT, partitions)
     traffic, churn = Traffic(cluster, KEPT, partitions), Churn(cluster)
+    lost: Counter[int] = Counter()
     churning = asyncio.create_task(churn.run())
     try:
         for number in range(rounds):
             deed = DEEDS[number % len(DEEDS)]
             before = traffic.least
-            said = await _do(cluster, deed, dice)
+            said = await _do(cluster, deed, dice, lost)
             await cluster.until_all_serve()
             await until(
                 lambda before=before: traffic.least >= before + 10,  # type: ignore[misc]
@@ -168,32 +178,67 @@ async def run_rounds(
         await asyncio.wait({churning})
         await asyncio.to_thread(traffic.stop)
     await _judge(cluster, traffic, churn, led)
+    fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
+    assert fenced <= lost, f"sessions that ran out: {fenced}, killed or paused: {lost}"
     say("everything is there, and the audit is clean")
 
 
-async def _do(cluster: Cluster, deed: str, dice: Random) -> str:
-    leader = await cluster.quorum.leader()
-    active = cluster.quorum.controllers[leader.node_id]
-    if deed == "kill a broker":
-        node = dice.choice(cluster.nodes)
-        node.kill()
-        await node.start()
-        return f"{deed} {node.node_id}"
+async def _do(cluster: Cluster, deed: str, dice: Random, lost: Counter[int]) -> str:
+    """Counts in `lost` how often each node was killed, stopped or paused."""
     if deed == "kill a tier":
         node = dice.choice(cluster.nodes)
         if tier := node.tier_pid():
             os.kill(tier, signal.SIGKILL)
         return f"{deed} of {node.node_id}"
-    if deed == "pause the controller":
-        active.pause()
-        await cluster.quorum.leader(above=leader.epoch, without=[leader.node_id])
+    if deed.endswith("a broker"):
+        node = dice.choice(cluster.nodes)
+        lost[node.node_id] += 1
+        if deed == "kill a broker":
+            node.kill()
+            await node.start()
+        else:
+            node.pause()
+            await asyncio.sleep(PAUSED_S)
+            node.resume()
+        return f"{deed}, {node.node_id}"
+    quorum = cluster.quorum
+    leader = await quorum.leader()
+    active = quorum.controllers[leader.node_id]
+    began = time.monotonic()
+    if deed == "cut the controller off" and quorum.links:
+        for links in quorum.links.around(leader.node_id):
+            quorum.links.cut(links)
+    else:
+        lost[leader.node_id] += 1
+        if deed == "pause the controller":
+            active.pause()
+        elif deed == "stop the controller":
+            assert await active.stop() == 0
+        else:
+            active.kill()
+    other = await quorum.leader(above=leader.epoch, without=[leader.node_id])
+    took_ms = int((time.monotonic() - began) * 1_000)
+    if quorum.links:
+        quorum.links.heal()
+    if active.is_paused:
         await asyncio.sleep(dice.random() * PAUSED_S)
         active.resume()
-    else:
-        active.kill()
-        await cluster.quorum.leader(above=leader.epoch)
+    elif not active.is_running:
         await active.start()
-    return f"{deed} {leader.node_id}"
+    return f"{deed}, {leader.node_id}: {other.node_id} led after {took_ms} ms"
+
+
+def _fenced(quorum: Quorum, end: int) -> Counter[int]:
+    """How often each broker's session ran out, by the copy of the log that begins first."""
+    copies = [batches_of(one, end) for one in quorum.controllers.values()]
+    longest = min(copies, key=lambda batches: min(batches, default=end))
+    return Counter(
+        record.value.broker_id
+        for data in longest.values()
+        for batch in read_batches(data)
+        for record in batch.records
+        if record.name == "BrokerRegistrationChangeRecord" and record.value.fenced > 0
+    )
 
 
 async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int, int]) -> None:
@@ -202,8 +247,11 @@ async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int
     here = cluster.nodes[0]
     for partition, keys in enumerate(traffic.acknowledged):
         found = await asyncio.to_thread(read_all, here, KEPT, partition)
-        missing = keys - {key for _, key, _ in found}
+        there = {offset: key for offset, key, _ in found}
+        missing = keys.items() - there.items()
         assert not missing, f"{KEPT}-{partition} lost {len(missing)} acknowledged records"
+        twice = len(there) - len(set(there.values()))
+        assert not twice, f"{KEPT}-{partition} has {twice} records twice"
     for name in churn.deleted:
         await until_asked(
             lambda name=name: not cluster.objects(name),  # type: ignore[misc]

@@ -210,13 +210,13 @@ class TieringCombined(Tiering):
 async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
     """Three controllers and two brokers with tiers."""
     settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "3000"}
-    plan = Plan(TidemarkController, is_dynamic, has_links=False, settings=settings | SWITCH)
+    plan = Plan(TidemarkController, is_dynamic, settings=settings | SWITCH)
     async with Quorum(directory, plan) as quorum:
         nodes = [
             TieringBroker(one, directory / f"broker-{one}", quorum.membership) for one in (11, 12)
         ]
         await nodes[0].format("--cluster-secret")
-        async with _running(Cluster(quorum, nodes)) as cluster:
+        async with running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
@@ -227,12 +227,12 @@ async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncI
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
     async with quorum:
         nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
-        async with _running(Cluster(quorum, nodes)) as cluster:
+        async with running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
 @asynccontextmanager
-async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Those that do not run yet are started; none is left running."""
     try:
         await asyncio.gather(*(one.start() for one in cluster.nodes if not one.is_running))
@@ -252,7 +252,7 @@ async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
     async with quorum:
         beside = TieringBroker(11, directory / "broker-11", quorum.membership)
         nodes = [cast("TieringCombined", quorum.controllers[1]), beside]
-        async with _running(Cluster(quorum, nodes)) as cluster:
+        async with running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 

@@ -8,6 +8,7 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.configs import Operation, incremental_alter_configs
 from metadata_topic.controller.errors import (
     ControllerOverloadedError,
+    NotControllerError,
     TopicExistsError,
     UnknownTopicError,
     UnwrittenDecisionError,
@@ -36,6 +37,10 @@ NOT_CARRIED_OUT = "is not carried out"
 
 def _allowed(_name: str, _configs: dict[str, str]) -> None:
     """Any config will do."""
+
+
+NOT_BEGUN = (NotControllerError, ControllerOverloadedError, UnwrittenDecisionError)
+"""By these errors nothing is carried out."""
 
 
 class _Rules:
@@ -240,7 +245,7 @@ class Clients:
             error = outcome.error
             is_refused = (
                 not began
-                or isinstance(error, ControllerOverloadedError | UnwrittenDecisionError)
+                or isinstance(error, NOT_BEGUN)
                 or (isinstance(error, DecisionTimedOut) and NOT_CARRIED_OUT in str(error))
             )
             if not isinstance(error, KafkaError) or error.code not in (

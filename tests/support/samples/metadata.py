@@ -6,7 +6,7 @@ from metadata_topic.controller.brokers import Registration, register_broker, unf
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
-from metadata_topic.image.model import Endpoint, Provenance
+from metadata_topic.image.model import Endpoint, Provenance, RemoteStore
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
 
@@ -19,7 +19,13 @@ def apply(image: MetadataImage, records: Iterable[MetadataRecord]) -> MetadataIm
     return replay_all(image, taken, provenance)[0]
 
 
-def registration_of(broker_id: int, *, life: int = 1, rack: str | None = None) -> Registration:
+def registration_of(
+    broker_id: int,
+    *,
+    life: int = 1,
+    rack: str | None = None,
+    store: RemoteStore | None = None,
+) -> Registration:
     """What broker `broker_id` says in its life number `life`; it has one log directory."""
     return Registration(
         broker_id,
@@ -28,6 +34,7 @@ def registration_of(broker_id: int, *, life: int = 1, rack: str | None = None) -
         SUPPORTED_FEATURES,
         rack,
         (bytes([100 + broker_id]) * 16,),
+        remote_store=store,
     )
 
 
@@ -43,10 +50,12 @@ def cluster_of(*broker_ids: int, features: dict[str, int] | None = None) -> Meta
     return image
 
 
-def started(image: MetadataImage, broker_id: int, *, life: int = 1) -> MetadataImage:
+def started(
+    image: MetadataImage, broker_id: int, *, life: int = 1, store: RemoteStore | None = None
+) -> MetadataImage:
     """The image after a broker registered and was unfenced."""
     registered: ControllerResult[int] = register_broker(
-        image, registration_of(broker_id, life=life)
+        image, registration_of(broker_id, life=life, store=store)
     )
     image = apply(image, registered.records)
     unfenced = unfence_broker(image, broker_id=broker_id, broker_epoch=registered.response)

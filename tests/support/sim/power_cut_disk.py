@@ -236,6 +236,19 @@ class PowerCutDisk(Disk):
             self.truncate(file, 0)
         return file
 
+    def create_private(self, path: Path, data: Buffer) -> None:
+        """As `Disk`'s, in steps that are lost as those of other files."""
+        with self._lock:
+            self._need_power()
+            if path.exists():
+                raise FileExistsError(path)
+            file = self._opened(path, os.O_RDWR)
+            os.fchmod(file.fd, 0o600)
+            self.write_at(file, 0, data)
+            self.fsync(file)
+            file.close()
+            self.fsync_path(path.parent)
+
     def append(self, file: OpenFile, data: Buffer) -> None:
         """Write at the end; lost in whole or in part, or zeros, unless fsynced."""
         with self._lock:

@@ -22,7 +22,7 @@ from kafka_protocol.wire.codec import message, response
 from metadata_topic.controller.result import Decided, result_of
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.loader import ImageLoader
-from metadata_topic.image.model import BrokerImage, Endpoint, Provenance
+from metadata_topic.image.model import BrokerImage, Endpoint, Provenance, RemoteStore
 from metadata_topic.quorum.active.decisions import ignore_place
 from runtime.work import at_once
 from tests.support.sim.dice import SeededDice
@@ -45,7 +45,15 @@ class MemoryNode:
 
     def __init__(self) -> None:
         endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
-        broker = BrokerImage(1, 0, bytes(16), endpoints, fenced=False, log_dirs=(b"d" * 16,))
+        broker = BrokerImage(
+            1,
+            0,
+            bytes(16),
+            endpoints,
+            fenced=False,
+            log_dirs=(b"d" * 16,),
+            remote_store=RemoteStore("rsm:Store", b"p" * 32),
+        )
         self.image = MetadataImage(brokers={1: broker}, features={METADATA_VERSION: 30})
         self.broken: Exception | None = None
         self.record_count = 0

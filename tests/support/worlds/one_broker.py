@@ -4,10 +4,12 @@ import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
 from broker.replica.hosting import ControllerRequests
+from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView
@@ -26,7 +28,7 @@ from metadata_topic.controller.directories import (
     assign_directories,
     records_at_registration,
 )
-from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.image import METADATA_VERSION, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.replay import replay_all
@@ -46,6 +48,7 @@ class OneBroker:
 
     Attributes:
         asked: assignments that the manager asked for and nobody has committed yet.
+        settings: of all topics.
     """
 
     def __init__(
@@ -59,29 +62,41 @@ class OneBroker:
         self.disk = FaultyDisk()
         self.ports = simulated(clock=ManualClock(NOW_MS), disk=self.disk, changes=changes)
         self.keeps = keeps
+        self.settings: dict[str, Any] = {}
         self.life = 0
         self.image = cluster_of(features={METADATA_VERSION: version})
         self.start()
 
-    def start(self, *, missing: Iterable[int] = (), failing: Iterable[int] = ()) -> None:
+    def start(
+        self,
+        *,
+        missing: Iterable[int] = (),
+        failing: Iterable[int] = (),
+        has_tier: bool = True,
+    ) -> None:
         """As the broker does: load, register with what was found, put aside, host.
 
         Directories of `failing` fail between loading and registering.
         """
         self.life += 1
         self.asked: dict[ReplicaId, bytes] = {}
-        self.logs = LogManager(self.paths, lambda _topic: LogConfig(), self.ports)
+        self.logs = LogManager(self.paths, self.config_for, self.ports)
         for index in missing:
             self.logs.put_offline(self.paths[index], OSError(errno.EIO, "away"))
         is_missing_some = bool(list(missing))
         image = self.image
-        self.logs.load(lambda tp: wanted_replica(image, NODE, tp, is_missing_some=is_missing_some))
+        self.logs.load(
+            lambda tp: wanted_replica(
+                image, NODE, tp, is_missing_some=is_missing_some, has_tier=has_tier
+            )
+        )
         self.replicas = ReplicaManager(
             logs=self.logs,
             node_id=NODE,
-            config_for=lambda _topic: LogConfig(),
+            config_for=self.config_for,
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
+            judgements=JudgementTally(self.ports.clock) if has_tier else None,
         )
         self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:
@@ -108,6 +123,11 @@ class OneBroker:
         epoch = registered.response
         unfenced = unfence_broker(self.image, broker_id=NODE, broker_epoch=epoch)
         self.commit(*unfenced.records)
+
+    def config_for(self, topic: str) -> LogConfig:
+        return LogConfig(
+            remote_storage_enable=is_tiered(self.image.topic_config(topic)), **self.settings
+        )
 
     def _asked(self, assignments: Mapping[ReplicaId, bytes]) -> None:
         self.asked |= assignments

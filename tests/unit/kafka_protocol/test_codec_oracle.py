@@ -23,6 +23,7 @@ def without_ours(value: Any) -> Any:
         value.free_descriptors = -1
     if hasattr(value, "is_missing_directory"):
         value.replicas, value.is_missing_directory = [], 0
+        value.remote_store_class = value.remote_store_place = None
     if hasattr(value, "used_producer_id"):
         value.used_producer_id = -1
     if hasattr(value, "metadata_end"):

@@ -31,6 +31,13 @@ BEFORE = WantedReplica(TOPIC, 0, None, was_never_served=False)  # Kafka's, all d
 BEFORE_AND_MISSING = replace(BEFORE, may_be_begun=False)
 
 
+@pytest.mark.parametrize("wanted", [NEW, IN_A, LOST, BEFORE])
+def test_what_is_barred_is_neither_opened_nor_begun_nor_put_aside(wanted: WantedReplica) -> None:
+    barred = replace(wanted, barred="why")
+    for directories in ([], [found(A)], [found(A, OTHER), found(B)]):
+        assert place(barred, directories, {A, B, C}) == Placement(offline="why")
+
+
 @pytest.mark.parametrize(
     ("wanted", "directories", "expected"),
     [

@@ -11,6 +11,7 @@ from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer, hea
 from metadata_topic.controller.registration_rules import check_registration
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.model import RemoteStore
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.broker_control import FENCED_AT_ONCE
 from tests.support.samples.metadata import cluster_of, registration_of
@@ -123,6 +124,14 @@ def test_a_broker_that_cannot_do_a_finalised_level_hears_which(
     with pytest.raises(KafkaError, match=named) as refused:
         check_registration(cluster_of(), asked, kraft_version=kraft_version)
     assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize("place", [b"", b"p" * 31, b"p" * 40_000])
+def test_a_remote_store_whose_place_is_no_hash_is_refused(place: bytes) -> None:
+    asked = registration_of(1, store=RemoteStore("rsm:Store", place))
+    with pytest.raises(KafkaError, match="hash of 32 bytes") as refused:
+        check_registration(cluster_of(), asked, kraft_version=0)
+    assert refused.value.code == ErrorCode.INVALID_REGISTRATION
 
 
 @pytest.mark.parametrize(

@@ -205,3 +205,18 @@ def test_a_replacement_that_is_refused_changes_nothing(image: MetadataImage) -> 
     result = alter(image, wrong, replaces=True)
     assert result.records == ()
     assert result.response[0].error.code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [(16, " (CLIENT_METRICS): this version has"), (32, " (GROUP): "), (7, "7")]
+)
+def test_a_kind_without_settings_here_is_refused_by_name(
+    image: MetadataImage, kind: int, named: str
+) -> None:
+    result = alter(image, Resource(kind, "a", (Change("k", "v"),)))
+    assert result.records == ()
+    error = result.response[0].error
+    assert error is not None
+    assert error.code == ErrorCode.INVALID_REQUEST
+    assert f"Unexpected resource type {kind}" in str(error)
+    assert named in str(error)

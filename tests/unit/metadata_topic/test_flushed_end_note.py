@@ -8,7 +8,7 @@ from crc32c import crc32c
 
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
-from metadata_topic.quorum.errors import UnusableMetadataError
+from metadata_topic.quorum.errors import OtherLogError, UnusableMetadataError
 from metadata_topic.quorum.log.batches import data_batch
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, FlushedEndFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
@@ -135,3 +135,18 @@ def test_a_note_of_an_unreleased_version_is_refused_by_name(tmp_path: Path, text
         FlushedEndFile(tmp_path, Disk()).read()
     (tmp_path / FLUSHED_END).write_bytes(text + b"crc 00000000\n")
     assert FlushedEndFile(tmp_path, Disk()).read() is None
+
+
+def test_a_cut_within_a_batch_is_refused_for_another_log() -> None:
+    """Two logs that agree up to an offset have whole batches before it: nothing is cut."""
+    _, log = opened(MemoryMachine())
+    append_one(log)
+    records = [make("NoOpRecord")] * 3
+    data = data_batch(records, base_offset=1, epoch=3, timestamp_ms=1)
+    log.append_fetched(data, timestamp_ms=1)
+    log.flush()
+    with pytest.raises(OtherLogError, match=r"offset 2, inside of the batch .* at offsets 1 to 3"):
+        log.truncate_to(2)
+    assert (log.end_offset, log.flushed_end) == (4, 4)
+    log.truncate_to(1)
+    assert log.end_offset == 1

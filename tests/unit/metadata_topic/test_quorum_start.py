@@ -97,10 +97,14 @@ def test_voters_by_offset_stay_by_offset() -> None:
     assert [facts.voters for _, facts in history] == [static_voter_set(NODES, "C"), THREE]
 
 
+ALONE = replace(STATIC, static_voters=NODES[:1])
+
+
 @pytest.mark.parametrize(
     ("me", "settings", "found", "membership"),
     [
-        (ME, replace(STATIC, static_voters=NODES[:1]), NEW, Membership.SOLE_VOTER),
+        (ME, ALONE, NEW, Membership.SOLE_VOTER),
+        (ME, ALONE, replace(USED, election=ElectionState(3)), Membership.SOLE_VOTER),
         (ME, DYNAMIC, with_voters(VoterSet((voter(1, DISK),))), Membership.SOLE_VOTER),
         (ME, DYNAMIC, with_voters(THREE), Membership.VOTER),
         (ReplicaKey(1, OTHER_DISK), DYNAMIC, with_voters(THREE), Membership.OBSERVER_CONTROLLER),
@@ -109,7 +113,7 @@ def test_voters_by_offset_stay_by_offset() -> None:
         (
             ReplicaKey(7, OTHER_DISK),
             replace(STATIC, is_controller=False),
-            USED,
+            replace(USED, set_aside="/logs/x"),
             Membership.OBSERVER_BROKER,
         ),
     ],
@@ -163,6 +167,17 @@ def test_what_a_node_is(
             replace(USED, election=ElectionState(3, 7, None)),
             ["vote of epoch 3", "node.id=7", "remove"],
         ),
+        # The directory of a broker, or of one of several, is to lead alone.
+        (ME, ALONE, replace(USED, election=ElectionState(3, 2, None)), ["followed others", "3"]),
+        (
+            ME,
+            ALONE,
+            replace(USED, election=ElectionState(3, None, ReplicaKey(2))),
+            ["followed others", "epoch 3", "move"],
+        ),
+        (ME, ALONE, replace(NEW, set_aside="/logs/x"), ["/logs/x", "tidemark split", "node.id=1"]),
+        (ME, STATIC, replace(NEW, set_aside="/logs/x"), ["/logs/x", "tidemark split"]),
+        (ME, DYNAMIC, with_voters(THREE, replace(USED, set_aside="/logs/x")), ["/logs/x"]),
     ],
 )
 def test_what_contradicts_itself_does_not_start(
@@ -197,7 +212,7 @@ def test_a_controller_outside_the_voters_does_not_start_without_quorum_state_eit
 @pytest.mark.parametrize(
     ("me", "settings", "found"),
     [
-        (ME, replace(STATIC, static_voters=NODES[:1]), LOST),
+        (ME, ALONE, LOST),
         (ReplicaKey(7, OTHER_DISK), replace(STATIC, is_controller=False), LOST),
         (ME, STATIC, NEW),
         (ME, DYNAMIC, with_voters(THREE, replace(NEW, newest_snapshot=BOOTSTRAP_ID))),

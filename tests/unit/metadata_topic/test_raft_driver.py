@@ -5,6 +5,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import pytest
+
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.quorum.driver.driver import RaftFailureError
@@ -399,6 +401,20 @@ def test_records_are_not_sent_under_an_epoch_that_is_over(tmp_path: Path) -> Non
     epoch = core_of(node).epoch
     assert records_sent(node, epoch).data == node.log_bytes
     late = records_sent(node, epoch - 1)
+    assert (late.error, late.data) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
+
+
+def test_records_are_not_sent_that_were_read_while_the_lead_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum = DrivenQuorum(tmp_path, [1])
+    quorum.start()
+    node = quorum.members[1]
+    node.propose_noop()
+    assert node.driver is not None
+    leads = iter([True, False])  # asked before the read, and after it
+    monkeypatch.setattr(node.driver._answers, "_leads", lambda _epoch: next(leads))
+    late = records_sent(node, core_of(node).epoch)
     assert (late.error, late.data) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, b"")
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.properties import PropertiesError, decode, parse
+from broker.config.properties import PropertiesError, decode, dump, parse
 from tests.support.samples.config import SERVER_PROPERTIES
 
 
@@ -64,6 +64,11 @@ PLAIN = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
 def test_whatever_is_escaped_comes_back(entries: dict[str, str], separator: str) -> None:
     text = "\n".join(f"{escaped(k)}{separator}{escaped(v)}" for k, v in entries.items())
     assert parse(text) == entries
+
+
+@given(st.dictionaries(PLAIN.filter(bool), PLAIN))
+def test_what_is_dumped_comes_back(entries: dict[str, str]) -> None:
+    assert parse(dump(entries)) == entries
 
 
 @given(st.text())

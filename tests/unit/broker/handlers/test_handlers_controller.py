@@ -133,6 +133,22 @@ async def test_topics_are_made_altered_and_deleted_through_the_controller(
     assert "t" not in listener.quorum.image.topics_by_name
 
 
+@pytest.mark.parametrize("factor", [2, 3, 5])
+async def test_more_replicas_than_one_are_refused_in_our_words(
+    listener: Listener, factor: int
+) -> None:
+    """Kafka's words would say that more brokers are all that is missing."""
+    listener.create._creation.replicas_max = 1
+    for broker_id in (1, 2):
+        changes = {"broker_id": broker_id, "log_dirs": [bytes([broker_id]) * 16]}
+        assert (await listener.register(**changes)).error_code == 0
+    cls = message("CreateTopicsRequest").cls
+    asked = cls(topics=[cls.Topics(name="t", num_partitions=1, replication_factor=factor)])
+    (topic,) = (await listener.ask(listener.create, asked)).topics
+    assert topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert f"replication factor {factor}: brokers do not copy" in topic.error_message
+
+
 async def _made(listener: Listener) -> bytes:
     """A topic of two partitions on the one broker; returns its id."""
     cls = message("CreateTopicsRequest").cls

@@ -12,7 +12,7 @@ from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.forwarded import RETRY_MS, Forwarded
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.active_controller import ActiveController
+from broker.node.active_controller import ENVELOPE_BYTES_MAX, ActiveController
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
@@ -32,6 +32,7 @@ from tests.support.worlds.waiting import until
 ME, OTHER = 1, 2
 VERSION = 7
 END = 71
+GUARDED = "__remote_log_metadata"
 APIS = {
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.ENVELOPE: (0, 0),
@@ -75,13 +76,25 @@ class Here(DecodedHandler):
     refuse = CreateTopicsHandler.refuse
 
 
+class GuardingHere(Here):
+    """Refuses what belongs to the brokers, as CreateTopics does."""
+
+    answered_in = CreateTopicsHandler.answered_in
+    asked_in = CreateTopicsHandler.asked_in
+    guarded = CreateTopicsHandler.guarded
+
+
 @asynccontextmanager
 async def asked(
-    view: QuorumView, *here: DecodedHandler, known: Known | None = None
+    view: QuorumView,
+    *here: DecodedHandler,
+    known: Known | None = None,
+    limit: int = ENVELOPE_BYTES_MAX,
 ) -> AsyncIterator[ActiveController]:
     ports = system_ports(asyncio.get_running_loop())
     known = known or Known(view, is_leader=view.is_leader)
-    active = ActiveController(known, {one.api_key: one for one in here}, ports)
+    handlers = {one.api_key: one for one in here}
+    active = ActiveController(known, handlers, ports, envelope_bytes_max=limit)
     try:
         yield active
     finally:
@@ -137,10 +150,10 @@ def forwarded(here: Here, active: ActiveController) -> Forwarded:
     return Forwarded(here, active, clock, ManualScheduler(clock))
 
 
-async def create(active: ActiveController) -> tuple[int, Here]:
+async def create(active: ActiveController, timeout_ms: int = 1) -> tuple[int, Here]:
     here = Here()
     context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
-    answer = decoded(await forwarded(here, active).handle(context, creating()))
+    answer = decoded(await forwarded(here, active).handle(context, creating(timeout_ms)))
     (topic,) = answer.topics
     return topic.error_code, here
 
@@ -172,7 +185,8 @@ async def test_a_version_that_the_controller_does_not_serve_is_told_at_once() ->
     assert node.versions == [0], "asked once"
 
 
-async def test_a_controller_that_is_not_active_any_more_is_asked_again() -> None:
+async def test_a_controller_that_refuses_is_asked_again_less_and_less_often() -> None:
+    """It may have too much to do: each broker's waiting clients would be more of it."""
     codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER]
 
     def serve(key: int, version: int, number: int) -> bytes:
@@ -180,9 +194,11 @@ async def test_a_controller_that_is_not_active_any_more_is_asked_again() -> None
 
     async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
         waiting = Waiting(active, timeout_ms=5_000)
-        for asks in (1, 2, 3):
+        for asks, waits_ms in ((1, RETRY_MS), (2, 2 * RETRY_MS), (3, 0)):
             await until(lambda asks=asks: len(node.versions) == asks)
             await until(lambda: waiting.task.done() or waiting.scheduler.waiting)
+            await waiting.pass_ms(waits_ms - RETRY_MS)
+            assert waiting.task.done() or waiting.scheduler.waiting or asks == 3
             await waiting.pass_ms(RETRY_MS)
         (topic,) = decoded(await waiting.task).topics
     assert (topic.error_code, waiting.here.served) == (ErrorCode.NONE, 0)
@@ -195,14 +211,14 @@ async def test_a_change_is_answered_when_the_image_here_has_it_or_some_seconds_l
         known = Known(led_at(node.port))
         known.applied.clear()
         async with asked(known.view, known=known) as active:
-            waiting = asyncio.create_task(create(active))
+            waiting = asyncio.create_task(create(active, 10_000))
             await until(lambda: known.awaited == [END])
             assert not waiting.done()
             known.applied.set()
             assert (await waiting)[0] == ErrorCode.NONE
             known.applied.clear()
             monkeypatch.setattr("broker.node.active_controller.IMAGE_MS", 1)
-            assert (await create(active))[0] == ErrorCode.NONE
+            assert (await create(active, 10_000))[0] == ErrorCode.NONE
             assert known.awaited == [END, END]
 
 
@@ -236,12 +252,72 @@ async def test_no_connection_is_opened_per_heartbeat_or_forwarded_request() -> N
     may_answer = True
     async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
         for _ in range(20):
-            assert (await create(active))[0] == ErrorCode.NONE
+            assert (await create(active, 10_000))[0] == ErrorCode.NONE
         assert node.connections == 1
         active.close()
         with pytest.raises(NotControllerError):
             await active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=1_000)
         await until(lambda: node.ended == 1)
+
+
+async def test_an_envelope_above_the_limit_is_refused_before_it_is_sent() -> None:
+    """The controller would end the connection, and with it the requests of other clients."""
+    async with serving(answers, APIS) as node, asked(led_at(node.port), limit=100) as active:
+        here = Here()
+        context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        (topic,) = (await forwarded(here, active).handle(context, creating(10_000))).topics
+    assert topic.error_code == ErrorCode.INVALID_REQUEST
+    assert "socket.request.max.bytes=100" in topic.error_message
+    assert node.connections == 0
+
+
+async def test_a_large_envelope_ends_no_connection_but_its_own() -> None:
+    """The controller's limit may be lower than the broker's, which does not know it."""
+    may_answer = asyncio.Event()
+
+    def serve(key: int, version: int, number: int) -> bytes | None:
+        if key == ApiKey.CREATE_TOPICS:
+            return None if not may_answer.is_set() else answers(key, version, number)
+        return b""
+
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        slow = asyncio.create_task(
+            active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=60_000)
+        )
+        await until(lambda: node.versions == [VERSION])
+        large = creating(10_000)
+        config = type(large.topics[0]).Configs
+        large.topics[0].configs = [config(name=str(i), value="v" * 30_000) for i in range(40)]
+        context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        (topic,) = (await forwarded(Here(), active).handle(context, large)).topics
+        assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert (slow.done(), node.connections) == (False, 2)
+        slow.cancel()
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
+async def test_what_belongs_to_the_brokers_is_refused_whoever_leads(code: ErrorCode) -> None:
+    """Controllers of Kafka would do it: the rest alone is handed on to them."""
+
+    def serve(key: int, version: int, number: int) -> bytes:
+        return answered(key, version, number, code)
+
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        here = GuardingHere()
+        handler, request = forwarded(here, active), creating(10_000 if code == 0 else 1)
+        cls = type(request.topics[0])
+        context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        alone = message("CreateTopicsRequest").cls(topics=[cls(name=GUARDED)], timeout_ms=10_000)
+        (topic,) = (await handler.handle(context, alone)).topics
+        assert (topic.name, topic.error_code) == (GUARDED, ErrorCode.POLICY_VIOLATION)
+        assert node.connections == 0
+        request.topics = [cls(name=GUARDED), *request.topics]
+        answer = await handler.handle(context, request)
+    assert [(one.name, one.error_code) for one in answer.topics] == [
+        (GUARDED, ErrorCode.POLICY_VIOLATION),
+        ("t", code),
+    ]
+    assert [one.name for one in request.topics] == ["t"]
 
 
 async def test_where_this_node_leads_it_is_served_here() -> None:

@@ -2,7 +2,14 @@
 
 from dataclasses import replace
 
-from broker.node.identity_check import Doubts, Identity, Look, SeenReplica, other_cluster
+from broker.node.identity_check import (
+    Doubts,
+    Identity,
+    Look,
+    SeenReplica,
+    other_cluster,
+    other_voters,
+)
 from kafka_protocol.types import ZERO_UUID
 from metadata_topic.raft.voters import ReplicaKey
 
@@ -105,3 +112,13 @@ def test_one_controller_of_another_cluster_is_not_enough() -> None:
     assert said is not None
     assert "cluster.id=mine" in said
     assert "cluster.id=theirs" in said
+
+
+def test_another_list_of_voters_is_named_with_both() -> None:
+    seen = look(other(7), other(7, key=ReplicaKey(3, MINE), voter=False), now_ms=7)
+    assert other_voters(ME, [2, 1], seen) is None
+    assert other_voters(ME, [], seen) is None, "the voters are in the log"
+    said = other_voters(ME, [1, 2, 3], seen)
+    assert said is not None
+    assert "names [1, 2, 3]" in said
+    assert "the voters [1, 2]" in said

@@ -28,6 +28,7 @@ from metadata_topic.image.model import (
     DIRECTORY_UNASSIGNED,
     Endpoint,
     PartitionImage,
+    RemoteStore,
 )
 from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
@@ -75,7 +76,13 @@ class Served:
     known: Any
     active: ActiveController
 
-    def life(self, number: int = 1, *directories: bytes, keeps: bool = True) -> BrokerLife:
+    def life(
+        self,
+        number: int = 1,
+        *directories: bytes,
+        keeps: bool = True,
+        store: RemoteStore | None = None,
+    ) -> BrokerLife:
         registration = Registration(
             1,
             bytes([number]) * 16,
@@ -84,6 +91,7 @@ class Served:
             None,
             directories or (HERE, THERE),
             keeps_directories=keeps,
+            remote_store=store,
         )
         return life_by(self.active, self.known, registration, self.ports)
 
@@ -187,6 +195,15 @@ async def test_a_registration_settles_replicas_of_before_the_rule_in_one_decisio
         await life.close()
 
 
+async def test_each_life_registers_the_store_of_its_own_tier(channel: str, tmp_path: Path) -> None:
+    async with served(channel, tmp_path) as controller, asyncio.timeout(20):
+        for number, store in enumerate((RemoteStore("rsm:Store", b"p" * 32), None), 1):
+            life = controller.life(number, store=store)
+            await life.register({})
+            assert controller.node.image.brokers[1].remote_store == store
+            await life.close()
+
+
 async def test_one_more_directory_is_registered_that_no_disk_has(
     channel: str, tmp_path: Path
 ) -> None:
@@ -288,5 +305,18 @@ async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
         error: KafkaError = refused[REPLICAS[0]]
         assert error.code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not serve RAISE_LEADER_EPOCHS: it is Apache Kafka's" in str(error)
-        with pytest.raises(ApiError, match="does not serve UPDATE_REMOVED_TOPICS"):
-            await life.update_removed_topics([TOPIC])
+
+
+async def test_a_controller_that_keeps_no_list_leaves_it_to_the_broker(tmp_path: Path) -> None:
+    removed, other = b"r" * 16, b"o" * 16
+    async with served(WIRE, tmp_path, withheld=PRIVATE) as controller, asyncio.timeout(20):
+        life = controller.life()
+        await life.register({})
+        assert controller.active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is False
+        assert controller.active.serves(ApiKey.BROKER_HEARTBEAT) is True
+        records = (make("NoOpRecord", removed_tiered_topics=[removed, other]),)
+        await controller.node.submit(lambda _image: ControllerResult(records, None))
+        await life.update_removed_topics([removed])
+        records = (make("NoOpRecord"),)
+        await controller.node.submit(lambda _image: ControllerResult(records, None))
+        assert list(controller.node.image.removed_tiered_topics) == [other]

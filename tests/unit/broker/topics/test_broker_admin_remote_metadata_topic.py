@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
-from typing import cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 import pytest
 
+from broker.config.key import ConfigError
 from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import ensure_remote_metadata_topic
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import response
+from metadata_topic.controller.topic_specs import TopicDefaults
 from metadata_topic.image.image import MetadataImage, ResourceType
-from metadata_topic.image.model import PartitionImage, TopicImage
+from metadata_topic.image.model import BrokerImage, PartitionImage, RemoteStore, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
 
 BY_KAFKA = {
@@ -19,6 +24,19 @@ BY_KAFKA = {
     "remote.storage.enable": "false",
     "min.insync.replicas": "2",
 }
+
+SETTINGS = {
+    "remote.log.metadata.topic.num.partitions": "50",
+    "remote.log.metadata.topic.replication.factor": "3",
+    "remote.log.metadata.topic.retention.ms": "-1",
+    "remote.log.metadata.topic.min.isr": "2",
+}
+
+
+def ensured(
+    image: MetadataImage, creation: AutoTopicCreation, settings: dict[str, str]
+) -> Coroutine[None, None, None]:
+    return ensure_remote_metadata_topic(image, creation, settings, prefix="rlmm.config.", node_id=1)
 
 
 def told(
@@ -35,15 +53,10 @@ def told(
         topics_by_name=SortedMap.of({topic.name: topic}),
         configs=SortedMap.of({(ResourceType.TOPIC, topic.name): configs}),
     )
-    settings = {
-        "remote.log.metadata.topic.num.partitions": "50",
-        "remote.log.metadata.topic.replication.factor": "3",
-        "remote.log.metadata.topic.retention.ms": retention_ms,
-        "remote.log.metadata.topic.min.isr": "2",
-    }
+    settings = SETTINGS | {"remote.log.metadata.topic.retention.ms": retention_ms}
     nobody = cast("AutoTopicCreation", None)  # a topic that is there is not made
     with caplog.at_level(logging.WARNING):
-        asyncio.run(ensure_remote_metadata_topic(image, nobody, settings, prefix="rlmm.config."))
+        asyncio.run(ensured(image, nobody, settings))
     return caplog.messages
 
 
@@ -80,3 +93,49 @@ def test_a_retention_that_our_own_setting_asks_for_is_not_told(
 ) -> None:
     assert told(caplog, BY_KAFKA | {"retention.ms": "999"}, retention_ms="999") == []
     assert told(caplog, BY_KAFKA, retention_ms="999") == []
+
+
+def asked_for(stores: dict[int, RemoteStore | None], factor: int = 1) -> Any:
+    """The topic that broker 1 asks for."""
+    asked: list[Any] = []
+
+    async def ask(question: Any, _timeout_ms: int) -> Any:
+        asked.extend(question.topics)
+        return response(ApiKey.CREATE_TOPICS).cls(topics=[])
+
+    image = MetadataImage(
+        brokers={
+            one: BrokerImage(one, 0, bytes(16), remote_store=store) for one, store in stores.items()
+        }
+    )
+    settings = SETTINGS | {
+        "remote.log.metadata.topic.replication.factor": str(factor),
+        "remote.log.metadata.topic.num.partitions": "3",
+    }
+    asyncio.run(ensured(image, AutoTopicCreation(ask, TopicDefaults), settings))
+    (topic,) = asked
+    return topic
+
+
+STORE = RemoteStore("rsm:Store", b"p" * 32)
+
+
+def test_controllers_that_know_who_has_a_tier_place_the_topic() -> None:
+    topic = asked_for({1: STORE, 2: None})
+    assert (topic.num_partitions, topic.replication_factor, topic.assignments) == (3, 1, [])
+
+
+def test_the_topic_lies_here_where_controllers_do_not_know_who_has_a_tier() -> None:
+    """So that Apache Kafka's never put it on a broker of Apache Kafka."""
+    topic = asked_for({1: None, 2: None})
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    found = [(one.partition_index, one.broker_ids) for one in topic.assignments]
+    assert found == [(index, [1]) for index in range(3)]
+
+
+@pytest.mark.parametrize("stores", [{1: STORE, 2: None}, {1: None, 2: None}])
+def test_more_replicas_than_brokers_with_a_tier_are_refused_by_name(
+    stores: dict[int, RemoteStore | None],
+) -> None:
+    with pytest.raises(ConfigError, match=r"rlmm\.config\.remote\.log\.metadata\.topic\.repl"):
+        asked_for(stores, factor=2)

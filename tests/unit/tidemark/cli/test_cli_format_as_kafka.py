@@ -103,3 +103,13 @@ def test_identity_and_voters_are_those_of_kafka(tmp_path: Path, case: dict[str, 
 
 def endpoints(voters: VoterSet) -> list[tuple[VoterEndpoint, ...]]:
     return [voter.endpoints for voter in voters.voters]
+
+
+def test_a_broker_draws_no_cluster_of_its_own(tmp_path: Path) -> None:
+    """It joins one: an id that no controller has would be found only at its start."""
+    path = config_file(tmp_path, {"kind": "broker"})
+    done = tidemark("format", "-c", path)
+    assert done.exit_code != 0
+    assert "--cluster-id=ID" in done.stderr
+    assert files_below(tmp_path) == ["server.properties"]
+    assert tidemark("format", "-c", path, "-t", "tidemarkPeerClusterId0").exit_code == 0

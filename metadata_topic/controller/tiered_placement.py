@@ -1,0 +1,132 @@
+"""Which brokers may have replicas of a topic that has to do with the remote tier.
+
+A broker whose tier is off, Apache Kafka's too, would serve a tiered topic as a plain one: it copies
+nothing, reads nothing remote, and deletes what no store holds. Of two brokers whose tiers are not
+alike each would look for the segments of the other in a store that does not hold them. So all
+replicas of a tiered topic lie on brokers of one store; those of `__remote_log_metadata` lie on
+brokers whose tier is on, whatever their stores: these open the listener that other tiers come by.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
+from metadata_topic.controller.errors import InvalidConfigError, InvalidReplicaAssignmentError
+from metadata_topic.image.image import MetadataImage, is_tiered
+from metadata_topic.image.model import BrokerImage, RemoteStore, TopicImage
+from runtime.work import Pace, Steps
+
+_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Brokers that may have replicas of one topic.
+
+    Attributes:
+        brokers: by id.
+        what: what they have in common, after "only 2 broker(s)".
+        needs_tier: others are refused because of their tier.
+    """
+
+    brokers: Mapping[int, BrokerImage]
+    what: str = "are registered"
+    needs_tier: bool = False
+
+    def check(self, replicas: Iterable[int]) -> None:
+        """Refuse a manual assignment to other brokers; all are registered.
+
+        Raises:
+            InvalidReplicaAssignmentError: naming broker, cause and way out.
+        """
+        if not self.needs_tier:
+            return
+        for broker_id in replicas:
+            if broker_id not in self.brokers:
+                raise InvalidReplicaAssignmentError(
+                    f"The manual partition assignment includes broker {broker_id}, which does not "
+                    f"{self.what}: choose among {_shown(self.brokers)}, or set "
+                    f"remote.log.storage.system.enable=true with that store on broker {broker_id}."
+                )
+
+
+def candidates_for(
+    image: MetadataImage, name: str, configs: Mapping[str, str], hosts: Collection[int]
+) -> Candidates:
+    """Say on which brokers replicas of a topic may be.
+
+    Args:
+        image: its brokers are asked.
+        name: of the topic.
+        configs: its overrides.
+        hosts: brokers that have replicas of it, or that it is assigned to by hand; empty for a new
+            topic that is placed here.
+    """
+    if name == REMOTE_LOG_METADATA_TOPIC:
+        on = {one.id: one for one in image.brokers.values() if one.remote_store is not None}
+        return Candidates(on, "have a remote tier", needs_tier=True)
+    if not is_tiered(configs):
+        return Candidates(image.brokers)
+    store = _common_store(image, hosts or image.brokers.keys())
+    alike = {
+        one.id: one
+        for one in image.brokers.values()
+        if store is not None and one.remote_store == store
+    }
+    return Candidates(alike, "have a remote tier with the store of this topic", needs_tier=True)
+
+
+def _common_store(image: MetadataImage, broker_ids: Iterable[int]) -> RemoteStore | None:
+    """The store that most of them have, active ones first; of equals that of the lowest id."""
+    active: Counter[RemoteStore] = Counter()
+    known: Counter[RemoteStore] = Counter()
+    for broker_id in sorted(broker_ids):
+        broker = image.brokers.get(broker_id)
+        if broker is not None and broker.remote_store is not None:
+            known[broker.remote_store] += 1
+            active[broker.remote_store] += broker.is_active
+    return max(known, key=lambda store: (active[store], known[store]), default=None)
+
+
+def hosts_of(topic: TopicImage) -> Steps[set[int]]:
+    """The brokers that have replicas of a topic, in steps."""
+    hosts: set[int] = set()
+    pace = Pace()
+    for partition in topic.partitions.values():
+        hosts.update(partition.replicas)
+        if pace.is_step_over():
+            yield
+    return hosts
+
+
+def check_switched_on(
+    image: MetadataImage, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Steps[None]:
+    """Refuse that a topic becomes tiered while one of its replicas cannot be.
+
+    Args:
+        image: the cluster now; the topic is in it.
+        name: of the topic.
+        before: its overrides.
+        after: those that it would have.
+
+    Raises:
+        InvalidConfigError: naming the brokers, and the way out.
+    """
+    if is_tiered(before) or not is_tiered(after):
+        return
+    hosts = yield from hosts_of(image.topics_by_name[name])
+    fit = candidates_for(image, name, after, hosts).brokers
+    if unfit := hosts - fit.keys():
+        raise InvalidConfigError(
+            f"remote.storage.enable=true: broker(s) {_shown(unfit)} have replicas of {name}, and "
+            "their remote tier is off, or its store is another one than that of the other "
+            "replicas. Start them with remote.log.storage.system.enable=true and the same store, "
+            "or make a new topic"
+        )
+
+
+def _shown(broker_ids: Collection[int]) -> str:
+    shown = ", ".join(map(str, sorted(broker_ids)[:_SHOWN_MAX])) or "none"
+    return shown + (", ..." if len(broker_ids) > _SHOWN_MAX else "")

@@ -1,0 +1,49 @@
+"""Which store a configured plugin has: brokers compare theirs before they share a tiered topic.
+
+Two tiers are alike when their plugins are of one class and name one place. Only a hash leaves the
+tier process: it goes into the cluster metadata, which any client may read.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from rsm_plugins.api import RemoteStorageManager, StorePlace
+from rsm_plugins.settings import public_names
+
+
+class StoreIdentity(NamedTuple):
+    """A store, for comparison.
+
+    Attributes:
+        class_name: of the plugin, `module:Class`, whatever name the configuration found it by.
+        place_hash: SHA-256 over the class and the place of the store.
+    """
+
+    class_name: str
+    place_hash: bytes
+
+
+UNNAMED: Final = StoreIdentity("", b"")
+"""Of a store that nobody has asked for its identity."""
+
+
+def identity_of(plugin: RemoteStorageManager, configs: Mapping[str, str]) -> StoreIdentity:
+    """Say which store a configured plugin has.
+
+    Where the plugin does not name its place, all settings that it declares and that are no secrets
+    stand for it: a plugin that declares none is told from others by its class alone.
+
+    Args:
+        plugin: configured.
+        configs: its settings, prefix removed.
+    """
+    class_name = f"{type(plugin).__module__}:{type(plugin).__qualname__}"
+    if isinstance(plugin, StorePlace):
+        place = plugin.store_place()
+    else:
+        public = {name: configs[name] for name in public_names(plugin) if name in configs}
+        place = json.dumps(public, sort_keys=True)
+    text = json.dumps([class_name, place])
+    return StoreIdentity(class_name, hashlib.sha256(text.encode()).digest())

@@ -1,0 +1,108 @@
+"""Whether a start takes part beside a leader, by what it says of the log that was followed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.node.committed_mark import Comparison
+from broker.node.identity_check import Identity, Look
+from broker.process import identity_watch
+from broker.process.controller_questions import Said
+from broker.process.identity_watch import LOOKS_MAX, IdentityWatch
+from metadata_topic.quorum.errors import QuorumConfigError
+from metadata_topic.quorum.metadata_loader import CommittedBatch
+from metadata_topic.raft.messages import Node
+from metadata_topic.raft.voters import ReplicaKey
+from runtime.ports import system_ports
+
+BATCH = CommittedBatch(40, 3, 7)
+CONTROLLER = Node(1, "h1", 9093)
+PLACES = [Path("/d1"), Path("/d2")]
+
+
+class Scripted:
+    """What the controllers say, look after look; the last one for ever."""
+
+    epochs: list[int | None]
+    found: list[Comparison | None]
+    looks = compared = 0
+
+    def __init__(self, *_: Any) -> None:
+        """As the questions that it stands for."""
+
+    async def ask(self, node: Node) -> Said:
+        type(self).looks += 1
+        epoch = self.epochs.pop(0) if len(self.epochs) > 1 else self.epochs[0]
+        look = None if epoch is None else Look(node.id, "h1:9093", epoch, 0, ())
+        return Said("mine", look)
+
+    async def compare(self, *_: Any) -> Comparison | None:
+        type(self).compared += 1
+        return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
+
+async def compared(
+    monkeypatch: pytest.MonkeyPatch,
+    epochs: list[int | None],
+    *found: Comparison | None,
+    may_vote: bool = False,
+) -> tuple[Comparison | None, type[Scripted]]:
+    class Questions(Scripted):
+        pass
+
+    Questions.epochs, Questions.found = epochs, list(found)
+    monkeypatch.setattr(identity_watch, "ControllerQuestions", Questions)
+    monkeypatch.setattr(identity_watch, "EVERY_MS", 1)
+    ports = system_ports(asyncio.get_running_loop())
+    me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=may_vote)
+    try:
+        watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
+        await watch.before_the_start()
+        return await watch.compare(BATCH, PLACES), Questions
+    finally:
+        ports.executors.shutdown()
+
+
+@pytest.mark.parametrize("found", [Comparison.SAME, Comparison.TRIMMED])
+async def test_the_leader_of_the_log_is_followed(
+    monkeypatch: pytest.MonkeyPatch, found: Comparison
+) -> None:
+    assert (await compared(monkeypatch, [3], found))[0] is found
+
+
+async def test_another_log_is_refused_with_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(QuorumConfigError) as refused:
+        await compared(monkeypatch, [3], None, Comparison.OTHER)
+    said = str(refused.value)
+    assert "committed batch at offset 40 of epoch 3" in said
+    assert "cluster.id=mine" in said
+    assert "/d1/tidemark-committed-metadata" in said
+    assert "/d2/tidemark-lives" in said
+
+
+async def test_a_leader_that_is_cut_off_is_no_younger_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads on for a while in an epoch that is over, and may lack what was committed since."""
+    found, asked = await compared(monkeypatch, [2, 2, 2, None, 4], Comparison.SAME)
+    assert found is Comparison.SAME
+    assert asked.compared == 1
+
+
+async def test_a_leader_that_stays_in_an_older_epoch_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(QuorumConfigError, match="the log is a younger one"):
+        await compared(monkeypatch, [2], Comparison.SAME)
+
+
+async def test_a_voter_waits_for_nobody_where_nobody_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be needed to elect one."""
+    found, asked = await compared(monkeypatch, [None], Comparison.SAME, may_vote=True)
+    assert (found, asked.looks) == (None, 1)
+
+
+async def test_a_voter_takes_part_where_the_leader_does_not_say(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found, asked = await compared(monkeypatch, [3], None, may_vote=True)
+    assert (found, asked.compared) == (None, LOOKS_MAX)
+    assert "no leader says" in caplog.text
