@@ -8,11 +8,15 @@ that was surely not carried out is tried again, so that nothing is done twice.
 What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
 """
 
+import asyncio
+from asyncio import Future
+from collections.abc import Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.active_controller import ActiveController
+from broker.node.active_controller import IMAGE_MS, ActiveController
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -59,7 +63,12 @@ class Forwarded(DecodedHandler):
     """A handler whose requests are served here only while the active controller is here."""
 
     def __init__(
-        self, here: DecodedHandler, active: ActiveController, clock: Clock, scheduler: Scheduler
+        self,
+        here: DecodedHandler,
+        active: ActiveController,
+        clock: Clock,
+        scheduler: Scheduler,
+        settled: Callable[[], Future[None] | None] = lambda: None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -68,11 +77,14 @@ class Forwarded(DecodedHandler):
             active: the way to the active controller.
             clock: measures how long a client has waited.
             scheduler: wakes a request that waits for an active controller.
+            settled: waits for the replicas of this broker that are being made, if any are: who
+                creates a topic writes to it at once, and many a producer that is refused sends
+                again out of order.
         """
         assert hasattr(here, "refuse"), f"{here.api_key.name} cannot be refused as a whole"
         self.api_key, self.versions = here.api_key, here.versions
         self._here, self._active = here, active
-        self._clock, self._scheduler = clock, scheduler
+        self._clock, self._scheduler, self._settled = clock, scheduler, settled
         # Of a quorum without a leader an operator wants to hear at once.
         self._waits = here.api_key != ApiKey.DESCRIBE_QUORUM
 
@@ -111,12 +123,15 @@ class Forwarded(DecodedHandler):
         while not self._active.is_here:
             left_ms = max(end_ms - self._clock.monotonic_ms(), 0)
             try:
-                return await self._active.forward(context, request, timeout_ms=left_ms)
+                answer = await self._active.forward(context, request, timeout_ms=left_ms)
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:
                     refusable: Refusable = self._here
                     return refusable.refuse(context, request, error)
+            else:
+                await self._until_settled()
+                return answer
             before, epoch = epoch, self._active.epoch
             retry_ms = RETRY_MS if epoch != before else retry_ms
             left_ms = end_ms - self._clock.monotonic_ms()
@@ -125,6 +140,14 @@ class Forwarded(DecodedHandler):
             await self._until_begun(end_ms)
         answer = self._here.handle(context, request)
         return await answer if isawaitable(answer) else answer
+
+    async def _until_settled(self) -> None:
+        """Wait for what the image asks this broker to make; as long as for the image."""
+        settled = self._settled() if self._waits else None
+        if settled is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IMAGE_MS / 1_000):
+                    await settled
 
     async def _until_begun(self, end_ms: int) -> None:
         """Wait until somebody takes decisions, as far as is known; not beyond the end."""

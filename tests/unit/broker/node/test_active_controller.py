@@ -158,6 +158,24 @@ async def create(active: ActiveController, timeout_ms: int = 1) -> tuple[int, He
     return topic.error_code, here
 
 
+async def test_a_change_is_answered_when_its_replicas_here_are_made() -> None:
+    """A producer that is refused at first may send its first records after later ones."""
+    made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    clock = ManualClock()
+    context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+    async with (
+        serving(partial(answered, code=ErrorCode.NONE), APIS) as node,
+        asked(led_at(node.port)) as active,
+    ):
+        handler = Forwarded(Here(), active, clock, ManualScheduler(clock), lambda: made)
+        answer = asyncio.ensure_future(handler.handle(context, creating(5_000)))
+        done, _ = await asyncio.wait([answer], timeout=0.2)
+        assert not done, "the broker still makes them"
+        made.set_result(None)
+        (topic,) = decoded(await answer).topics
+    assert topic.error_code == ErrorCode.NONE
+
+
 async def test_nobody_is_known() -> None:
     async with asked(QuorumView(epoch=3)) as active:
         with pytest.raises(NotControllerError, match="no active controller is known"):
