@@ -7,9 +7,12 @@ from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
 from metadata_topic.quorum.config import MetadataLogConfig
+from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings, NodeTransport
+from metadata_topic.quorum.start.format import SET_ASIDE_DIRECTORY
 from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity
+from runtime.disk import Disk
 from runtime.ports import Ports
 
 
@@ -43,7 +46,11 @@ def open_metadata_node(
     """Make the node of the metadata quorum; it is not started yet.
 
     See `NodeSettings` for `before_install`.
+
+    Raises:
+        QuorumConfigError: it was a controller once, and must not become one again.
     """
+    _refuse_former_controller(config, ports.disk)
     return MetadataNode(
         config.metadata_log_dir,
         NodeIdentity(
@@ -64,3 +71,15 @@ def open_metadata_node(
         ),
         on_failure,
     )
+
+
+def _refuse_former_controller(config: BrokerConfig, disk: Disk) -> None:
+    """With its old configuration the node would lead alone: two lives of one broker."""
+    set_aside = config.metadata_log_dir / SET_ASIDE_DIRECTORY
+    if config.is_controller and disk.exists(set_aside):
+        raise QuorumConfigError(
+            f"node.id={config.node_id} is a controller (process.roles), but `tidemark split` made "
+            f"it a broker of other controllers: its votes lie in {set_aside}. Start it with the "
+            "broker's properties that the command wrote; docs/controllers.md says how the split is "
+            "undone as long as none of the new controllers was started"
+        )

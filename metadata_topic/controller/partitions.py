@@ -25,7 +25,7 @@ from metadata_topic.controller.placement import place
 from metadata_topic.controller.replica_assignment import check_manual
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.tiered_placement import candidates_for, hosts_of
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
 from metadata_topic.image.records import (
     RECORD_WORK,
@@ -192,8 +192,9 @@ def _replicas_of(
     """Per new partition broker ids, the preferred leader first."""
     first, factor = len(now.partitions), _factor_of(now)
     added = topic.count - first
-    hosts = yield from hosts_of(now)
-    found = candidates_for(image, now.name, image.topic_config(now.name), hosts)
+    configs = image.topic_config(now.name)
+    hosts = (yield from hosts_of(now)) if is_tiered(configs) else ()
+    found = candidates_for(image, now.name, configs, hosts)
     if topic.assignments is None:
         return (
             yield from place.steps(

@@ -11,7 +11,18 @@ import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, SET_ASIDE_DIRECTORY
+from tests.support.brokers.clients import produce as produce_to
+from tests.support.brokers.clients import read_all
 from tests.support.brokers.process import until
+from tests.support.brokers.tiered_topics import (
+    QUICK,
+    TIERED,
+    as_read,
+    delete_topic,
+    tiered_away,
+    values,
+)
+from tests.support.brokers.tiered_topics import create as create_tiered
 from tests.support.quorum.controllers import Member, Membership
 from tests.support.quorum.own_controllers import TidemarkBroker
 from tests.support.quorum.serving import brokers, consume, create, grow, leaders, produce, topics_of
@@ -63,7 +74,8 @@ def test_records_groups_and_metadata_go_on(
         assert old.returncode == 1
         assert "`tidemark split` made it a broker" in old.stderr
         node.is_split = True
-        asyncio.run(_serve(node))
+        asyncio.run(_start_all(node))
+        until(lambda: -1 not in leaders(here, "read").values(), "all are led")
         assert {at for topic in ("read", "unread") for at in leaders(here, topic).values()} == {1}
         assert topics_of(here) >= {"read", "unread", "__consumer_offsets"}
         new = produce(here, "read", list(range(PARTITIONS)), numbers)
@@ -80,14 +92,6 @@ def test_records_groups_and_metadata_go_on(
         assert "the metadata directory is an older copy" in too_late.stderr
     finally:
         node.close()
-
-
-async def _serve(node: LoneNode) -> None:
-    """Start the controllers, then the broker."""
-    await asyncio.gather(*(one.start() for one in node.quorum.controllers.values()))
-    await asyncio.to_thread(node.start)
-    here = node.bootstrap
-    await asyncio.to_thread(until, lambda: -1 not in leaders(here, "read").values(), "all are led")
 
 
 def go_back(node: LoneNode) -> "CompletedProcess[str]":
@@ -107,6 +111,40 @@ async def _lose_the_active_one(node: LoneNode) -> None:
     await create(node.bootstrap, "new", 2)
     await grow(node.bootstrap, "new", 4)
     await node.quorum.controllers[leader.node_id].start()
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
+def test_the_tier_goes_on(tmp_path: Path, is_dynamic: bool) -> None:
+    """Only whole processes show that the tier is let in by the drawn secret, and owns its store."""
+    node = LoneNode(tmp_path, is_dynamic=is_dynamic, tiered=True)
+    node.settings |= QUICK
+    records = values(1_200)
+    config = ("--config", str(node.config_file), "--bootstrap-server", node.bootstrap)
+    try:
+        node.start()
+        create_tiered(node, "kept", **TIERED)
+        create_tiered(node, "removed", **TIERED)
+        for topic in ("kept", "removed"):
+            produce_to(node, topic, records)
+            tiered_away(node, topic)
+        copied = len(node.remote_segments("kept"))
+        delete_topic(node, "removed")  # what is left of it is the new life's to remove
+        assert node.terminate() == 0
+        done = node.split()
+        assert done.returncode == 0, done.stderr
+        node.is_split = True
+        asyncio.run(_start_all(node))
+        assert read_all(node, "kept") == as_read(records)
+        produce_to(node, "kept", records)
+        until(lambda: len(node.remote_segments("kept")) > copied, "copying goes on")
+        tiered_away(node, "kept")
+        assert read_all(node, "kept") == as_read(records + records)
+        until(lambda: not node.remote_paths("**/removed-*/**/*.*"), "what was removed is gone")
+        until(lambda: node.command("remote", "audit", *config).returncode == 0, "a clean audit")
+        until(lambda: node.health()["status"] == "green", "the broker is green")
+        assert node.terminate() == 0
+    finally:
+        node.close()
 
 
 def test_another_broker_of_the_cluster_goes_on_beside_the_new_controllers(
@@ -156,9 +194,9 @@ async def _begin(other: TidemarkBroker, cluster_id: str) -> None:
     await other.start()
 
 
-async def _start_all(node: LoneNode, other: TidemarkBroker) -> None:
+async def _start_all(node: LoneNode, *others: TidemarkBroker) -> None:
     await asyncio.gather(*(one.start() for one in node.quorum.controllers.values()))
-    await asyncio.gather(asyncio.to_thread(node.start), other.start())
+    await asyncio.gather(asyncio.to_thread(node.start), *(one.start() for one in others))
 
 
 def _seeds(node: LoneNode) -> list[str]:

@@ -15,7 +15,7 @@ from tests.support.quorum.kafka_controllers import KafkaBroker, PlainKafkaContro
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum
 from tests.support.quorum.serving import admin, brokers, leaders, until_true
-from tests.support.quorum.tiering import SWITCH, Cluster, TieringBroker, running
+from tests.support.quorum.tiering import SWITCH, TieringBroker
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
 
@@ -26,7 +26,7 @@ UNKNOWN = "the metadata do not say that this broker has a remote tier"
 SENT = [(b"k", b"v")]
 
 
-async def created(at: TieringBroker, topic: NewTopic) -> ErrorCode:
+async def created(at: TieringBroker | KafkaBroker, topic: NewTopic) -> ErrorCode:
     """What CreateTopics answers; on success the topic is led."""
     tools = admin(at.address)
     try:
@@ -40,7 +40,7 @@ async def created(at: TieringBroker, topic: NewTopic) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def switched_on(at: TieringBroker, topic: str) -> ErrorCode:
+async def switched_on(at: TieringBroker | KafkaBroker, topic: str) -> ErrorCode:
     """What IncrementalAlterConfigs answers."""
     on = ConfigEntry("remote.storage.enable", "true", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[on])
@@ -52,21 +52,28 @@ async def switched_on(at: TieringBroker, topic: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def test_tiered_topics_keep_to_brokers_with_a_tier_through_its_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [TieringBroker, pytest.param(KafkaBroker, marks=pytest.mark.jvm)])
+async def test_tiered_topics_keep_to_brokers_with_a_tier_through_its_loss(
+    tmp_path: Path, kind: type[TieringBroker | KafkaBroker]
+) -> None:
     """Only processes show that a plugin's store reaches the controllers, and a start its loss."""
+    if kind is KafkaBroker:
+        require_kafka_tools()
     plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=SESSIONS | SWITCH)
-    async with Quorum(tmp_path, plan) as quorum:
-        tiering, plain = (
-            TieringBroker(one, tmp_path / f"broker-{one}", quorum.membership) for one in (11, 12)
-        )
+    async with Quorum(tmp_path, plan) as quorum, AsyncExitStack() as stack:
+        tiering = TieringBroker(11, tmp_path / "broker-11", quorum.membership)
+        plain = kind(12, tmp_path / "broker-12", quorum.membership)
         plain.settings = OFF
         await tiering.format("--cluster-secret")
-        async with running(Cluster(quorum, [tiering, plain])):
-            await placement(tiering, plain)
-            await loss_of_the_tier(tiering)
+        for broker in (tiering, plain):
+            stack.callback(broker.close)
+            await broker.start()
+        await until_true(lambda: brokers(tiering.address) == {11, 12}, "both serve")
+        await placement(tiering, plain)
+        await loss_of_the_tier(tiering)
 
 
-async def placement(tiering: TieringBroker, plain: TieringBroker) -> None:
+async def placement(tiering: TieringBroker, plain: TieringBroker | KafkaBroker) -> None:
     for at in (tiering, plain):
         name = f"tides-by-{at.node_id}"
         assert await created(at, NewTopic(name, 6, 1, config=TIERED)) == ErrorCode.NONE
@@ -78,14 +85,14 @@ async def placement(tiering: TieringBroker, plain: TieringBroker) -> None:
     assert await created(plain, refused) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert await created(plain, NewTopic("there", 1, replica_assignment=there)) == ErrorCode.NONE
     assert await switched_on(tiering, "there") == ErrorCode.INVALID_CONFIG
-    await asyncio.to_thread(produce, plain, "there", SENT)
+    await asyncio.to_thread(produce, tiering, "there", SENT)
     here = NewTopic("here", 1, replica_assignment=[[tiering.node_id]])
     assert await created(plain, here) == ErrorCode.NONE
-    await asyncio.to_thread(produce, plain, "here", SENT)
+    await asyncio.to_thread(produce, tiering, "here", SENT)
     assert await switched_on(plain, "here") == ErrorCode.NONE
     beside = NewTopic("plain", 1, replica_assignment=[[tiering.node_id]])
     assert await created(plain, beside) == ErrorCode.NONE
-    await asyncio.to_thread(produce, plain, "plain", SENT)
+    await asyncio.to_thread(produce, tiering, "plain", SENT)
 
 
 async def restarted(broker: TieringBroker, settings: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.types import EpochEntry
 from kafka_protocol.wire.primitives import uuid_to_text
+from local_log.manager.log_dir import COMMITTED_METADATA
 from tests.support.brokers.clients import end_offsets, produce, read_all
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tiered_files import CHAIN, assert_whole, directory_of, objects
@@ -109,6 +110,7 @@ async def test_leader_epochs_of_an_earlier_time_are_raised_over_the_wire(tmp_pat
         for place in places:
             shutil.rmtree(place)
             place.with_name("older").rename(place)
+        (broker.log_directory / COMMITTED_METADATA).unlink()  # the operator means it
         meta = parse_meta_properties((broker.log_directory / META_PROPERTIES).read_bytes())
         done = await asyncio.to_thread(
             broker.command,

@@ -5,7 +5,7 @@ Nothing on the disk is changed before all of it was read and judged.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from metadata_topic.image.image import MetadataImage
@@ -15,12 +15,7 @@ from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
-from metadata_topic.quorum.start.format import (
-    METADATA_DIRECTORY,
-    SET_ASIDE_DIRECTORY,
-    NotFormattedError,
-    read_bootstrap,
-)
+from metadata_topic.quorum.start.format import METADATA_DIRECTORY, NotFormattedError, read_bootstrap
 from metadata_topic.quorum.start.quorum_start import (
     FoundQuorum,
     Membership,
@@ -109,15 +104,11 @@ def open_replica(
     state_file = QuorumStateFile(directory, disk)
     files = SnapshotFiles(directory, disk, ports.dice, cluster_id=identity.cluster_id)
     election = state_file.find()
-    set_aside = log_dir / SET_ASIDE_DIRECTORY
     is_sole = _looks_sole(key, settings)
     found = read_directory(
         directory, files=files, disk=disk, check_stop=check_stop, replays=is_sole
     )
-    quorum = found_quorum(found, election)
-    if disk.exists(set_aside):
-        quorum = replace(quorum, set_aside=str(set_aside))
-    plan = plan_quorum_start(key, settings, quorum)
+    plan = plan_quorum_start(key, settings, found_quorum(found, election))
     if is_sole is not (plan.membership is Membership.SOLE_VOTER):
         found = read_directory(
             directory, files=files, disk=disk, check_stop=check_stop, replays=not is_sole

@@ -73,7 +73,6 @@ class FoundQuorum:
         newest_snapshot: None if there is none.
         lost_voters: why the file with the first voters cannot be read, where nothing else says who
             votes; else empty.
-        set_aside: the metadata from before this node became a broker; empty if it never did.
     """
 
     directory: str
@@ -82,7 +81,6 @@ class FoundQuorum:
     end_offset: int
     newest_snapshot: SnapshotId | None
     lost_voters: str = ""
-    set_aside: str = ""
 
     @property
     def has_content(self) -> bool:
@@ -146,9 +144,7 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     latest = history[-1][1]
     is_static = latest.kraft_version == 0
     voters = latest.voters or NO_VOTERS
-    if settings.is_controller:
-        _refuse_former_controller(me, found)
-    else:
+    if not settings.is_controller:
         _check_broker(me, voters, found)
     if is_static:
         _check_static(me, settings, found)
@@ -206,17 +202,6 @@ def _check_broker(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
             f"{found.directory}/quorum-state has a vote of epoch {election.epoch}: the directory "
             f"is that of a controller, and node.id={me.id} is only a broker (process.roles). If it "
             f"is no controller any more, remove {found.directory}: a broker fetches it again"
-        )
-
-
-def _refuse_former_controller(me: ReplicaKey, found: FoundQuorum) -> None:
-    """With its old configuration the node would lead alone: two lives of one broker."""
-    if found.set_aside:
-        raise QuorumConfigError(
-            f"node.id={me.id} is a controller (process.roles), but `tidemark split` made it a "
-            f"broker of other controllers: its votes lie in {found.set_aside}. Start it with the "
-            "broker's properties that the command wrote; docs/controllers.md says how the split is "
-            "undone as long as none of the new controllers was started"
         )
 
 

@@ -15,6 +15,7 @@ from metadata_topic.image.image import ResourceType
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from tests.support.quorum_world.errors import Violation
+from tests.support.quorum_world.liveness import LOOK_US
 
 if TYPE_CHECKING:
     from tests.support.nodes_world.node import ClusterNode
@@ -91,6 +92,7 @@ class Askers:
         self._removed_at: dict[bytes, int] = {}
         self._ids: dict[str, bytes] = {}
         self._open: dict[int, Asked] = {}
+        self._next_us = 0
         self._is_over = False
         self.told: dict[str, int] = defaultdict(int)
         world.oracle.listeners.append(self._committed)
@@ -187,15 +189,15 @@ class Askers:
     def look(self) -> None:
         """Each call at a broker that lives is answered in its time."""
         now_us = self.world.now_us
-        while self._open:
-            number, call = next(iter(self._open.items()))
+        if now_us < self._next_us:
+            return
+        self._next_us = now_us + LOOK_US
+        for number, call in list(self._open.items()):
             node = call.node
             if node.life != call.life or node.closing:
                 del self._open[number]
             elif max(node.paused_until, call.asked_us) + call.patience_us < now_us:
                 raise Violation("every call is answered in its time", f"{call}")
-            else:
-                break
 
     def _breaks(self, rule: str, call: Asked, more: str = "") -> None:
         self.world.breaks(rule, f"{call} {more}")

@@ -126,4 +126,7 @@ class NodesWorld(QuorumWorld):
         if not self.run_until(self.all_serve, SERVED_WITHIN_MS):
             late = [node for node in self.brokers if node.broker is None or not node.broker.serves]
             raise Violation("calm lets all brokers serve", f"{late}: {self.states}")
+        for node in self.brokers:
+            if node.broker is not None and (problems := node.broker.problems()):
+                raise Violation("a broker that follows is not red", f"{node}: {problems}")
         return calm

@@ -129,6 +129,8 @@ class Churn:
                 tools = admin(node.address)
                 try:
                     change(tools, name)[name].result(10)
+                except TimeoutError:
+                    continue  # a node that is paused
                 except KafkaException as error:
                     if error.args[0].code() in DONE_BEFORE:
                         return

@@ -121,11 +121,16 @@ class Cluster:
 
     async def until_green(self) -> None:
         for node in self.nodes:
-            await until_asked(
-                lambda node=node: node.health()["status"] == "green",  # type: ignore[misc]
-                f"broker {node.node_id} is green",
-                deadline_s=PATIENCE_S,
-            )
+            health: dict[str, Any] = {}
+
+            def is_green(node: "Tiering" = node, health: dict[str, Any] = health) -> bool:
+                health.update(node.health())
+                return bool(health["status"] == "green")
+
+            try:
+                await until_asked(is_green, f"{node.node_id} is green", deadline_s=PATIENCE_S)
+            except AssertionError as error:
+                raise AssertionError(f"{error}: {health}") from None
 
 
 class Tiering(TidemarkController):
@@ -216,7 +221,7 @@ async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIter
             TieringBroker(one, directory / f"broker-{one}", quorum.membership) for one in (11, 12)
         ]
         await nodes[0].format("--cluster-secret")
-        async with running(Cluster(quorum, nodes)) as cluster:
+        async with _running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
@@ -227,12 +232,12 @@ async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncI
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
     async with quorum:
         nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
-        async with running(Cluster(quorum, nodes)) as cluster:
+        async with _running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 
 @asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[Cluster]:
+async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Those that do not run yet are started; none is left running."""
     try:
         await asyncio.gather(*(one.start() for one in cluster.nodes if not one.is_running))
@@ -252,7 +257,7 @@ async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
     async with quorum:
         beside = TieringBroker(11, directory / "broker-11", quorum.membership)
         nodes = [cast("TieringCombined", quorum.controllers[1]), beside]
-        async with running(Cluster(quorum, nodes)) as cluster:
+        async with _running(Cluster(quorum, nodes)) as cluster:
             yield cluster
 
 

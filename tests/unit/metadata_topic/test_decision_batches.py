@@ -18,6 +18,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, encode_record, make
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.log.batches import read_batches, read_records, value_batch, whole_batches
 from metadata_topic.quorum.log.decision_batches import (
@@ -176,7 +177,7 @@ def test_any_error_after_the_first_byte_ends_the_node(home: Home, whole_batches:
     async def work(node: MetadataNode) -> None:
         await node.submit(topics("before"))
         disk.left = whole_batches
-        with pytest.raises(MetadataUnavailable):
+        with pytest.raises(DecisionTimedOut, match="may be carried out or not"):
             await node.submit(topics(*(f"ghost-{n}" for n in range(200))))
         assert isinstance(node.failure, RuntimeError)
         assert len(home.failures) == 1

@@ -113,7 +113,7 @@ ALONE = replace(STATIC, static_voters=NODES[:1])
         (
             ReplicaKey(7, OTHER_DISK),
             replace(STATIC, is_controller=False),
-            replace(USED, set_aside="/logs/x"),
+            USED,
             Membership.OBSERVER_BROKER,
         ),
     ],
@@ -175,9 +175,6 @@ def test_what_a_node_is(
             replace(USED, election=ElectionState(3, None, ReplicaKey(2))),
             ["followed others", "epoch 3", "move"],
         ),
-        (ME, ALONE, replace(NEW, set_aside="/logs/x"), ["/logs/x", "tidemark split", "node.id=1"]),
-        (ME, STATIC, replace(NEW, set_aside="/logs/x"), ["/logs/x", "tidemark split"]),
-        (ME, DYNAMIC, with_voters(THREE, replace(USED, set_aside="/logs/x")), ["/logs/x"]),
     ],
 )
 def test_what_contradicts_itself_does_not_start(

@@ -13,6 +13,7 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.properties import parse
+from broker.node.metadata_log import open_metadata_node
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from metadata_topic.controller.result import ControllerResult
@@ -36,6 +37,7 @@ from tests.support.sim.dice import SeededDice
 from tests.support.sim.ports import simulated
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.one_node import looped, sole_voter
+from tidemark.node_files.log_directories import stopped
 from tidemark.node_files.split import SplitError, split_node
 
 pytestmark = pytest.mark.lasts(seconds=15)
@@ -354,7 +356,7 @@ def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_goes_on(
         state = can_start(root, into)
         assert state != (True, True), operation
         if not state[0]:
-            refuses_the_node(root)
+            refuses_the_node(config)
         seen.add(state)
         split(config, into)
         check_made(root, into)
@@ -383,6 +385,12 @@ def can_start(root: Path, into: Path) -> tuple[bool, bool]:
     return node, into.exists()
 
 
-def refuses_the_node(root: Path) -> None:
-    with pytest.raises(QuorumConfigError, match="made it a broker"):
-        live(root)
+def refuses_the_node(file: Path) -> None:
+    """The config of the former node starts nothing."""
+    config = BrokerConfig.load(file)[0]
+    ports = replace(simulated(1), disk=Disk())
+    with (
+        stopped(config, Disk()) as directories,
+        pytest.raises(QuorumConfigError, match="made it a broker"),
+    ):
+        open_metadata_node(config, directories, ports, lambda _error: None)
