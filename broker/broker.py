@@ -68,6 +68,7 @@ from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
+from rlm.red_kinds import TierRed
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
 
@@ -163,9 +164,13 @@ class Broker(ServerProcess):
 
     async def _open_metadata(self) -> None:
         """Metadata first: it says which settings the logs have; read beside the event loop."""
-        self._node = open_metadata_node(self.config, self._directories, self._ports, self._fail)
+        wiring = self._tier_wiring
+        self._node = open_metadata_node(
+            self.config, self._directories, self._ports, self._fail, wiring.before_install
+        )
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
+        await wiring.follow(self._node)
         if self._node.is_alone:
             self._node.start()
             if moved := moved_voter(self.config, self._node.voters):
@@ -275,6 +280,10 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._groups.stop)
         if self._tier is not None:
+            self.health.warnings["controllers"] = self._foreign_controllers
+            self._tier.removed_topics.are_listed = lambda: (
+                self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False
+            )
             life = self._registration
             questions = ControllerQuestions(
                 self._leader_epochs.ask, life.update_removed_topics, life.describe_quorum
@@ -480,6 +489,11 @@ class Broker(ServerProcess):
         await self._tier_wiring.connect(self._node, self._replicas, self.live, settings)
 
     # -- facts
+
+    def _foreign_controllers(self) -> tuple[str, ...]:
+        """What the tier does without while the active controller is Apache Kafka's."""
+        is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
+        return (TierRed.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""

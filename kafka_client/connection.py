@@ -9,7 +9,7 @@ the decoding of long answers.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -62,6 +62,13 @@ class Connection:
     def is_in_use(self) -> bool:
         """Whether there is a connection, or an attempt to open one."""
         return self._open is not None
+
+    @property
+    def versions(self) -> Mapping[int, Versions]:
+        """What the other side serves; empty while no connection has asked it."""
+        if self._open is None or not self._open.exchange.is_ready:
+            return {}
+        return self._open.exchange.versions
 
     @property
     def held_bytes(self) -> int:

@@ -30,7 +30,7 @@ class Plugins:
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.
-        red: what the remover found that only an operator can settle.
+        red, yellow: what the remover found that only an operator can settle.
         store_faults: what tests make the storage suffer; None where none can.
         identity: of the store.
     """
@@ -41,6 +41,7 @@ class Plugins:
     connect: Callable[[Mapping[str, str]], None] = _nothing
     remover: "Remover | None" = None
     red: Callable[[], Sequence[RedText]] = tuple
+    yellow: Callable[[], Sequence[RedText]] = tuple
     store_faults: StoreFaults | None = None
     identity: StoreIdentity = UNNAMED
 

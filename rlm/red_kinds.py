@@ -151,6 +151,18 @@ class TierRed(RedKind):
         "yellow: the manager is not the usual one, and lacks what `rlmm.api` lets it leave out",
         "give it these methods, or use the usual one (remote.log.metadata.manager.class.name)",
     )
+    KAFKA_CONTROLLERS = (
+        "the active controller is Apache Kafka's: it gives no leader epoch above those that were "
+        "used before, keeps no list of removed topics, and does not settle at a registration in "
+        "which log directories replicas are",
+        "yellow: nothing is deleted on what a controller of Tidemark would have said. A partition "
+        "whose leader epoch is too low stays red; the removals that this broker read are in a file "
+        "of its own, and a topic that a snapshot only lacks is named; a replica that was served "
+        "before its directory was noted, as Kafka's brokers do, begins anew where its files are "
+        "lost, and the tier, which finds its segments, is red",
+        "nothing need be done; with controllers of Tidemark it ends (docs/tiering.md, Under the "
+        "controllers of Apache Kafka)",
+    )
     JUDGING = (
         "judging takes long: {judged} of {total} partitions are judged after {minutes} min",
         "yellow: at its start, and under new leader epochs, the tier reads what the metadata topic "

@@ -305,6 +305,7 @@ class Tier:
         yellow = [] if late is None or late.is_red else [late.reason]
         if off := features_off(metadata):
             yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
+        yellow += self._plugins.yellow()
         health = Health(counted.assigned, counted.ready, self.calls.abandoned, red, yellow)
         self._link.tell(health)
         if failure:

@@ -108,6 +108,7 @@ def configure_plugins(
         connect,
         remover=remover,
         red=lambda: remover.red,
+        yellow=lambda: remover.yellow,
         store_faults=store_faults,
         identity=identity,
     )

@@ -26,6 +26,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "rsm": "For authors and operators of storage plugins: check.",
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
+        "status": "Show all nodes of a cluster, and whether it is well.",
         "version": "Print the version.",
     }
 )

@@ -84,9 +84,9 @@ class DeleteTopicsHandler(DecodedHandler):
                 else ErrorCode.TOPIC_DELETION_DISABLED
             )
             return _Response(
-                responses=[_failed(one, code, "Topic deletion is disabled.") for one in asked]
+                responses=[failed(one, code, "Topic deletion is disabled.") for one in asked]
             )
-        wishes = _wishes(context.api_version, request)
+        wishes = wishes_of(context.api_version, request)
         asked = [one for one in asked if one[0] is not None or one[1] not in wishes]
         wanted, refused = self._without_repeated(asked)
         refused += [_guarded(one) for one in wanted if self._is_guarded(one)]
@@ -99,7 +99,7 @@ class DeleteTopicsHandler(DecodedHandler):
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
         """Answer that nothing can be said of any topic but `error`."""
         asked = _asked(context.api_version, request)
-        return _Response(responses=[_failed(one, error.code, str(error)) for one in asked])
+        return _Response(responses=[failed(one, error.code, str(error)) for one in asked])
 
     answered_in = "responses"
 
@@ -137,7 +137,7 @@ class DeleteTopicsHandler(DecodedHandler):
             name = next((name for name, _ in entries if name is not None), None)
             topic_id = next((one for _, one in entries if one != ZERO_UUID), ZERO_UUID)
             reason = "The topic is named more than once."
-            repeated.append(_failed((name, topic_id), ErrorCode.INVALID_REQUEST, reason))
+            repeated.append(failed((name, topic_id), ErrorCode.INVALID_REQUEST, reason))
         return once, repeated
 
     async def _delete(self, wanted: Sequence[Asked], *, timeout_ms: int) -> list[Any]:
@@ -152,7 +152,7 @@ class DeleteTopicsHandler(DecodedHandler):
         try:
             deleted = await self._submit(decide, timeout_ms=timeout_ms)
         except KafkaError as error:  # the metadata log takes no records
-            return [_failed(one, error.code, str(error)) for one in wanted]
+            return [failed(one, error.code, str(error)) for one in wanted]
         away = self._settled([topic.topic_id for topic in deleted if topic.error is None])
         await run_in_steps(_log_deleted(deleted))
         if away is not None:  # a slow disk makes no deletion undone
@@ -163,7 +163,7 @@ class DeleteTopicsHandler(DecodedHandler):
         """What `tidemark remote forget` asks for: Kafka's clients never do."""
         asked = (None, topic_id)
         if wish not in (RemoteDataWish.FORGET, RemoteDataWish.KEEP):
-            return _failed(asked, ErrorCode.INVALID_REQUEST, f"RemoteData={wish}")
+            return failed(asked, ErrorCode.INVALID_REQUEST, f"RemoteData={wish}")
         wished = RemoteDataWish(wish)
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
@@ -172,11 +172,11 @@ class DeleteTopicsHandler(DecodedHandler):
         try:
             await self._submit(decide, timeout_ms=timeout_ms)
         except KafkaError as error:
-            return _failed(asked, error.code, str(error))
+            return failed(asked, error.code, str(error))
         log.warning(
             "remote data of a topic id: wish=%s topic_id=%s", wished.name, uuid_to_text(topic_id)
         )
-        return _Result(name=None, topic_id=topic_id)
+        return taken(topic_id)
 
     def _is_guarded(self, asked: Asked) -> bool:
         """DIFFERS: Kafka lets anybody delete `__remote_log_metadata`, and so all tiered data."""
@@ -203,7 +203,7 @@ def _asked(version: int, request: Any) -> list[Asked]:
     return [(name, ZERO_UUID) for name in request.topic_names]
 
 
-def _wishes(version: int, request: Any) -> dict[bytes, int]:
+def wishes_of(version: int, request: Any) -> dict[bytes, int]:
     """By topic id, what is asked for the remote data of ids that do not exist."""
     if version < _SINCE_TOPIC_IDS:
         return {}
@@ -214,18 +214,24 @@ def _wishes(version: int, request: Any) -> dict[bytes, int]:
     }
 
 
+def taken(topic_id: bytes) -> Any:
+    """The answer to a wish that was noted."""
+    return _Result(name=None, topic_id=topic_id)
+
+
 def _guarded(asked: Asked) -> Any:
-    return _failed(asked, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
+    return failed(asked, ErrorCode.POLICY_VIOLATION, "This topic belongs to the brokers.")
 
 
-def _failed(asked: Asked, code: ErrorCode, reason: str) -> Any:
+def failed(asked: Asked, code: ErrorCode, reason: str) -> Any:
+    """The answer for a topic of which nothing was done."""
     return _Result(name=asked[0], topic_id=asked[1], error_code=code, error_message=reason)
 
 
 def _answer(topic: DeletedTopic) -> Any:
     if topic.error is None:
         return _Result(name=topic.name, topic_id=topic.topic_id)
-    return _failed((topic.name, topic.topic_id), topic.error.code, str(topic.error))
+    return failed((topic.name, topic.topic_id), topic.error.code, str(topic.error))
 
 
 def make(parts: "HandlerParts") -> DeleteTopicsHandler:

@@ -48,6 +48,7 @@ from broker.handlers import (
 )
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
+from broker.handlers.remote_data_wishes import RemoteDataWishes
 from broker.network.registry import DecodedHandler, Handler, HandlerTable
 from kafka_protocol.wire.api_keys import ApiKey
 
@@ -117,6 +118,9 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
             assert isinstance(handler, DecodedHandler), "they are decoded"
             ports = parts.ports
             handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler)
+            if handler.api_key == ApiKey.DELETE_TOPICS and parts.tier is not None:
+                removed = parts.tier.removed_topics
+                handler = RemoteDataWishes(handler, parts.active, parts.cluster, removed)
         parts.table.add(handler)
     return parts.table
 

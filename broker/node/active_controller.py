@@ -15,8 +15,10 @@ from broker.node.envelope import VERSION, answer_in, envelope_bytes, envelope_of
 from kafka_client.connection import Connections
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.requests import NoAnswerError, NotSentError, UnsupportedError
+from kafka_client.transport import Network
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DecisionTimedOut, wait_for_all
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable
@@ -54,6 +56,7 @@ class ActiveController:
         *,
         kind: str = "broker",
         envelope_bytes_max: int = ENVELOPE_BYTES_MAX,
+        network: Network | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -65,13 +68,15 @@ class ActiveController:
             kind: of the node; it is the first part of its client id.
             envelope_bytes_max: `socket.request.max.bytes` of this node, and so most likely of the
                 controllers.
+            network: of the connections; None: TCP.
         """
         self._scheduler, self._envelope_bytes_max = ports.scheduler, envelope_bytes_max
         self._node, self._here = node, here
         self._client_id = f"{kind}-{node.node_id}-to-controller"
+        self._versions: Mapping[int, Versions] = {}
         settings = ConnectionSettings(client_id=self._client_id, connect_timeout_ms=_CONNECT_MS)
         self._lifecycle, self._forwarding, self._large = (
-            Connections(settings, ports) for _ in range(3)
+            Connections(settings, ports, network) for _ in range(3)
         )
 
     @property
@@ -83,6 +88,18 @@ class ActiveController:
     def has_begun(self) -> bool:
         """Whether a request would be decided now, as far as this node knows."""
         return self._node.knows_active_controller
+
+    def serves(self, api_key: ApiKey) -> bool | None:
+        """Whether the active controller serves a request; None: none was ever reached.
+
+        While none can be reached the last one counts. Controllers of Apache Kafka do not serve
+        requests that are Tidemark's alone.
+        """
+        if self.is_here:
+            return api_key in self._here
+        with suppress(NotControllerError):
+            self._versions = self._lifecycle.to(self._address()).versions or self._versions
+        return api_key in self._versions if self._versions else None
 
     @property
     def epoch(self) -> int:

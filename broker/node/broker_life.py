@@ -375,6 +375,8 @@ class BrokerLife:
     async def update_removed_topics(self, emptied: Collection[bytes]) -> None:
         """Have topics leave the list of removed ones, by ids: nothing is left in the remote store.
 
+        A controller of Apache Kafka keeps no list: they leave that of this node.
+
         Raises:
             KafkaError: it is not done, or perhaps not; it may be asked again.
         """
@@ -383,9 +385,15 @@ class BrokerLife:
             broker_epoch=self.epoch,
             emptied=list(emptied),
         )
-        answer = await self._active.ask(
-            ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
-        )
+        try:
+            answer = await self._active.ask(
+                ApiKey.UPDATE_REMOVED_TOPICS, 0, question, timeout_ms=CHANGE_MS
+            )
+        except ApiError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            self._node.drop_removed(emptied)
+            return
         _check(answer, "update removed topics")
 
     async def describe_quorum(self, timeout_ms: int) -> Any:

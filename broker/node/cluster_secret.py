@@ -73,8 +73,8 @@ def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
             CLUSTER_SECRET_KEY,
             "",
             f"must name the file with the cluster's secret, since node.id={config.node_id} has a "
-            f"remote tier and the controllers are several ({list(voters.ids)}): the tiers of all "
-            f"brokers authenticate themselves by it; {_WAY_OUT}",
+            f"remote tier and other nodes stand beside it (controllers: {list(voters.ids)}): the "
+            f"tiers of all brokers authenticate themselves by it; {_WAY_OUT}",
         )
 
 

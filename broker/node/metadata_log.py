@@ -41,8 +41,11 @@ def open_metadata_node(
     directories: Directories,
     ports: Ports,
     on_failure: Callable[[BaseException], None],
+    before_install: Callable[[], object] = lambda: None,
 ) -> MetadataNode:
     """Make the node of the metadata quorum; it is not started yet.
+
+    See `NodeSettings` for `before_install`.
 
     Raises:
         QuorumConfigError: it was a controller once, and must not become one again.
@@ -64,6 +67,7 @@ def open_metadata_node(
             session_timeout_ms=config.broker_session_timeout_ms,
             has_broker=config.is_broker,
             transport=_transport(config, directories, ports),
+            before_install=before_install,
         ),
         on_failure,
     )

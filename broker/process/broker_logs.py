@@ -12,6 +12,7 @@ from broker.node.directory_checks import without_sidecars, write_life, writes_si
 from broker.node.start_jobs import Count, beside_the_loop
 from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
+from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
 from broker.replica.wanted import assigned_partitions, wanted_replica
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.manager.load_run import LoadRun
@@ -62,7 +63,7 @@ class BrokerLogs:
             live.log_config,
             ports,
             to_loop=asyncio.get_running_loop().call_soon_threadsafe,
-            own_names=TIER_NAMES,
+            own_names=(*TIER_NAMES, REMOVED_TOPICS),
         )
         for path, reason in directories.offline.items():
             self.manager.put_offline(path, reason)

@@ -55,6 +55,7 @@ class BrokerTier:
             DirectoryError: the file of the tier's incarnation is of an older form or place.
         """
         self._config, self._directories, self._settings = config, directories, config
+        self._commit = ports.executors.commit
         self._scheduler = ports.scheduler
         self.tier: RemoteTier | None = None
         if config.remote_log_storage_system_enable:
@@ -90,6 +91,23 @@ class BrokerTier:
 
         health.warnings["registration"] = unknown
 
+    def before_install(self) -> None:
+        """A fetched snapshot is about to take the place of the metadata log, beside the loop."""
+        if self.tier is not None:
+            self.tier.removed_topics.keep()
+
+    async def follow(self, node: MetadataNode) -> None:
+        """Note which tiered topics are removed, from before the node's start on.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        if self.tier is not None:
+            removed = self.tier.removed_topics
+            await self._commit.run(removed.read)
+            removed.begin(node.image)
+            node.subscribe(removed.follow)
+
     def _tier_config(self, config: BrokerConfig) -> TierConfig:
         return tier_config(
             config,
@@ -110,6 +128,7 @@ class BrokerTier:
         Any broker with a tier may be the first, and the active controller another process: returns
         when this node's image has it.
         """
+        said = ""
         while True:
             try:
                 await ensure_remote_metadata_topic(
@@ -122,7 +141,9 @@ class BrokerTier:
             except KafkaError as error:
                 if node.is_alone:
                     raise
-                log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, said)
             if REMOTE_LOG_METADATA_TOPIC in node.image.topics_by_name:
                 return
             await pause(self._scheduler, _ASK_AGAIN_MS)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import listeners_and_features
+from kafka_client.transport import Network
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
@@ -27,17 +28,19 @@ RETRY_MS_MAX: Final = 10_000
 JITTER: Final = 0.2
 
 
-def register_in_metadata(node: MetadataNode, ports: Ports) -> "asyncio.Task[None]":
+def register_in_metadata(
+    node: MetadataNode, ports: Ports, network: Network | None = None
+) -> "asyncio.Task[None]":
     """Begin; the task ends when this life of the controller was seen in the metadata.
 
     Another process of this id may register after it. Neither begins again, so that they do not
     fill the log: `identity_watch` ends one of them.
     """
-    return asyncio.create_task(_register(node, ports))
+    return asyncio.create_task(_register(node, ports, network))
 
 
-async def _register(node: MetadataNode, ports: Ports) -> None:
-    active = ActiveController(node, {}, ports, kind="controller")
+async def _register(node: MetadataNode, ports: Ports, network: Network | None) -> None:
+    active = ActiveController(node, {}, ports, kind="controller", network=network)
     backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.dice)
     try:
         while not is_registered(node):

@@ -37,6 +37,23 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     return parts.table
 
 
+def controllers_table(
+    config: BrokerConfig, node: MetadataNode, changes: ChangeParts, ports: Ports
+) -> HandlerTable:
+    """All that a controllers' listener serves."""
+    parts = ControllerParts(
+        WireIdentity(node.cluster_id, config.controller_listener_names[0]),
+        node,
+        lambda: features_of(node.image, node.kraft_version),
+    )
+    table = build_controller_handlers(parts)
+    add_change_handlers(table, changes)
+    table.add(
+        EnvelopeHandler(table, lambda: node.applied_end, decoders(ports.executors), ports.clock)
+    )
+    return table
+
+
 class ControllersListener:
     """Opens it, and closes it."""
 
@@ -44,16 +61,7 @@ class ControllersListener:
         self, config: BrokerConfig, node: MetadataNode, changes: ChangeParts, ports: Ports
     ) -> None:
         """Make the handlers; nothing is opened before `open`."""
-        parts = ControllerParts(
-            WireIdentity(node.cluster_id, config.controller_listener_names[0]),
-            node,
-            lambda: features_of(node.image, node.kraft_version),
-        )
-        table = build_controller_handlers(parts)
-        add_change_handlers(table, changes)
-        table.add(
-            EnvelopeHandler(table, lambda: node.applied_end, decoders(ports.executors), ports.clock)
-        )
+        table = controllers_table(config, node, changes, ports)
         self._server = Server(table, network_limits(config), ports)
         self._addresses = controller_addresses(config)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.remote.confirmed_images import ConfirmedImages, DescribeQuorum
+from broker.remote.removed_topics import RemovedTopicsFile
 from broker.replica.hosting import RaiseEpoch
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
@@ -85,6 +86,7 @@ class BrokerAnswers:
         replicas: ReplicaManager,
         metadata: MetadataNode,
         controller: ControllerQuestions,
+        removed_topics: RemovedTopicsFile,
         *,
         ports: Ports,
         facts: RemoteFacts,
@@ -93,6 +95,7 @@ class BrokerAnswers:
         self._replicas, self._logs = replicas, replicas.logs
         self._metadata, self._controller = metadata, controller
         self._confirmed = ConfirmedImages(metadata, controller.describe_quorum, ports)
+        self._removed_topics = removed_topics
         self._reads, self._commit = ports.executors.reads, ports.executors.commit
         self._scheduler, self._loop = ports.scheduler, asyncio.get_running_loop()
         self._facts = facts
@@ -235,27 +238,34 @@ class BrokerAnswers:
         if self._metadata.image.provenance.end_offset < wanted:
             self._scheduler.call_later(IMAGE_POLL_MS, lambda: self._answer_image(wanted, reply))
             return
-        self._tell_image(reply)
+        self._spawn(reply, self._tell_image(reply))
 
     async def _answer_confirmed(self, reply: Reply) -> None:
         await self._confirmed.confirm()
-        self._tell_image(reply)
+        await self._tell_image(reply)
 
-    def _tell_image(self, reply: Reply) -> None:
+    async def _tell_image(self, reply: Reply) -> None:
+        """The removals that it names are on the disk of this broker: the tier acts on them."""
         image = self._metadata.image
+        kept = await self._removed_topics.kept(image.topics_by_id)
         reply(
             Image(
                 list(image.topics_by_id),
                 image.provenance.offset,
                 self._metadata.cluster_id,
-                list(image.removed_tiered_topics),
+                kept,
+                removals_are_listed=self._removed_topics.are_listed(),
             )
         )
 
     # -- changes
 
     async def _emptied(self, topic_ids: Collection[bytes], reply: Reply) -> None:
-        await self._controller.update_removed_topics(topic_ids)
+        listed = self._metadata.image.removed_tiered_topics
+        if told := [one for one in topic_ids if one in listed]:
+            await self._controller.update_removed_topics(told)
+        self._removed_topics.drop(topic_ids)
+        await self._removed_topics.kept()
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:

@@ -14,8 +14,8 @@ from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
 from runtime.scheduler import pause
 
-DEADLINE_MS: Final = 30_000
-"""Below the time after which the tier takes a question for lost."""
+DEADLINE_MS: Final = 25_000
+"""Twice, for a question that waits for others first, it is below the tier's own patience."""
 ASK_AGAIN_MS: Final = 200
 LOOK_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000

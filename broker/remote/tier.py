@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from broker.remote.answers import BrokerAnswers, ControllerQuestions
@@ -17,6 +18,7 @@ from broker.remote.assignments import Assignments
 from broker.remote.fetch_metrics import RemoteFetchMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
+from broker.remote.removed_topics import RemovedTopicsFile
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
 from broker.replica.hosting import ReplicaEvents
@@ -64,6 +66,7 @@ class RemoteTier:
     Attributes:
         judgements: how many partitions the tier has judged.
         metrics: what the tier counts.
+        removed_topics: of which the remote store has to follow.
         store_faults: makes the faults of the store that are in force when a tier comes up.
         on_store_fault: told of each hit of one.
     """
@@ -84,6 +87,9 @@ class RemoteTier:
         self._answers: BrokerAnswers | None = None
         self._supervisor = Supervisor(self.config, ports, loop, self, spawn)
         self._led_told: list[int] = []
+        self.removed_topics = RemovedTopicsFile(
+            Path(config.state_dir), config.cluster_id, ports.disk, ports.executors.commit
+        )
         self.store_faults: Callable[[], list[StoreFault]] = list
         self.on_store_fault: Callable[[StoreFaultHit], None] = lambda hit: None
         metrics = ports.metrics
@@ -119,7 +125,14 @@ class RemoteTier:
         """Say what there is to answer from, before clients are served."""
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
-        self._answers = BrokerAnswers(replicas, metadata, controller, ports=self._ports, facts=self)
+        self._answers = BrokerAnswers(
+            replicas,
+            metadata,
+            controller,
+            self.removed_topics,
+            ports=self._ports,
+            facts=self,
+        )
         self._assignments = Assignments(
             replicas,
             self._supervisor,

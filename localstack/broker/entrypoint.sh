@@ -1,5 +1,7 @@
 #!/bin/sh
-# Starts a broker on a directory that may be new; the arguments are those of `tidemark start`.
+# Starts a node on a directory that may be new; the arguments are those of `tidemark start`.
+# TIDEMARK_FORMAT: what `tidemark format` is told of the cluster; not set: the node is its own.
 set -eu
-tidemark format --standalone --ignore-formatted "$@"
+# shellcheck disable=SC2086  # several options
+tidemark format ${TIDEMARK_FORMAT:---standalone} --ignore-formatted "$@"
 exec tidemark start "$@"

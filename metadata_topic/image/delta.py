@@ -45,6 +45,8 @@ class MetadataDelta:
         changed_brokers: ids registered, unregistered or changed.
         changed_controllers: the same for controllers.
         features_changed: a finalised level is another.
+        tiered_removals: ids of removed tiered topics that came onto the list of them (True) or left
+            it (False); the last word counts.
         is_replacement: the next image is not made of records on top of `base` (`difference`).
     """
 
@@ -57,6 +59,7 @@ class MetadataDelta:
         self.changed_brokers: set[int] = set()
         self.changed_controllers: set[int] = set()
         self.features_changed = False
+        self.tiered_removals: dict[bytes, bool] = {}
         self.is_replacement = is_replacement
         # Maps that differ from those of base, by the name of the image's field.
         self._maps: dict[str, MutableMapping[Any, Any]] = {}
@@ -175,10 +178,12 @@ class MetadataDelta:
         """A topic that was tiered is removed: the remote store has to follow."""
         if topic_id not in self._see("removed_tiered_topics"):
             self._own("removed_tiered_topics")[topic_id] = None
+            self.tiered_removals[topic_id] = True
 
     def drop_removed(self, topic_id: bytes) -> None:
         """The remote store has followed; an id that is not there is fine."""
         self.drop("removed_tiered_topics", topic_id)
+        self.tiered_removals[topic_id] = False
 
     # Configs
 

@@ -30,6 +30,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[MetadataDelta]:
     delta.changed_brokers = yield from _changed(old.brokers, new.brokers)
     delta.changed_controllers = yield from _changed(old.controllers, new.controllers)
     delta.features_changed = old.features != new.features
+    yield from _note_removed(delta, old, new)
     return delta
 
 
@@ -56,6 +57,16 @@ def _compare_topics(
         if pace.is_step_over():
             yield
     return renewed
+
+
+def _note_removed(delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> Steps[None]:
+    """What has left the list proves nothing: a snapshot of Kafka's has none."""
+    pace = Pace()
+    for topic_id in new.removed_tiered_topics:
+        if topic_id not in old.removed_tiered_topics:
+            delta.tiered_removals[topic_id] = True
+        if pace.is_step_over():
+            yield
 
 
 def _changed(old: Mapping[K, object], new: Mapping[K, object]) -> Steps[set[K]]:

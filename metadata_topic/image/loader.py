@@ -13,6 +13,7 @@ The same loader serves the start (thousands of records, one image at the end) an
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
@@ -88,6 +89,11 @@ class ImageLoader:
             if pace.is_step_over(RECORD_WORK):
                 yield
         self._provenance = provenance
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """Have ids leave the list of removed tiered topics without a record, in this image."""
+        for topic_id in topic_ids:
+            self._delta.drop_removed(topic_id)
 
     def take(self) -> tuple[MetadataImage, MetadataDelta]:
         """Make the image at the last batch that ended outside of a transaction.

@@ -13,7 +13,7 @@ that does not exist.
 Source: KIP-630, Loading Snapshots.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import InvalidRecordError, MalformedMessageError, TidemarkError
@@ -140,6 +140,14 @@ class MetadataLoader:
     def _go_on(self) -> None:
         if self._committed > self.end_offset:
             self._runner.start()
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """Have ids leave this node's list of removed tiered topics; in the next image.
+
+        For controllers that keep no list, so that this one does not grow for ever. A start that
+        reads the removals once more has them on it again.
+        """
+        self._loader.drop_removed(topic_ids)
 
     def close(self) -> None:
         """Apply nothing more."""

@@ -12,7 +12,7 @@ All that matters is in `replica`, which knows no asyncio.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,8 @@ class NodeSettings:
         has_broker: the process is a broker, too. Where its controller is the only one, it sends it
             no heartbeats.
         transport: to the other nodes; the node closes it.
+        before_install: called on a thread that may wait, before a fetched snapshot takes the place
+            of the log; what it raises ends the node.
     """
 
     quorum: QuorumSettings = field(default_factory=lambda: QuorumSettings(is_controller=True))
@@ -111,6 +113,7 @@ class NodeSettings:
     session_timeout_ms: int = 9_000
     has_broker: bool = True
     transport: NodeTransport = field(default_factory=Alone)
+    before_install: Callable[[], object] = lambda: None
 
 
 class MetadataUnavailable(KafkaError):
@@ -328,6 +331,7 @@ class MetadataNode:
                 on_role=lambda _change: self._readiness.look(),
                 on_applied=lambda _applied: self._readiness.look(),
                 on_failure=self._failed,
+                before_install=settings.before_install,
             ),
         )
         self._readiness = NodeReadiness(self._replica)
@@ -408,6 +412,10 @@ class MetadataNode:
         """
         self._replica.subscribe(subscriber)
 
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """See `MetadataLoader.drop_removed`."""
+        self._replica.drop_removed(topic_ids)
+
     async def submit(
         self,
         decide: Decide[R],
@@ -487,13 +495,15 @@ class MetadataNode:
             MetadataUnavailable: something under way did not end in time, or the disk failed; the
                 log is left as it is, as after a kill.
         """
-        clock = self._ports.clock
-        deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
-        while under_way := self._submitted.under_way:
-            await self._wait(under_way, f"{len(under_way)} changes", deadline_ms)
-        if self._opened is None or self._is_closed:
+        if self._is_closed:
             return
         self._is_closed = True
+        clock = self._ports.clock
+        deadline_ms = clock.monotonic_ms() + self._settings.log.close_timeout_ms
+        if under_way := set(self._submitted.under_way):
+            await self._wait(under_way, f"{len(under_way)} changes", deadline_ms)
+        if self._opened is None:
+            return
         self._readiness.look()
         closed = asyncio.get_running_loop().create_future()
         self._replica.close(partial(closed.set_result, None))

@@ -14,7 +14,7 @@ the way ends the node: it would show a cluster that does not exist.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -75,6 +75,7 @@ class ReplicaWorld:
         on_role: told after each change of role, epoch or leader.
         on_applied: told after each image, when subscribers and waiting callers know of it.
         on_failure: told once, when the node cannot go on.
+        before_install: called on a thread before a fetched snapshot takes the place of the log.
     """
 
     cluster_id: str
@@ -88,6 +89,7 @@ class ReplicaWorld:
     on_role: Callable[[RoleChanged], object] = lambda _change: None
     on_applied: Callable[[Applied], object] = lambda _applied: None
     on_failure: Callable[[BaseException], object] = lambda _error: None
+    before_install: Callable[[], object] = lambda: None
 
 
 class _LeadersLog:
@@ -135,7 +137,9 @@ class MetadataReplica:
             DriverWorld(
                 log=opened.log,
                 state_file=opened.state_file,
-                snapshots=DiskSnapshotStore(opened.files, opened.log, ports.disk),
+                snapshots=DiskSnapshotStore(
+                    opened.files, opened.log, ports.disk, world.before_install
+                ),
                 transport=world.transport,
                 listener=self,
                 ports=ports,
@@ -289,6 +293,10 @@ class MetadataReplica:
         It must be quick; an error in it ends the node.
         """
         self._loader.subscribe(subscriber)
+
+    def drop_removed(self, topic_ids: Iterable[bytes]) -> None:
+        """See `MetadataLoader.drop_removed`."""
+        self._loader.drop_removed(topic_ids)
 
     def snapshot(self, done: Done) -> None:
         """Make a snapshot of the newest image now; see `Snapshotter.make`."""

@@ -458,12 +458,15 @@ class Image(Message, frozen=True, array_like=True, tag=True):
         metadata_offset: the last offset (inclusive) that this is made of.
         removed_topic_ids: of tiered topics whose removal was read in the log, or in a snapshot's
             list of them, and that may have something left in the remote store.
+        removals_are_listed: the active controller keeps a list of such ids; one of Apache Kafka
+            does not.
     """
 
     topic_ids: list[bytes]
     metadata_offset: int
     cluster_id: str
     removed_topic_ids: list[bytes] = []
+    removals_are_listed: bool = True
 
 
 class TopicsEmptied(Message, frozen=True, array_like=True, tag=True):

@@ -109,6 +109,7 @@ class RemovedTopicsOfBroker:
             frozenset(answer.topic_ids),
             frozenset(answer.removed_topic_ids),
             answer.cluster_id,
+            answer.removals_are_listed,
         )
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:

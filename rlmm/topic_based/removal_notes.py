@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rlmm.api import (
     MetadataError,
@@ -14,8 +15,9 @@ from rlmm.topic_based.removal_policy import (
     ClusterImage,
     RemovalRed,
     Standing,
-    reasons_of,
+    first_of,
     standing_of,
+    text_of,
 )
 from rlmm.topic_based.removal_ports import NotTakenError, RemovedTopics
 from runtime.clock import Clock
@@ -25,11 +27,16 @@ log = logging.getLogger(__name__)
 _FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
+class _Found(NamedTuple):
+    red: tuple[RedText, ...]
+    yellow: tuple[RedText, ...]
+
+
 class RemovalNotes:
     """Notes what is found; by one look at a time.
 
     Attributes:
-        red: what the last look found that only an operator can settle.
+        red, yellow: what the last look found that only an operator can settle.
     """
 
     def __init__(
@@ -40,6 +47,7 @@ class RemovalNotes:
         self._nothing_left_since_ms: dict[bytes, int] = {}
         self._not_taken: tuple[RedText, ...] = ()
         self.red: tuple[RedText, ...] = ()
+        self.yellow: tuple[RedText, ...] = ()
 
     def note(
         self,
@@ -57,7 +65,7 @@ class RemovalNotes:
             is_whole: whether `known` are all that there are: only then the list is settled.
             may_write: asked before each record.
         """
-        found = self._red_of(known, image)
+        found = self._find(known, image)
         self._tell(found)
         if is_whole and may_write():
             self._not_taken = ()
@@ -83,22 +91,27 @@ class RemovalNotes:
 
     # -- what an operator has to know
 
-    def _tell(self, found: tuple[RedText, ...]) -> None:
-        reasons = tuple(dict.fromkeys((*found, *self._not_taken)))
-        for reason in reasons:
-            if reason not in self.red:
-                log.error("%s", reason)
-        self.red = reasons
+    def _tell(self, found: _Found) -> None:
+        red = tuple(dict.fromkeys((*found.red, *self._not_taken)))
+        for level, reasons, before in (
+            (logging.ERROR, red, self.red),
+            (logging.WARNING, found.yellow, self.yellow),
+        ):
+            for reason in reasons:
+                if reason not in before:
+                    log.log(level, "%s", reason)
+        self.red, self.yellow = red, found.yellow
 
-    def _red_of(self, known: list[PartitionDeletion], image: ClusterImage) -> tuple[RedText, ...]:
-        exist, unknown = [], []
+    def _find(self, known: list[PartitionDeletion], image: ClusterImage) -> _Found:
+        texts = {standing: list[RedText]() for standing in Standing}
         for one in (*known, *self._manager.finished_partitions(image.topic_ids)):
             standing = standing_of(one, image)
-            if standing is Standing.MARKED_BUT_EXISTS:
-                exist.append(one)
-            elif standing is Standing.UNKNOWN and self._has_something_left(one):
-                unknown.append(one)
-        return reasons_of(exist, unknown)
+            if standing is Standing.MARKED_BUT_EXISTS or (
+                standing in {Standing.UNKNOWN, Standing.MISSING} and self._has_something_left(one)
+            ):
+                texts[standing].append(text_of(standing, one))
+        red = [*texts[Standing.MARKED_BUT_EXISTS], *texts[Standing.UNKNOWN]]
+        return _Found(first_of(red), first_of(texts[Standing.MISSING]))
 
     def _has_something_left(self, known: PartitionDeletion) -> bool:
         if known.state is _FINISHED:

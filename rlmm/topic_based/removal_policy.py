@@ -26,11 +26,14 @@ class ClusterImage:
         topic_ids: of the topics that exist (16 raw bytes each).
         removed_ids: of tiered topics whose removal was read, until nothing is left of them.
         cluster_id: whose log it is.
+        removals_are_listed: the controllers keep a list of removed ids, so that an id that neither
+            exists nor was removed is never an ordinary one. Those of Apache Kafka do not.
     """
 
     topic_ids: frozenset[bytes]
     removed_ids: frozenset[bytes]
     cluster_id: str
+    removals_are_listed: bool = True
 
 
 class RemovalRed(RedKind):
@@ -48,6 +51,15 @@ class RemovalRed(RedKind):
         "the metadata log is of an earlier time than the topic, or Apache Kafka or an unreleased "
         "version of ours deleted the topic",
         "Restore the metadata log, or give them up: tidemark remote forget {topic_id}",
+    )
+    MISSING = (
+        "{topic} is missing in the cluster metadata, and its removal was not read: its remote "
+        "segments are kept",
+        "yellow: the topic was deleted while this broker was away or behind, and the snapshots of "
+        "Apache Kafka's controllers do not tell what was removed; or the metadata log is of an "
+        "earlier time than the topic",
+        "if the topic was deleted, give them up: tidemark remote forget {topic_id}; else restore "
+        "the metadata log",
     )
     NOT_TAKEN = (
         "the metadata log does not take what is known of removed topics: {error}",
@@ -67,6 +79,7 @@ class Standing(Enum):
     LIVING = "living"
     REMOVED = "removed"
     MARKED_BUT_EXISTS = "marked, but exists"
+    MISSING = "unknown, as may be"
     UNKNOWN = "unknown"
 
 
@@ -77,26 +90,24 @@ def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
         return Standing.LIVING if known.state is None else Standing.MARKED_BUT_EXISTS
     if topic_id in image.removed_ids:
         return Standing.REMOVED
-    return Standing.UNKNOWN
+    return Standing.UNKNOWN if image.removals_are_listed else Standing.MISSING
 
 
-def reasons_of(
-    marked_but_exist: Iterable[PartitionDeletion], unknown: Iterable[PartitionDeletion]
-) -> tuple[RedText, ...]:
-    """What an operator has to know and may do, a line for each topic id."""
-    lines = [
-        RemovalRed.MARKED_BUT_EXISTS.text(topic=topic) for topic in _topics(marked_but_exist)
-    ] + [
-        RemovalRed.UNKNOWN.text(topic=topic, topic_id=topic_id)
-        for topic, topic_id in _topics(unknown).items()
-    ]
+def text_of(standing: Standing, known: PartitionDeletion) -> RedText:
+    """What an operator has to know of a partition that can neither live nor go; by topic id."""
+    topic_id = uuid_to_text(known.partition.topic_id)
+    topic = f"topic {known.partition.topic} (id {topic_id})"
+    match standing:
+        case Standing.MARKED_BUT_EXISTS:
+            return RemovalRed.MARKED_BUT_EXISTS.text(topic=topic)
+        case Standing.MISSING:
+            return RemovalRed.MISSING.text(topic=topic, topic_id=topic_id)
+        case _:
+            return RemovalRed.UNKNOWN.text(topic=topic, topic_id=topic_id)
+
+
+def first_of(texts: Iterable[RedText]) -> tuple[RedText, ...]:
+    """The first ones, each once, and how many more there are."""
+    lines = tuple(dict.fromkeys(texts))
     more = len(lines) - _NAMED_MAX
-    return (*lines[:_NAMED_MAX], *([RemovalRed.MORE.text(count=more)] if more > 0 else []))
-
-
-def _topics(partitions: Iterable[PartitionDeletion]) -> dict[str, str]:
-    found = {}
-    for known in partitions:
-        topic_id = uuid_to_text(known.partition.topic_id)
-        found[f"topic {known.partition.topic} (id {topic_id})"] = topic_id
-    return found
+    return lines if more <= 0 else (*lines[:_NAMED_MAX], RemovalRed.MORE.text(count=more))

@@ -118,6 +118,11 @@ class Remover:
         """What the last look found that only an operator can settle."""
         return self._notes.red
 
+    @property
+    def yellow(self) -> tuple[RedText, ...]:
+        """The same, where it harms nobody."""
+        return self._notes.yellow
+
     def look(self) -> list[TopicIdPartition]:
         """Judge all partitions; say which were removed and have something left.
 

@@ -1,4 +1,8 @@
-"""`tidemark dev --controllers 3`: they elect, survive the loss of one, and end together."""
+"""`tidemark dev --controllers 3`: a broker beside its controllers, seen with `tidemark status`.
+
+Only real processes show that none is left: after Ctrl-C, after a second one, after the end of the
+command by kill -9.
+"""
 
 import json
 import os
@@ -6,81 +10,173 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.brokers.process import ROOT, alive, environment, free_ports_in_a_row, until
+from tests.support.quorum.serving import consume, produce
 
-pytestmark = pytest.mark.lasts(seconds=20)
+pytestmark = pytest.mark.lasts(seconds=60)
 
 COUNT = 3
+STATUS_S_MAX = 15
+"""Its deadline is 10 s; the rest is a start of Python on a busy machine."""
 
 
-def _page(port: int, path: str) -> str:
+class Dev:
+    """The command, started, with the processes it names.
+
+    Attributes:
+        pids: of the controllers by id, and of the broker as 0.
+    """
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.port = free_ports_in_a_row(2 * COUNT + 2)
+        self.said_file, self.pids = directory / "said", dict[int, int]()
+        command = [
+            *(sys.executable, "-m", "tidemark.cli", "dev", "--controllers", str(COUNT)),
+            *("--data", str(directory / "data"), "--port", str(self.port), *options),
+        ]
+        with self.said_file.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, cwd=ROOT, env=environment()
+            )
+
+    def said(self) -> str:
+        return self.said_file.read_text()
+
+    def until_it_serves(self) -> None:
+        def has_said() -> bool:
+            assert self.process.poll() is None, self.said()
+            return "Stop it with Ctrl-C" in self.said()
+
+        until(has_said, "it says what to try")
+        found = re.findall(r"(?:controller (\d)|the broker): .* pid (\d+)", self.said())
+        self.pids = {int(number or 0): int(pid) for number, pid in found}
+        assert set(self.pids) == {0, 1, 2, 3}
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def status(self, *options: str) -> tuple[int, dict[str, Any]]:
+        """What `tidemark status` says, and its exit code."""
+        given = options or ("--bootstrap-server", self.address)
+        done = subprocess.run(
+            [sys.executable, "-m", "tidemark.cli", "status", "--json", *given],
+            check=False, cwd=ROOT, env=environment(), capture_output=True, timeout=STATUS_S_MAX,
+        )  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+
+    def until_status(self, wanted: str) -> dict[str, Any]:
+        def look() -> dict[str, Any]:
+            code, report = self.status()
+            assert code == (0 if report["status"] == "green" else 1)
+            return report if report["status"] == wanted else {}
+
+        return until(look, f"the status is {wanted}")
+
+    def none_is_left(self) -> bool:
+        return not any(map(alive, self.pids.values()))
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pid in filter(alive, self.pids.values()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def dev(directory: Path, *options: str) -> Iterator[Dev]:
+    started = Dev(directory, *options)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.read().decode()
-    except OSError:
-        return ""
-
-
-def _active(ports: list[int]) -> list[int]:
-    """Which controllers say that they are the active one, 0 to 2."""
-    wanted = "kafka_controller_KafkaController_ActiveControllerCount 1"
-    return [index for index, port in enumerate(ports) if wanted in _page(port, "/metrics")]
-
-
-def _leader(ports: list[int]) -> int:
-    """The node id of the only one that is active; 0: none, or two after an election."""
-    active = _active(ports)
-    return active[0] + 1 if len(active) == 1 else 0
-
-
-def _is_green(port: int, node_id: int) -> bool:
-    report = json.loads(_page(port, "/health") or "{}")
-    return (report.get("status"), report.get("node_id")) == ("green", node_id)
-
-
-def _ready(ports: list[int]) -> bool:
-    return all('"ready": true' in _page(port, "/ready") for port in ports)
-
-
-def test_three_controllers_lose_their_leader_and_stop_together(tmp_path: Path) -> None:
-    first = free_ports_in_a_row(2 * COUNT)
-    said = tmp_path / "said"
-    command = [
-        *(sys.executable, "-m", "tidemark.cli", "dev", "--controllers", str(COUNT)),
-        *("--data", str(tmp_path / "data"), "--port", str(first)),
-    ]
-    with said.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, cwd=ROOT, env=environment()
-        )
-    pids: list[int] = []
-    try:
-        until(lambda: "Stop it with Ctrl-C" in said.read_text(), "it says what to try")
-        pids = [int(pid) for pid in re.findall(r"pid (\d+)", said.read_text())]
-        assert len(pids) == COUNT
-        pages = [first + COUNT + index for index in range(COUNT)]
-        until(lambda: _ready(pages), "all are ready")
-        leader = until(lambda: _leader(pages), "one is active") - 1
-        until(lambda: _is_green(pages[leader], leader + 1), "it is well")
-        os.kill(pids[leader], signal.SIGKILL)
-        others = [page for index, page in enumerate(pages) if index != leader]
-        until(lambda: _active(others), "another is active")
-        until(lambda: _ready(others), "both others are ready")
-        until(lambda: f"controller {leader + 1} has ended" in said.read_text(), "it says so")
-        process.send_signal(signal.SIGINT)
-        until(lambda: process.poll() is not None, "all have ended")
-        assert process.returncode == 0
-        assert not any(alive(pid) for pid in pids)
+        yield started
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
-        print(said.read_text())
+        started.close()
+        print(started.said())
+
+
+def test_a_cluster_serves_loses_its_leader_and_stops_together(tmp_path: Path) -> None:
+    seed = tmp_path / "seed.yaml"
+    (tmp_path / "one.jsonl").write_text('{"value": "one"}\n')
+    seed.write_text("topics:\n  - name: seeded\n    records: one.jsonl\n")
+    with dev(tmp_path, "--seed", str(seed)) as cluster:
+        cluster.until_it_serves()
+        assert consume(cluster.address, "seeded", 1) == {b"one"}
+        report = cluster.until_status("green")
+        assert [one["id"] for one in report["brokers"]] == [11]
+        assert [one["health"] for one in report["controllers"]] == ["green"] * COUNT
+        leader = report["quorum"]["leader_id"]
+        paused, last = sorted(set(cluster.pids) - {0, leader})
+
+        os.kill(cluster.pids[paused], signal.SIGSTOP)
+        report = cluster.until_status("yellow")
+        assert f"controller {paused} does not answer" in report["reasons"][0]
+
+        os.kill(cluster.pids[leader], signal.SIGKILL)
+        report = cluster.until_status("red")  # half a quorum
+        assert report["quorum"] is None
+        states = {one["id"]: one["state"] for one in report["controllers"]}
+        assert states == {leader: "silent", paused: "silent", last: "running"}
+        until(
+            lambda: f"controller {leader} has ended: killed by signal 9" in cluster.said(),
+            "the end of the leader is said",
+        )
+
+        os.kill(cluster.pids[paused], signal.SIGCONT)
+        report = cluster.until_status("yellow")
+        assert report["quorum"]["leader_id"] != leader
+        assert produce(cluster.address, "seeded", [0], iter([2])) == {b"2"}
+
+        cluster.process.send_signal(signal.SIGINT)
+        until(lambda: cluster.process.poll() is not None, "it has ended")
+        assert cluster.process.returncode == 0
+        assert cluster.none_is_left()
+        log = (tmp_path / "data" / "broker" / "server.log").read_text()
+        assert "stopped: node_id=11" in log
+        assert "no controller took note that this broker stops" not in log
+
+
+def test_a_second_ctrl_c_kills_what_does_not_stop(tmp_path: Path) -> None:
+    with dev(tmp_path) as cluster:
+        cluster.until_it_serves()
+        os.kill(cluster.pids[0], signal.SIGSTOP)
+        began_s = time.monotonic()
+        code, report = cluster.status()
+        assert (code, report["brokers"]) == (1, None)
+        assert "no broker answers" in report["reasons"][0]
+        assert time.monotonic() - began_s < STATUS_S_MAX
+        cluster.process.send_signal(signal.SIGINT)
+        until(lambda: "Ctrl-C again" in cluster.said(), "it stops")
+        cluster.process.send_signal(signal.SIGINT)
+        until(lambda: cluster.process.poll() is not None, "it has ended", deadline_s=10)
+        assert cluster.none_is_left()
+
+
+def test_no_node_outlives_a_killed_command(tmp_path: Path) -> None:
+    with dev(tmp_path) as cluster:
+        cluster.until_it_serves()
+        cluster.process.kill()
+        until(cluster.none_is_left, "the nodes end")
+
+
+def test_a_port_of_another_cluster_ends_all_with_a_line(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    with dev(tmp_path / "one") as first:
+        first.until_it_serves()
+        with dev(tmp_path / "two", "--port", str(first.port)) as second:
+            until(lambda: second.process.poll() is not None, "it has ended")
+            assert second.process.returncode == 1
+            assert "has ended: exit code 1" in second.said()
+            assert "ddress already in use" in second.said()
+            assert "Stop it with Ctrl-C" not in second.said()
+        code, _ = first.status()
+        assert code == 0

@@ -16,7 +16,9 @@ from tests.support.brokers.clients import end_offsets, produce, read_all
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tiered_files import CHAIN, assert_whole, directory_of, objects
 from tests.support.brokers.tiered_partition import fill
+from tests.support.brokers.tiered_topics import delete_topic
 from tests.support.quorum.broker_beside import BrokerBesideControllers
+from tests.support.quorum.quorum import until
 from tests.support.quorum.serving import leaders
 from tests.support.quorum.tier_rounds import run_rounds
 from tests.support.quorum.tiering import (
@@ -75,6 +77,7 @@ async def test_a_topics_life_in_the_tiers_of_several_brokers(
 
 
 @pytest.mark.parametrize("starts", [tiers_apart, tiers_combined], ids=["apart", "combined"])
+@pytest.mark.rounds(seconds=120)
 @pytest.mark.patience(seconds=120 + 30 * ROUNDS)
 async def test_controllers_brokers_and_tiers_are_lost(tmp_path: Path, starts: Starts) -> None:
     """Only processes show what a kill leaves in the store, and who takes it away."""
@@ -121,6 +124,31 @@ async def test_leader_epochs_of_an_earlier_time_are_raised_over_the_wire(tmp_pat
         assert f"written under leader epoch {used}, and the metadata say" in broker.log_text()
         await asyncio.to_thread(assert_whole, broker, 120, before)
         assert chain_of(broker)[-1].epoch == used + 1
+    finally:
+        broker.close()
+        print(broker.log_tail(100))
+
+
+async def test_nothing_is_removed_while_no_controller_confirms_the_image(tmp_path: Path) -> None:
+    """It was read that the topic was removed; that it still is, nobody can say."""
+    grace = {"tidemark.remote.delete.grace.ms": "8000"}
+    broker = BrokerBesideControllers(tmp_path / "broker", tiered=True, settings=grace)
+    controllers = broker.quorum.controllers.values()
+    try:
+        await asyncio.to_thread(broker.start)
+        await asyncio.to_thread(fill, broker)
+        before = objects(broker)
+        await asyncio.to_thread(delete_topic, broker, "orders")
+        marked = "DELETE_PARTITION_MARKED of orders"
+        await until(lambda: marked in broker.log_text(), "it is marked", deadline_s=60)
+        for one in controllers:
+            one.kill()
+        refused = "the image of the metadata is not known to be new enough"
+        await until(lambda: refused in broker.log_text(), "it is judged again", deadline_s=120)
+        assert "DELETE_PARTITION_STARTED of orders" not in broker.log_text()
+        assert objects(broker) == before
+        await asyncio.gather(*(one.start() for one in controllers))
+        await until(lambda: not broker.remote_segments("orders"), "it is gone", deadline_s=120)
     finally:
         broker.close()
         print(broker.log_tail(100))

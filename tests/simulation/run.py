@@ -2,10 +2,12 @@
 
     make simulate SEEDS=1000-1299 EVENTS=5000
     python -m tests.simulation.run --seeds 1000-1299 --events 5000 [--seconds 180]
+    make simulate WORLD=nodes
     python -m tests.simulation.run --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
 
 A seed is a whole quorum of the product's own nodes: logs and snapshots on disks, images, the active
-controller, clients and brokers.
+controller, clients and brokers. In the world `nodes` brokers are the product's, too, beside
+controllers or in their processes.
 
 At the first violation the run is made smaller, its end is printed with the command that replays
 it, and the exit status is 1.
@@ -19,8 +21,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.support.quorum_world.plan import QuorumPlan, plan_of
+from tests.support.quorum_world.plan import QuorumPlan
 from tests.support.quorum_world.seeds import (
+    PLANS,
     Outcome,
     Summary,
     numbers_of,
@@ -38,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.run", description=__doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
+    options.add_argument("--world", choices=sorted(PLANS), default="quorum")
     options.add_argument("--seeds", default="0-99", help="such as 1000-1299, or one number")
     options.add_argument("--events", type=int, default=5000, help="of each seed, before it calms")
     options.add_argument("--seconds", type=float, help="begin no seed after so long")
@@ -64,6 +68,7 @@ def changed(plan: QuorumPlan, changes: Sequence[str], without: str) -> QuorumPla
 def main(arguments: Sequence[str]) -> int:
     """Run from the command line; the exit status."""
     options = parser().parse_args(arguments)
+    plan_of = PLANS[options.world]
     until_s = None if options.seconds is None else time.monotonic() + options.seconds
     said_s = time.monotonic()
     summary, failed = Summary(), None
@@ -91,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tell(failed: Outcome, options: argparse.Namespace) -> None:
-    original = plan_of(failed.plan.seed)
+    original = PLANS[options.world](failed.plan.seed)
     print(f"seed {failed.plan.seed}, event {failed.events}: {failed.violation}", flush=True)
     print(f"replay: {replay_line(failed, options.events, original)}", flush=True)
     small, events = shrink(failed, options.events)

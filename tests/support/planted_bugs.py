@@ -12,8 +12,8 @@
 on its own or with others. `function` is the qualified name of a function or class in which the
 lines `old` occur once; without it they occur once in the file. Without `new` they are deleted.
 Where a bug needs several edits, each is a table `[[AD01.edits]]` of these four. `seed` is of
-a bug that the simulated quorum finds (docs/testing.md). Text is folded, tables and bugs are in the
-order of their names.
+a bug that a simulated quorum finds, or with `world = "nodes"` a cluster (docs/testing.md). Text is
+folded, tables and bugs are in the order of their names.
 """
 
 import ast
@@ -45,7 +45,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Planted:
-    """One bug; `seed` of the simulated quorum finds it."""
+    """One bug; `seed` of the simulated `world` finds it."""
 
     id: str
     table: Path
@@ -53,6 +53,7 @@ class Planted:
     tests: tuple[str, ...]
     edits: tuple[Edit, ...]
     seed: int | None = None
+    world: str = "quorum"
 
 
 class BadTable(Exception):
@@ -65,7 +66,7 @@ def lines_of(text: str) -> tuple[str, ...]:
 
 
 EDIT_FIELDS = {"file", "function", "old", "new"}
-BUG_FIELDS = {"why", "tests", "simulate", "seed"}
+BUG_FIELDS = {"why", "tests", "simulate", "seed", "world"}
 
 
 def edit_of(fields: Mapping[str, Any]) -> Edit:
@@ -102,7 +103,8 @@ def read_table(path: Path) -> list[Planted]:
                 raise BadTable(f"{path}: {name}: {'; '.join(wrong)}")
             edits = tuple(edit_of(one) for one in fields.get("edits", [fields]))
             why, tests = " ".join(fields["why"].split()), tuple(fields["tests"])
-            bugs.append(Planted(name, path, why, tests, edits, fields.get("seed")))
+            seed, world = fields.get("seed"), fields.get("world", "quorum")
+            bugs.append(Planted(name, path, why, tests, edits, seed, world))
     except tomllib.TOMLDecodeError as error:
         raise BadTable(f"{path}: {error}") from error
     except KeyError as error:
@@ -123,9 +125,10 @@ def read_tables(root: Path, ids: Sequence[str] = ()) -> list[Planted]:
     return [found[one] for one in (ids or found)]
 
 
-def recorded_seeds() -> set[int]:
-    """The seeds of the simulated quorum that find a planted bug."""
-    return {bug.seed for bug in read_tables(ROOT) if bug.seed is not None}
+def recorded_seeds(world: str = "quorum") -> set[int]:
+    """The seeds of a simulated world that find a planted bug."""
+    bugs = read_tables(ROOT)
+    return {bug.seed for bug in bugs if bug.seed is not None and bug.world == world}
 
 
 @cache
@@ -266,6 +269,8 @@ def entry(bug: Planted) -> str:
     lines = [f"[{bug.id}]", f"why = {toml_text(why)}", tests]
     if bug.seed is not None:
         lines.append(f"seed = {bug.seed}")
+    if bug.world != "quorum":
+        lines.append(f'world = "{bug.world}"')
     for edit in bug.edits:
         if len(bug.edits) > 1:
             lines.append(f"[[{bug.id}.edits]]")

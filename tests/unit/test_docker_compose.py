@@ -18,7 +18,9 @@ from rsm_plugins.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "tests/golden/compose/compose-spec.json").read_text())
-BROKERS = ("broker", "broker-hdfs")
+BROKERS = ("broker", "broker-hdfs", "broker-1", "broker-2")
+CONTROLLERS = ("controller-1", "controller-2", "controller-3")
+NODES = (*BROKERS, *CONTROLLERS)
 
 
 def compose() -> dict[str, Any]:
@@ -36,8 +38,12 @@ def overrides(service: str) -> dict[str, str]:
 
 
 def config_of(service: str) -> BrokerConfig:
+    """By the properties that its entry point names, the image's if it says nothing."""
+    image = ["tidemark-broker", "--config", "/etc/tidemark/server.properties"]
+    program, option, file = SERVICES[service].get("entrypoint", image)
+    assert (program, option) == ("tidemark-broker", "--config")
     config, warnings = BrokerConfig.load(
-        ROOT / "localstack/broker/server.properties", overrides(service)
+        ROOT / "localstack/broker" / Path(file).name, overrides(service)
     )
     assert warnings == []
     return config
@@ -68,8 +74,9 @@ def test_what_is_mounted_and_built_is_there() -> None:
     mounts = [one for service in SERVICES.values() for one in service.get("volumes", [])]
     assert mounts
     for mount in mounts:
-        assert (ROOT / mount.split(":")[0]).is_dir(), mount
-    for name in BROKERS:
+        source = mount.split(":")[0]
+        assert source in compose()["volumes"] or (ROOT / source).is_dir(), mount
+    for name in NODES:
         build = SERVICES[name]["build"]
         assert (ROOT / build["context"] / build["dockerfile"]).is_file()
         assert (ROOT / build["context"] / f"{build['dockerfile']}.dockerignore").is_file()
@@ -85,7 +92,12 @@ def test_nothing_waits_for_a_service_that_is_not_started_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "needs"), [("broker", {"localstack"}), ("broker-hdfs", {"datanode", "namenode"})]
+    ("name", "needs"),
+    [
+        ("broker", {"localstack"}),
+        ("broker-hdfs", {"datanode", "namenode"}),
+        ("broker-2", {"broker-1", "localstack", *CONTROLLERS}),
+    ],
 )
 def test_a_broker_brings_all_of_its_store_along(name: str, needs: set[str]) -> None:
     found: set[str] = set()
@@ -130,13 +142,48 @@ def test_clients_are_told_addresses_that_reach_the_broker(name: str) -> None:
     assert (internal.host, internal.port) == (name, inside["INTERNAL"].port)
 
 
-@pytest.mark.parametrize("name", BROKERS)
-def test_a_broker_is_asked_for_its_health_where_it_answers(name: str) -> None:
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_is_asked_for_its_health_where_it_answers(name: str) -> None:
     config = config_of(name)
     assert config.http_listener is not None
     port = config.http_listener[1]
     assert f"http://127.0.0.1:{port}/ready" in SERVICES[name]["healthcheck"]["test"][-1]
-    assert port in published(name)
+    assert port in published(name) or name in CONTROLLERS
+
+
+def test_the_nodes_of_the_cluster_find_each_other() -> None:
+    configs = {name: config_of(name) for name in (*CONTROLLERS, "broker-1", "broker-2")}
+    assert len({config.node_id for config in configs.values()}) == len(configs)
+    (voters,) = {config.controller_quorum_voters for config in configs.values()}
+    for name in CONTROLLERS:
+        (listener,) = configs[name].controller_listeners
+        assert listener.host == name
+        assert (configs[name].node_id, name, listener.port) in [
+            (voter.id, voter.host, voter.port) for voter in voters
+        ]
+    formats = {SERVICES[name]["environment"]["TIDEMARK_FORMAT"] for name in configs}
+    assert {text.split()[1] for text in formats} == {"tidemark-compose"}
+
+
+@pytest.mark.parametrize("name", ["broker-1", "broker-2"])
+def test_the_tiers_of_the_cluster_share_a_secret_and_a_store(name: str) -> None:
+    config, first = config_of(name), config_of("broker-1")
+    assert config.remote_log_storage_system_enable
+    assert config.rsm_settings == first.rsm_settings == config_of("broker").rsm_settings
+    assert "--cluster-secret" in SERVICES[name]["environment"]["TIDEMARK_FORMAT"]
+    (volume,) = SERVICES[name]["volumes"]
+    assert Path(config.tidemark_cluster_secret_file).parent == Path(volume.split(":")[1])
+    told, inside = config.advertised_tier_listener, config.tier_listener
+    assert told is not None
+    assert inside is not None
+    assert (told.host, told.port) == (name, inside.port)
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_a_controller_judges_topics_by_what_its_brokers_have(name: str) -> None:
+    controller, broker = config_of(name), config_of("broker-1")
+    for key in ("remote.log.storage.system.enable", "log.segment.bytes"):
+        assert controller.get(key) == broker.get(key)
 
 
 def test_stores_are_asked_for_under_the_names_of_their_services() -> None:

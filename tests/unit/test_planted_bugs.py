@@ -48,13 +48,16 @@ def test_each_planted_bug_fits_the_tree_and_names_tests_that_exist(table: Path) 
     assert list(entries(table)) == sorted(bug.id for bug in bugs)
 
 
+FILES = {"quorum": "test_raft_quorum.py", "nodes": "test_nodes.py"}
+
+
 def test_what_a_simulation_finds_names_its_seed_in_the_table_and_on_the_page() -> None:
     page = (ROOT / "docs" / "testing.md").read_text()
     rows = re.findall(r"^\| [^|]*\| [^|]+ \| ([A-Z]{2}\d\d) \| (\d+) \|$", page, re.MULTILINE)
     simulated = {bug.id: bug for bug in read_tables(ROOT) if bug.seed is not None}
     for bug in simulated.values():
         seed_holds = f"test_every_rule_holds_after_every_event[{bug.seed}]"
-        assert f"tests/simulation/test_raft_quorum.py::{seed_holds}" in bug.tests, bug.id
+        assert f"tests/simulation/{FILES[bug.world]}::{seed_holds}" in bug.tests, bug.id
     assert len(rows) >= 30
     listed = [(name, str(simulated[name].seed)) for name, _ in rows]
     assert listed == rows

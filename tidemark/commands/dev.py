@@ -46,8 +46,8 @@ def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket
 )  # fmt: skip
 @click.option(
     "--controllers", metavar="N", type=click.IntRange(1, CONTROLLERS_MAX),
-    help="Instead of a broker, run a metadata quorum of N processes that are only controllers, on"
-    " --port and those that follow; their pages are on the N ports after them.",
+    help="Run a broker and N controllers, each in a process of its own: clients on --port, the"
+    " controllers on the N ports after it, pages on the N+1 after these.",
 )  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
 def command(
@@ -61,11 +61,7 @@ def command(
 ) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
     if controllers is not None:
-        if s3 is not None or seed is not None:
-            raise click.UsageError("--controllers starts no broker: leave out --s3 and --seed")
-        from tidemark.dev.controllers import DevControllers
-
-        sys.exit(DevControllers(data.absolute(), port, controllers, override).run(click.echo))
+        sys.exit(_cluster(data.absolute(), port, controllers, override, s3, seed))
     log_to_stdout()
     directory = data.absolute()
     config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
@@ -88,6 +84,28 @@ def command(
         if on_started is None
         else run(config, on_started=on_started, extend=extend)
     )
+
+
+def _cluster(
+    data: Path,
+    port: int,
+    controllers: int,
+    override: tuple[str, ...],
+    s3: S3Bucket | None,
+    seed: Path | None,
+) -> int:
+    """Run a broker beside controllers; returns the exit code."""
+    from tidemark.dev.cluster import DevCluster
+
+    cluster = DevCluster(data, port, controllers, override, s3)
+    if seed is None:
+        return cluster.run(click.echo, lambda: _warn_of_half_a_topic(data))
+    from tidemark.seed.plan import read_plan
+    from tidemark.seed.seeding import Seeder
+    from tidemark.seed.unfinished import UnfinishedSeed
+
+    seeder = Seeder(read_plan(seed), cluster.address, UnfinishedSeed(data), click.echo)
+    return cluster.run(click.echo, seeder.run)
 
 
 def _warn_of_half_a_topic(data: Path) -> None:

@@ -49,7 +49,7 @@ def command(
         check_absent(session.cluster, wanted)
         found = _read(session, wanted)
         if take_back:
-            ask(session.client, wanted, RemoteDataWish.KEEP)
+            ask(session.client, session.cluster.brokers, wanted, RemoteDataWish.KEEP)
             click.echo(f"kept, as far as it is still there: {_text(found)}")
             return
         click.echo(f"To be deleted from the remote store: {_text(found)}.")
@@ -58,7 +58,7 @@ def command(
             click.confirm("Forget this topic id?", abort=True)
         path = undo_file or Path(f"forgotten-{uuid_to_text(wanted)}.json")
         _write_undo(session, found, path)
-        ask(session.client, wanted, RemoteDataWish.FORGET)
+        ask(session.client, session.cluster.brokers, wanted, RemoteDataWish.FORGET)
     click.echo(f"forgotten: topic id {uuid_to_text(wanted)}; undo file {path}")
 
 

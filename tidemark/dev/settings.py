@@ -1,4 +1,4 @@
-"""The configuration of `tidemark dev`: one node, a remote tier to watch, everything quick.
+"""The configuration of `tidemark dev`: a remote tier to watch, everything quick.
 
 Intervals are short so that copying and local expiry can be watched; they are not for production.
 """
@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
+BROKER_ID: Final = 11
+"""Beside controllers, whose ids are 1 to 5."""
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -75,25 +77,82 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
     }
 
 
-def dev_controller_settings(data: Path, port: int, count: int, node_id: int) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class ClusterPorts:
+    """Where the nodes of a cluster listen.
+
+    Attributes:
+        broker: for clients.
+        controllers: of controller 1 and those that follow.
+        pages: of the broker, then of the controllers; none: there are no pages.
+    """
+
+    broker: int
+    controllers: tuple[int, ...]
+    pages: tuple[int, ...] = ()
+
+    @classmethod
+    def in_a_row(cls, port: int, count: int) -> "ClusterPorts":
+        """The broker's, those of `count` controllers, and the pages'."""
+        ports = range(port + 1, port + 2 * count + 2)
+        return cls(port, tuple(ports[:count]), tuple(ports[count:]))
+
+    def voters(self) -> str:
+        """As `controller.quorum.voters` has them."""
+        return ",".join(f"{one}@{HOST}:{port}" for one, port in enumerate(self.controllers, 1))
+
+    def page(self, index: int) -> dict[str, str]:
+        """The setting of a page: 0 is the broker's."""
+        return {"tidemark.http.listener": f"{HOST}:{self.pages[index]}"} if self.pages else {}
+
+
+def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> dict[str, str]:
     """Return the entries of a server.properties of one controller of several.
 
     Args:
-        data: directory of this controller alone.
-        port: of the first controller's listener; the others' follow, then the pages' ports.
-        count: controllers in the quorum.
-        node_id: of this one, 1 to `count`.
+        data: directory of the cluster.
+        ports: of all nodes.
+        node_id: of this one, from 1 on.
     """
-    voters = [f"{one}@{HOST}:{port + one - 1}" for one in range(1, count + 1)]
     return {
         "process.roles": "controller",
         "node.id": str(node_id),
-        "listeners": f"CONTROLLER://{HOST}:{port + node_id - 1}",
+        "listeners": f"CONTROLLER://{HOST}:{ports.controllers[node_id - 1]}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(voters),
-        "log.dirs": str(data / "metadata"),
-        "tidemark.http.listener": f"{HOST}:{port + count + node_id - 1}",
+        "controller.quorum.voters": ports.voters(),
+        "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
+        # it judges the settings of topics by these
+        "remote.log.storage.system.enable": "true",
+        "log.segment.bytes": str(_MEBIBYTE),
+        **ports.page(node_id),
     }
+
+
+def dev_broker_settings(
+    data: Path, ports: ClusterPorts, s3: S3Bucket | None = None
+) -> dict[str, str]:
+    """Return the entries of a server.properties of the broker beside the controllers.
+
+    Args:
+        data: directory of the cluster.
+        ports: of all nodes.
+        s3: as of `dev_settings`.
+    """
+    entries = dev_settings(data / "broker", ports.broker, s3) | {
+        "process.roles": "broker",
+        "node.id": str(BROKER_ID),
+        "listeners": f"PLAINTEXT://{HOST}:{ports.broker}",
+        "controller.quorum.voters": ports.voters(),
+        "tidemark.cluster.secret.file": str(dev_secret_file(data)),
+    }
+    for alone in ("controller.quorum.bootstrap.servers", "tidemark.http.listener"):
+        del entries[alone]
+    return entries | ports.page(0)
+
+
+def dev_secret_file(data: Path) -> Path:
+    """Where the secret of a cluster in `data` lies."""
+    return data / "cluster.secret"
 
 
 def _directory(place: Path) -> dict[str, str]:

@@ -31,10 +31,13 @@ class AsyncBroker:
         settings: Mapping[str, object] | None = None,
         topics: Topics | None = None,
         *,
+        controllers: int = 0,
         start_timeout_s: float = 60.0,
     ) -> None:
         """See `Broker`."""
-        self._broker = Broker(data_dir, settings, topics, start_timeout_s=start_timeout_s)
+        self._broker = Broker(
+            data_dir, settings, topics, controllers=controllers, start_timeout_s=start_timeout_s
+        )
         self.faults = AsyncFaults(self._broker.faults)
 
     async def __aenter__(self) -> Self:
@@ -101,6 +104,11 @@ class AsyncBroker:
     def is_running(self) -> bool:
         """See `Broker.is_running`."""
         return self._broker.is_running
+
+    @property
+    def controller_pids(self) -> dict[int, int]:
+        """See `Broker.controller_pids`."""
+        return self._broker.controller_pids
 
     @property
     def bootstrap_servers(self) -> str:

@@ -39,6 +39,7 @@ _LOG_LINES: Final = 20
 _LOG_TAIL_BYTES: Final = 16_384
 _TAKEN: Final = "Address already in use"
 _ATTEMPTS: Final = 5
+_CONTROLLERS_MAX: Final = 5
 _CALLERS: Final = 4
 """Frames from where settings are warned of to who called `start`."""
 _STOP_S_MAX: Final = 30.0
@@ -85,6 +86,7 @@ class Broker:
         bootstrap_servers: host:port for clients; the same after a restart.
         data_dir: where everything lies that the broker keeps.
         log_file: what the broker has said; kept with the data.
+        controller_pids: processes of its controllers, by id; a test may kill or pause one.
         faults: on demand.
     """
 
@@ -94,6 +96,7 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         topics: Topics | None = None,
         *,
+        controllers: int = 0,
         start_timeout_s: float = 60.0,
     ) -> None:
         """Say what it is to be; nothing is started.
@@ -102,11 +105,17 @@ class Broker:
             data_dir: where its data lie, and stay; None: in a temporary directory, which goes.
             settings: entries of server.properties; they replace those that suit a test.
             topics: names, or names with their number of partitions; created where there are none.
+            controllers: processes that are only controllers, beside this one that is only a broker
+                then; what ends, pauses or restarts it does so with all. 0: it is its own one.
             start_timeout_s: how long a start may take.
         """
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
         self._settings = {name: _text(value) for name, value in (settings or {}).items()}
         self._topics = _partitions_of(topics or ())
+        if not 0 <= controllers <= _CONTROLLERS_MAX:
+            raise ValueError(f"controllers={controllers}: must be 0 to {_CONTROLLERS_MAX}")
+        self._controllers = controllers
+        self.controller_pids: dict[int, int] = {}
         self._start_timeout_s = start_timeout_s
         self._token = secrets.token_urlsafe(24)
         self._port, self._offset_ms, self._starts = 0, 0, 0
@@ -395,6 +404,7 @@ class Broker:
             "token": self._token,
             "offset_ms": self._offset_ms,
             "settings": self._settings,
+            "controllers": self._controller_ports(),
         }
         self._starts += 1
         guarded.start(_CHILD, given, self.log_file)
@@ -409,9 +419,17 @@ class Broker:
             return False
         self._bootstrap_servers = str(event["bootstrap_servers"])
         self._control_address = str(event["control_address"])
+        self.controller_pids = dict(enumerate(map(int, event["controller_pids"]), 1))
         for text in event["warnings"]:
             warnings.warn(f"settings of the broker: {text}", stacklevel=_CALLERS)
         return True
+
+    def _controller_ports(self) -> list[int]:
+        """Other ones at each start: only nodes of this cluster need to know them."""
+        found = {self._port}
+        while len(found) <= self._controllers:
+            found.add(free_port())
+        return sorted(found - {self._port})
 
     def _last_words(self) -> str:
         """The end of the log."""

@@ -4,6 +4,7 @@ Source: Apache Kafka's storage tool, whose options and refusals these are.
 """
 
 import string
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -119,6 +120,24 @@ def format_node(
         )
         format_directory(plan, disk=disk, clock=SystemClock(), dice=dice)
     return Formatted(chosen, todo, skipped)
+
+
+def format_cluster(configs: Iterable[BrokerConfig]) -> str:
+    """Format those nodes of one cluster with static voters that are not formatted yet.
+
+    The first one says which cluster it is: it draws the id, or has it from an earlier time.
+
+    Returns:
+        The cluster's id.
+
+    Raises:
+        FormatError: a directory belongs to another cluster or node.
+    """
+    cluster_id = None
+    for config in configs:
+        cluster_id = format_node(config, cluster_id=cluster_id, ignore_formatted=True).cluster_id
+    assert cluster_id is not None
+    return cluster_id
 
 
 def _options(standalone: bool, initial_controllers: str | None, no_initial: bool) -> list[str]:

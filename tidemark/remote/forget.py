@@ -6,11 +6,12 @@ does what it does for every deleted topic. Nothing is deleted from here.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire import codec
@@ -106,22 +107,46 @@ def find(metadata: MetadataReader, topic_id: bytes) -> RemoteData:
     return RemoteData(topic_id, left[0].topic_id_partition.topic, left, segments)
 
 
-def ask(client: BlockingClient, topic_id: bytes, wish: RemoteDataWish) -> None:
+def ask(
+    client: BlockingClient, brokers: Mapping[int, Address], topic_id: bytes, wish: RemoteDataWish
+) -> None:
     """Have the cluster note it: DeleteTopics by id, with a tagged field that Kafka skips.
 
+    Every broker is asked: one takes it to the active controller, which notes it for all; under a
+    controller of Apache Kafka each with a remote tier notes it for itself.
+
     Raises:
-        ClusterError: no broker answers, or it refuses.
+        ForgetRefusedError: a broker refuses, or none can take it.
+        ClusterError: not all brokers have answered.
     """
     request = codec.request(ApiKey.DELETE_TOPICS).cls
     topic = request.Topics(name=None, topic_id=topic_id, remote_data=int(wish))
     body = request(topics=[topic], timeout_ms=_TIMEOUT_MS)
-    answer = client.ask_any(ApiKey.DELETE_TOPICS, _DELETE_TOPICS_VERSION, body)
-    (result,) = answer.responses
-    if result.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-        raise ForgetRefusedError("the broker cannot forget topic ids: is it one of Tidemark?")
-    if result.error_code:
-        name = ErrorCode(result.error_code).name
-        raise ForgetRefusedError(f"the broker refuses: {name} {result.error_message or ''}".strip())
+    taken, silent = list[int](), dict[int, ClusterError]()
+    for node_id, address in brokers.items():
+        try:
+            answer = client.ask(address, ApiKey.DELETE_TOPICS, _DELETE_TOPICS_VERSION, body)
+        except ClusterError as error:
+            silent[node_id] = error
+            continue
+        (result,) = answer.responses
+        if result.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            continue  # Kafka's, or without a remote tier under a controller of Kafka's
+        if result.error_code:
+            name = ErrorCode(result.error_code).name
+            raise ForgetRefusedError(
+                f"broker {node_id} refuses: {name} {result.error_message or ''}".strip()
+            )
+        taken.append(node_id)
+    if silent:
+        reasons = "; ".join(f"broker {one}: {error}" for one, error in silent.items())
+        raise ClusterError(
+            f"noted by brokers {taken}, and not by all, so ask again when they answer: {reasons}"
+        )
+    if not taken:
+        raise ForgetRefusedError(
+            "no broker can forget topic ids: is one of Tidemark, with a remote tier?"
+        )
 
 
 def undo_text(found: RemoteData, *, cluster_id: str, now_ms: int) -> str:

@@ -11,6 +11,7 @@ Source: KIP-630.
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,8 +65,19 @@ def replay_snapshot(
 class DiskSnapshotStore:
     """See the module; a `SnapshotStore`."""
 
-    def __init__(self, files: SnapshotFiles, metadata_log: MetadataLog, disk: Disk) -> None:
-        """Take what the start has opened."""
+    def __init__(
+        self,
+        files: SnapshotFiles,
+        metadata_log: MetadataLog,
+        disk: Disk,
+        before_install: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Take what the start has opened.
+
+        `before_install` is called before a fetched snapshot takes the place of the log, on the
+        thread that does it: what was read there and no snapshot says is gone after that.
+        """
+        self._before_install = before_install
         self._files = files
         self._log = metadata_log
         self._disk = disk
@@ -111,6 +123,7 @@ class DiskSnapshotStore:
         self._disk.fsync(file)
         file.close()
         self._part = None
+        self._before_install()
         self._log.note.intend_restart(snapshot_id)
         self._disk.rename(path, self._files.path(snapshot_id), durable=True)
         self._log.restart_at(snapshot_id)

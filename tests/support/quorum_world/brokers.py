@@ -127,26 +127,30 @@ class Brokers:
 
             def registered(outcome: Outcome[int]) -> None:
                 if isinstance(outcome, Done):
-                    self._registers(node, agent.id, incarnation, outcome.response)
+                    self.registers(node, agent.id, incarnation, outcome.response)
                 done(outcome)
 
             control.register(CLUSTER_ID, registration, registered, timeout_ms=timeout_ms)
             return
-        if stops:
-            self._asked_to_stop.add((agent.id, epoch))
-        elif node.replica.controller.is_active:
-            known = node.replica.controller.decided_image.brokers.get(agent.id)
-            if known is not None and known.epoch == epoch:
-                key = (node.core.epoch, agent.id, epoch)
-                self._touches.setdefault(key, []).append(node.local_ms())
         offset = self.world.oracle.high_watermark - 1
-        control.heartbeat(
-            Heartbeat(agent.id, epoch, offset, want_shut_down=stops), done, timeout_ms=timeout_ms
-        )
+        asked_now = Heartbeat(agent.id, epoch, offset, want_shut_down=stops)
+        self.hears(node, asked_now)
+        control.heartbeat(asked_now, done, timeout_ms=timeout_ms)
 
-    def _registers(
-        self, node: "QuorumNode", broker_id: int, incarnation: bytes, epoch: int
-    ) -> None:
+    def hears(self, node: "QuorumNode", asked: Heartbeat) -> None:
+        """A controller hears of a broker: its session goes on, unless it wants to stop."""
+        assert node.replica is not None
+        broker_id, epoch = asked.broker_id, asked.broker_epoch
+        if asked.want_shut_down:
+            self._asked_to_stop.add((broker_id, epoch))
+        elif node.replica.controller.is_active:
+            known = node.replica.controller.decided_image.brokers.get(broker_id)
+            if known is not None and known.epoch == epoch:
+                key = (node.core.epoch, broker_id, epoch)
+                self._touches.setdefault(key, []).append(node.local_ms())
+
+    def registers(self, node: "QuorumNode", broker_id: int, incarnation: bytes, epoch: int) -> None:
+        """A registration was answered."""
         if (broker_id, incarnation, epoch) not in self._given:
             self.world.breaks(
                 "a broker's epoch is the one that is committed",
@@ -196,7 +200,7 @@ class Brokers:
     def _is_over(
         self, node: "QuorumNode", epoch: int, broker_id: int, broker_epoch: int, rule: str
     ) -> None:
-        if broker_id < BROKERS or (broker_id, broker_epoch) in self._asked_to_stop:
+        if (broker_id, broker_epoch) in self._asked_to_stop:
             return
         now_ms = node.local_ms()
         _, _, since_ms = self._active_since.get(epoch, (0, 0, now_ms))

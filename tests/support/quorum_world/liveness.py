@@ -57,6 +57,7 @@ class Liveness:
 
     Attributes:
         limits: of this world.
+        leader: who leads a majority, as (node, epoch); None: nobody.
         longest_ms: the longest waits that there were, by what was waited for.
     """
 
@@ -72,7 +73,7 @@ class Liveness:
         self._fit_since = dict.fromkeys(nodes, NEVER)
         self._lost: dict[tuple[int, int], int] = {}  # when one last did not know another's address
         self._shaken_us = self._led_us = self._leads_since = 0
-        self._leader: tuple[int, int] | None = None
+        self.leader: tuple[int, int] | None = None
         self._followed_us = dict.fromkeys(nodes, 0)
         self._follows_since = dict.fromkeys(nodes, NEVER)
 
@@ -85,12 +86,12 @@ class Liveness:
         self._look_at_nodes(now_us)
         leader = self._found_leader(now_us)
         if leader is None:
-            self._leader = None
+            self.leader = None
             self._is_led_in_time(now_us)
             return
         self._led_us = now_us
-        if self._leader != (leader.id, leader.core.epoch):
-            self._leader = leader.id, leader.core.epoch
+        if self.leader != (leader.id, leader.core.epoch):
+            self.leader = leader.id, leader.core.epoch
             self._leads_since = now_us
             self._follows_since = dict.fromkeys(self._world.nodes, NEVER)
         late = [
@@ -139,6 +140,15 @@ class Liveness:
         return [
             one for one in nodes if world.runs(one) and not (world.plan.dynamic and one.disk_number)
         ]
+
+    def reaches_since(self, node: "QuorumNode", leader: "QuorumNode") -> int:
+        """Since when a node is answered by the leader of a healthy majority; or `NEVER`."""
+        fit = self._fit_since
+        since = max(self._leads_since, self._shaken_us, fit[node.id], fit[leader.id])
+        since = max(since, self._healthy_since(self._world.now_us))
+        if node is not leader:
+            since = max(since, self._follows_since[node.id], self._way_since(node.id, leader.id))
+        return min(since, NEVER)
 
     # -- a leader -------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import Node, Request, Response
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
+from runtime.ports import Ports
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.mirror import LogMirror
 from tests.support.quorum_world.net import Route
@@ -52,6 +53,7 @@ class QuorumNode:
     """See the module.
 
     Attributes:
+        process_type: of its lives.
         life: rises with each end.
         up: it runs.
         replica: of this life.
@@ -65,6 +67,8 @@ class QuorumNode:
         settings: where its newest life was told that voters listen.
         disk_failures: what its disk told it in this life by a fault that was planned.
     """
+
+    process_type: type[NodeProcess] = NodeProcess
 
     def __init__(self, world: "QuorumWorld", node_id: int) -> None:
         plan = world.plan
@@ -229,14 +233,16 @@ class QuorumNode:
         self.up = True
         self._forget()
         self.settings = dict(world.addresses.settings)
-        process = NodeProcess(world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us)
+        process = self.process_type(
+            world.timeline, self.clock, MemoryDisk(self.machine), world.pool_us
+        )
         process.node, self.process = self, process
         process.paused_until = self._paused_until
         process.disk.end_after(self.start_ends_after)
         self.start_ends_after = None
         ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
         try:
-            self.opened = opened = opened_node(self, ports)
+            self.opened = opened = self._opens(ports)
         except MissingQuorumStateError as error:
             self._lacks_its_vote(error)
             return
@@ -247,10 +253,20 @@ class QuorumNode:
         if self.has_lost_vote and is_voter and opened.started.end_offset > 0:
             raise Violation("no voter starts without its vote", f"{self}")
         self.has_lost_vote = False
-        self.replica = replica = replica_of(self, opened, ports)
-        watch(self, replica.driver.core)
+        self.replica = self._put_together(opened, ports)
+        watch(self, self.replica.driver.core)
         world.oracle.started(self)
-        replica.start()
+        self._begins()
+
+    def _opens(self, ports: Ports) -> OpenReplica:
+        return opened_node(self, ports)
+
+    def _put_together(self, opened: OpenReplica, ports: Ports) -> MetadataReplica:
+        return replica_of(self, opened, ports)
+
+    def _begins(self) -> None:
+        assert self.replica is not None
+        self.replica.start()
 
     def _does_not_start(self, error: Exception) -> None:
         if not self.is_due_to_disk(error):
@@ -312,7 +328,6 @@ class QuorumNode:
 
     def close(self) -> None:
         """Stop in an orderly way."""
-        assert self.replica is not None
         if self.closing:
             return  # asked for twice while it was paused
         self.closing = True
@@ -322,6 +337,10 @@ class QuorumNode:
             if self.life == life:
                 self.world.at_node(self.world.now_us, self, self._closed)
 
+        self._closes(closed)
+
+    def _closes(self, closed: Callable[[], None]) -> None:
+        assert self.replica is not None
         self.replica.close(closed)
 
     def _closed(self) -> None:

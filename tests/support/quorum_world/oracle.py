@@ -91,7 +91,7 @@ class QuorumOracle:
         self._led_since: dict[int, int] = {}
         self._voters = tuple(key_of(node_id) for node_id in world.plan.voters)
         self._majority = len(self._voters) // 2 + 1
-        self._pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
+        self.pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
         self.reference: MetadataImage = EMPTY_IMAGE
         self.listeners: list[Any] = []
         self._loader = ImageLoader(EMPTY_IMAGE)
@@ -524,7 +524,7 @@ class QuorumOracle:
                 )
             if log.flushed_end > disk.flushed_end:
                 raise Violation("flushed is what is on disk", f"{node}: {log.flushed_end}")
-        if core.parked_count > len(node.pending) or len(node.pending) > self._pending_max:
+        if core.parked_count > len(node.pending) or len(node.pending) > self.pending_max:
             raise Violation(
                 "parked requests are bounded",
                 f"{node}: {core.parked_count} parked, {len(node.pending)} unanswered",

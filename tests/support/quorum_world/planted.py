@@ -37,9 +37,9 @@ def record(bug: Planted, seed: int) -> None:
     PAGE.write_text(row.sub(rf"\g<1>{seed} |", PAGE.read_text()))
 
 
-def run_seeds(tree: Path, seeds: str, events: int) -> tuple[bool, str]:
+def run_seeds(tree: Path, seeds: str, events: int, world: str) -> tuple[bool, str]:
     """Run seeds in a tree with a bug; whether one found it, and what was said last."""
-    command = [sys.executable, "-m", "tests.simulation.run", "--plain"]
+    command = [sys.executable, "-m", "tests.simulation.run", "--plain", "--world", world]
     done = subprocess.run(
         [*command, "--seeds", seeds, "--events", str(events)],
         cwd=tree,
@@ -58,7 +58,7 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     began = time.monotonic()
 
     def run(seeds: str) -> tuple[bool, str]:
-        return run_seeds(tree, seeds, options.events)
+        return run_seeds(tree, seeds, options.events, planted.world)
 
     is_found, said = False, ""
     try:

@@ -10,10 +10,14 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
+from tests.support.nodes_world.plan import NodesPlan, nodes_plan_of
+from tests.support.nodes_world.world import NodesWorld
 from tests.support.quorum_world.errors import Violation
-from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.plan import QuorumPlan, plan_of
 from tests.support.quorum_world.world import Calm, QuorumWorld, simulated
 
+PLANS: Mapping[str, Callable[[int], QuorumPlan]] = {"quorum": plan_of, "nodes": nodes_plan_of}
+"""The plan of a seed, by the name of its world."""
 SHRINK_SECONDS = 40.0
 SIMPLER: tuple[dict[str, Any], ...] = (
     {"observers": (), "outsiders": ()},
@@ -57,17 +61,26 @@ class Outcome:
     trace: tuple[str, ...] = ()
 
 
+def world_of(plan: QuorumPlan, *, trace_lines: int = 0) -> QuorumWorld:
+    """A quorum, or a cluster of brokers and controllers."""
+    if isinstance(plan, NodesPlan):
+        return NodesWorld(plan, trace_lines=trace_lines)
+    return QuorumWorld(plan, trace_lines=trace_lines)
+
+
 def run_plan(plan: QuorumPlan, events: int, *, trace_lines: int = 0) -> Outcome:
     """Run a plan for so many steps, then until all is calm."""
     calm, violation = None, None
     with simulated():
-        world = QuorumWorld(plan, trace_lines=trace_lines)
+        world = world_of(plan, trace_lines=trace_lines)
         try:
             world.start()
             world.run(events)
             calm = world.calm_down()
         except Violation as error:
             violation = error
+        finally:
+            world.end()
     return Outcome(
         plan,
         world.steps,
@@ -221,6 +234,8 @@ def replay_line(outcome: Outcome, events: int, original: QuorumPlan) -> str:
     """The command that runs it again."""
     seed = outcome.plan.seed
     words = [f"python -m tests.simulation.run --seeds {seed} --events {events}"]
+    if isinstance(original, NodesPlan):
+        words.append("--world nodes")
     for one in fields(original):
         value = getattr(outcome.plan, one.name)
         if one.name == "without":

@@ -44,6 +44,8 @@ def _one_by_one(node: "QuorumNode", effects: list[Effect]) -> Iterator[Effect]:
     for place, effect in enumerate(effects):
         if node.crash_after is not None and place >= node.crash_after:
             node.world.tell(f"{node} crashes before effect {place}")
+            assert node.process is not None
+            node.process.disk.end()  # also where a task of its event loop swallows this
             raise ProcessEnded
         if isinstance(effect, fx.AdvanceHighWatermark | fx.RoleChanged):
             try:

@@ -90,12 +90,21 @@ class QuorumWorld:
         self.nodes: dict[int, QuorumNode] = {}
         self.oracle = QuorumOracle(self)
         for node_id in plan.nodes:
-            self.nodes[node_id] = QuorumNode(self, node_id)
+            self.nodes[node_id] = self._node(node_id)
         self.addresses = Addresses(self)
         self.net = QuorumNet(self)
-        self.workload = Workload(self)
-        self.faults = QuorumFaults(self)
+        self.workload = self._workload()
+        self.faults = self._faults()
         self.liveness = Liveness(self)
+
+    def _node(self, node_id: int) -> QuorumNode:
+        return QuorumNode(self, node_id)
+
+    def _workload(self) -> Workload:
+        return Workload(self)
+
+    def _faults(self) -> QuorumFaults:
+        return QuorumFaults(self)
 
     # Time
 
@@ -238,6 +247,12 @@ class QuorumWorld:
         self.become_equal()
         self.workload.judge_end()
         return Calm(leader_ms, equal_ms)
+
+    def end(self) -> None:
+        """End what still runs; nothing is judged any more."""
+        for node in self.nodes.values():
+            if node.process is not None:
+                node.process.end()
 
     def become_equal(self) -> None:
         """Go on until all logs are equal."""

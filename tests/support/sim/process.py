@@ -164,7 +164,9 @@ class SimPool:
         """Nothing to stop."""
 
 
-class _Pools:
+class Pools:
+    """One pool under every name."""
+
     def __init__(self, pool: SimPool) -> None:
         self.commit: Pool = pool
         self.reads: Pool = pool
@@ -227,13 +229,17 @@ class SimProcess:
         for job in list(self.jobs):
             job.abandon()
 
+    def make_pool(self) -> SimPool:
+        """The one pool that it has under every name."""
+        return SimPool(self, self.wait_us)
+
     def ports(self, dice: Dice) -> Ports:
         """What its code stands on."""
         clock: Clock = self.clock
         return Ports(
             clock=clock,
             scheduler=SimScheduler(self),
-            executors=_Pools(SimPool(self, self.wait_us)),
+            executors=Pools(self.make_pool()),
             disk=self.disk,
             dice=dice,
         )

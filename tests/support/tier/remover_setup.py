@@ -28,15 +28,21 @@ class MetadataLog:
     topic_ids: set[bytes] = field(default_factory=lambda: {PARTITION.topic_id})
     removed: set[bytes] = field(default_factory=set)
     cluster_id: str = "c"
+    removals_are_listed: bool = True
 
     def image(self) -> ClusterImage | None:
-        return ClusterImage(frozenset(self.topic_ids), frozenset(self.removed), self.cluster_id)
+        return ClusterImage(
+            frozenset(self.topic_ids),
+            frozenset(self.removed),
+            self.cluster_id,
+            self.removals_are_listed,
+        )
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         self.removed -= set(topic_ids)
 
     def copy(self) -> "MetadataLog":
-        return MetadataLog(set(self.topic_ids), set(self.removed), self.cluster_id)
+        return replace(self, topic_ids=set(self.topic_ids), removed=set(self.removed))
 
 
 @dataclass

@@ -5,6 +5,7 @@ quorum.start()
 quorum.create(quorum.elect_active(), "a")
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from metadata_topic.controller.brokers import Registration
@@ -36,6 +37,7 @@ class ReplicaNode(DrivenNode):
 
     replica: MetadataReplica
     told: list[tuple[MetadataImage, MetadataDelta]]
+    before_install: Callable[[], object] = staticmethod(lambda: None)
 
     def _begin(self, opened: OpenReplica, ports: SimPorts) -> RaftDriver:
         config = self.quorum.config
@@ -61,6 +63,7 @@ class ReplicaNode(DrivenNode):
                 on_role=self.on_role,
                 on_applied=lambda applied: self.on_high_watermark(applied.end_offset),
                 on_failure=self.on_failure,
+                before_install=self.before_install,
             ),
         )
         self.told = []

@@ -385,6 +385,25 @@ async def test_a_closed_node_takes_nothing(home: Home) -> None:
         await node.submit(a_topic("a", b"a" * 16))
 
 
+async def test_a_node_that_closes_waits_for_no_change_that_comes_meanwhile(home: Home) -> None:
+    """Else the log is left as after a kill, and the lead is not handed over."""
+    node = home.node()
+    await node.begin()
+    first = asyncio.ensure_future(node.submit(a_topic("a", b"a" * 16)))
+    await asyncio.sleep(0)
+    late: list[asyncio.Future[object]] = []
+
+    def another(_done: object) -> None:
+        late.append(asyncio.ensure_future(node.submit(a_topic("b", b"b" * 16))))
+
+    first.add_done_callback(another)
+    await node.close()
+    await first
+    assert (node.failure, home.failures) == (None, [])
+    with pytest.raises(MetadataUnavailable):
+        await late[0]
+
+
 def test_a_log_cut_anywhere_starts_with_what_was_before_the_cut(home: Home) -> None:
     async def create(node: MetadataNode) -> None:
         for n in range(3):

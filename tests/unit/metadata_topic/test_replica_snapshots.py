@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.raft.messages import SnapshotId
 from tests.support.worlds.pools import HeldPool
@@ -180,3 +182,41 @@ def test_a_log_that_is_to_be_cut_waits_for_a_deletion_under_way_to_end(tmp_path:
     pool.release()
     assert begun == [node.replica.snapshotter.last_id.end_offset]
     assert begun != [start]
+
+
+def test_what_was_read_may_be_kept_before_a_snapshot_takes_the_place_of_the_log(
+    tmp_path: Path,
+) -> None:
+    quorum, leader = three(tmp_path, max_retention_bytes=1)
+    quorum.create(leader, "first")
+    quorum.advance(1_000)
+    late = follower(quorum, leader)
+    late.kill()
+    snapshot_id = lets_its_log_go(quorum, leader)
+    log_starts: list[int] = []
+
+    def keep() -> None:
+        assert snapshot_id not in late.opened.files.ids()
+        log_starts.append(late.opened.log.start_offset)
+
+    late.before_install = keep
+    late.start()
+    quorum.advance(10_000)
+    assert log_starts == [0]
+    assert late.opened.log.start_offset == snapshot_id.end_offset
+    assert late.names == leader.names
+
+
+def test_an_id_that_controllers_keep_no_list_of_leaves_that_of_one_node(tmp_path: Path) -> None:
+    quorum, leader = three(tmp_path)
+    quorum.create(leader, "first")
+    gone, stays = b"g" * 16, b"s" * 16
+    records = (make("NoOpRecord", removed_tiered_topics=[gone, stays]),)
+    leader.replica.submit(lambda _image: ControllerResult(records, None), lambda _outcome: None)
+    quorum.advance(1_000)
+    other = follower(quorum, leader)
+    other.replica.drop_removed([gone])
+    quorum.create(leader, "second")
+    quorum.advance(1_000)
+    assert list(other.replica.image.removed_tiered_topics) == [stays]
+    assert list(leader.replica.image.removed_tiered_topics) == [gone, stays]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka_protocol.wire.primitives import uuid_to_text
 from rlmm.api import PartitionDeleteState, PartitionDeletion
 from rlmm.testing import PARTITION
-from rlmm.topic_based.removal_policy import reasons_of
+from rlmm.topic_based.removal_policy import Standing, first_of, text_of
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.remover_setup import COPY_MAX_MS, FENCE, GRACE_MS, S1, MetadataLog, Setup
 
@@ -84,6 +84,26 @@ def test_d33_an_unknown_id_is_kept_and_red_until_it_is_forgotten(
     assert setup.state() is FINISHED
     setup.run_pass()
     assert setup.remover.red == ()
+
+
+def test_where_no_list_is_kept_an_unknown_id_is_yellow_until_it_is_forgotten(
+    setup: Setup, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup.log.topic_ids.clear()
+    setup.log.removals_are_listed = False
+    with caplog.at_level(logging.WARNING):
+        setup.run_until_gone()
+    assert setup.state() is None
+    assert len(setup.objects()) == 3
+    assert setup.remover.red == ()
+    (reason,) = setup.remover.yellow
+    assert f"tidemark remote forget {ID}" in reason
+    assert [record.message for record in caplog.records] == [reason], "said once"
+    setup.log.removed.add(PARTITION.topic_id)
+    setup.run_until_gone()
+    assert (setup.state(), setup.objects()) == (FINISHED, [])
+    setup.run_pass()
+    assert setup.remover.yellow == ()
 
 
 @pytest.mark.parametrize("state", [MARKED, STARTED, FINISHED])
@@ -227,7 +247,7 @@ def test_many_red_ids_are_counted_beyond_twenty() -> None:
         for n in range(25)
         for p in range(3)
     ]
-    reasons = reasons_of([], many)
+    reasons = first_of(text_of(Standing.UNKNOWN, one) for one in many)
     assert len(reasons) == 21
     assert reasons[-1].startswith("and 5 more such topic ids. Way out: ")
 

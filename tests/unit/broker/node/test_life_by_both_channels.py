@@ -305,5 +305,18 @@ async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
         error: KafkaError = refused[REPLICAS[0]]
         assert error.code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not serve RAISE_LEADER_EPOCHS: it is Apache Kafka's" in str(error)
-        with pytest.raises(ApiError, match="does not serve UPDATE_REMOVED_TOPICS"):
-            await life.update_removed_topics([TOPIC])
+
+
+async def test_a_controller_that_keeps_no_list_leaves_it_to_the_broker(tmp_path: Path) -> None:
+    removed, other = b"r" * 16, b"o" * 16
+    async with served(WIRE, tmp_path, withheld=PRIVATE) as controller, asyncio.timeout(20):
+        life = controller.life()
+        await life.register({})
+        assert controller.active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is False
+        assert controller.active.serves(ApiKey.BROKER_HEARTBEAT) is True
+        records = (make("NoOpRecord", removed_tiered_topics=[removed, other]),)
+        await controller.node.submit(lambda _image: ControllerResult(records, None))
+        await life.update_removed_topics([removed])
+        records = (make("NoOpRecord"),)
+        await controller.node.submit(lambda _image: ControllerResult(records, None))
+        assert list(controller.node.image.removed_tiered_topics) == [other]

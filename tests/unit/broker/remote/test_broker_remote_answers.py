@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from broker.remote.answers import BrokerAnswers, ControllerQuestions
+from broker.remote.removed_topics import FILE_NAME, RemovedTopicsFile, parse
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import make
@@ -76,6 +78,9 @@ class Tier:
         self.raised: list[tuple[ReplicaId, int, int]] = []
         self.in_vain = ""
         self.emptied: list[bytes] = []
+        self.removed_topics = RemovedTopicsFile(
+            directory, self.cluster_id, disk or Disk(), self.pool
+        )
 
     def kept_log_start(self) -> int | None:
         """The log start that a new process would find."""
@@ -95,6 +100,7 @@ class Tier:
             self.world.replicas,
             self,
             ControllerQuestions(self.raise_epoch, self.update_removed_topics, _nobody),
+            self.removed_topics,
             ports=self.world.ports,
             facts=NoFacts(),
         )
@@ -226,13 +232,40 @@ async def test_the_image_says_what_exists_and_what_was_removed(
         make("TopicRecord", name="removed", topic_id=removed, was_tiered=True),
         make("RemoveTopicRecord", topic_id=removed),
     ]
-    tier.image, _ = replay_all(EMPTY_IMAGE, records, Provenance(9, 1, 1))
+    tier.image, delta = replay_all(EMPTY_IMAGE, records, Provenance(9, 1, 1))
+    tier.removed_topics.follow(tier.image, delta)
     tier.ask(ImageAtLeast())
+    await turns()
     assert tier.answers == [Image([living], 9, "cluster", [removed])]
     tier.ask(TopicsEmptied([living, removed]))
     await turns()
     assert tier.answers[-1] == Ack()
-    assert tier.emptied == [living, removed]
+    assert tier.emptied == [removed], "what the controllers keep no list of is not told to them"
+    tier.ask(ImageAtLeast())
+    await turns()
+    assert tier.answers[-1] == Image([living], 9, "cluster")
+
+
+async def test_a_removal_is_on_the_disk_before_the_tier_hears_of_it(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    tier = Tier(tmp_path, disk)
+    removed = b"r" * 16
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.tiered_removals[removed] = True
+    disk.fail(["rename"], path_part=FILE_NAME)
+    tier.removed_topics.follow(tier.image, delta)
+    tier.ask(ImageAtLeast())
+    await turns()
+    (answer,) = tier.answers
+    assert isinstance(answer, Failure)
+    disk.heal()
+    tier.removed_topics.are_listed = lambda: False
+    on_disk: list[list[bytes]] = []
+    tier.at_answer = lambda: on_disk.append(parse((tmp_path / FILE_NAME).read_bytes())[1])
+    tier.ask(ImageAtLeast())
+    await turns()
+    assert tier.answers[-1] == Image([], -1, "cluster", [removed], removals_are_listed=False)
+    assert on_disk == [[removed]]
 
 
 async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_path: Path) -> None:
@@ -242,6 +275,11 @@ async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_pat
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "no quorum")
 
     tier.update_removed_topics = refuse  # type: ignore[method-assign,assignment]
+    tier.image, _ = replay_all(
+        EMPTY_IMAGE,
+        [make("NoOpRecord", removed_tiered_topics=[b"r" * 16])],
+        Provenance(0, 1, 1),
+    )
     tier.ask(TopicsEmptied([b"r" * 16]))
     await turns()
     (answer,) = tier.answers

@@ -4,7 +4,13 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from tidemark.commands.dev import welcome
-from tidemark.dev.settings import S3Bucket, dev_settings
+from tidemark.dev.settings import (
+    ClusterPorts,
+    S3Bucket,
+    dev_broker_settings,
+    dev_controller_settings,
+    dev_settings,
+)
 
 
 def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> None:
@@ -57,3 +63,20 @@ def test_a_bucket_takes_the_place_of_the_directory(tmp_path: Path) -> None:
 def test_what_names_no_bucket_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="http://HOST:PORT/BUCKET"):
         S3Bucket.parse(text)
+
+
+def test_the_settings_of_a_cluster_are_valid_and_meet_nowhere(tmp_path: Path) -> None:
+    ports = ClusterPorts.in_a_row(9092, 3)
+    entries = [dev_controller_settings(tmp_path, ports, one) for one in (1, 2, 3)]
+    entries.append(dev_broker_settings(tmp_path, ports, S3Bucket("http://s3:4566", "tides")))
+    loaded = [BrokerConfig.load(one) for one in entries]
+    assert [warnings for _, warnings in loaded] == [[]] * 4
+    configs = [config for config, _ in loaded]
+    assert len({config.controller_quorum_voters for config in configs}) == 1
+    assert len({config.node_id for config in configs}) == 4
+    assert len({path for config in configs for path in config.log_dirs}) == 4
+    listened = [one.port for config in configs for one in config.listeners]
+    listened += [config.http_listener[1] for config in configs if config.http_listener]
+    assert sorted(listened) == list(range(9092, 9100))
+    assert configs[3].rsm_settings["bucket"] == "tides"
+    assert all(config.remote_log_storage_system_enable for config in configs)

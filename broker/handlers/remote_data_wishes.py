@@ -1,0 +1,82 @@
+"""What `tidemark remote forget` asks of a broker whose controllers are Apache Kafka's.
+
+The tool asks by DeleteTopics, with a tagged field of our own. A controller of Tidemark notes the
+wish in the metadata log, for all brokers. One of Kafka's skips the field and finds no such topic.
+So under it each broker with a remote tier notes the wish in its own file, and the tool asks all.
+"""
+
+import logging
+from inspect import isawaitable
+from typing import Any
+
+from broker.handlers.delete_topics import failed, taken, wishes_of
+from broker.network.registry import DecodedHandler, RequestContext
+from broker.node.active_controller import ActiveController
+from broker.remote.removed_topics import RemovedTopicsFile
+from broker.topics.cluster import ClusterView
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import message
+from kafka_protocol.wire.primitives import uuid_to_text
+from metadata_topic.controller.topic_deletion import RemoteDataWish
+
+log = logging.getLogger(__name__)
+
+_Response = message("DeleteTopicsResponse").cls
+
+
+class RemoteDataWishes(DecodedHandler):
+    """Takes wishes here where the active controller takes none; all else goes on."""
+
+    def __init__(
+        self,
+        there: DecodedHandler,
+        active: ActiveController,
+        cluster: ClusterView,
+        removed_topics: RemovedTopicsFile,
+    ) -> None:
+        """Hand what is no wish to `there`."""
+        self.api_key, self.versions = there.api_key, there.versions
+        self._there, self._active = there, active
+        self._cluster, self._removed_topics = cluster, removed_topics
+
+    async def handle(self, context: RequestContext, request: Any) -> Any:
+        """Answer a request; one with a wish holds nothing but wishes under Kafka's controllers."""
+        wishes = wishes_of(context.api_version, request)
+        if not wishes or self._active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is not False:
+            answer = self._there.handle(context, request)
+            return await answer if isawaitable(answer) else answer
+        responses = [
+            failed(
+                (topic.name, topic.topic_id),
+                ErrorCode.INVALID_REQUEST,
+                "Topics are not deleted in a request that asks for remote data, "
+                "while the active controller is Apache Kafka's.",
+            )
+            for topic in request.topics
+            if topic.name is not None or topic.topic_id not in wishes
+        ]
+        for topic_id, wish in wishes.items():
+            responses.append(await self._take(topic_id, wish))
+        return _Response(responses=responses)
+
+    async def _take(self, topic_id: bytes, wish: int) -> Any:
+        asked = (None, topic_id)
+        topic = self._cluster.image().topics_by_id.get(topic_id)
+        if topic is not None:
+            text = f"Topic {topic.name} has this id: what exists is not forgotten, delete it."
+            return failed(asked, ErrorCode.INVALID_REQUEST, text)
+        match wish:
+            case RemoteDataWish.FORGET:
+                self._removed_topics.forget(topic_id)
+            case RemoteDataWish.KEEP:
+                self._removed_topics.drop([topic_id])
+            case _:
+                return failed(asked, ErrorCode.INVALID_REQUEST, f"RemoteData={wish}")
+        try:
+            await self._removed_topics.kept()
+        except OSError as error:
+            return failed(asked, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        name = RemoteDataWish(wish).name
+        log.warning("remote data of a topic id: wish=%s topic_id=%s", name, uuid_to_text(topic_id))
+        return taken(topic_id)

@@ -1,0 +1,1 @@
+"""Brokers and controllers as nodes of one simulated cluster; see `world`."""

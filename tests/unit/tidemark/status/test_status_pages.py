@@ -1,0 +1,108 @@
+"""The page of a node, read within a deadline."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
+
+import pytest
+
+from runtime.clock import SystemClock
+from tidemark.status.facts import Page
+from tidemark.status.pages import page_address, read_page
+
+CLOCK = SystemClock()
+
+
+@contextmanager
+def page(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """The port of a page that answers one connection so."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def serve() -> None:
+            peer, _ = listening.accept()
+            with peer:
+                peer.recv(65_536)
+                answer(peer)
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield int(listening.getsockname()[1])
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def http(body: bytes) -> Callable[[socket.socket], None]:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    return lambda peer: peer.sendall(head + body)
+
+
+def limit(seconds: float) -> Callable[[], float]:
+    ends_ms = CLOCK.monotonic_ms() + seconds * 1000
+    return lambda: (ends_ms - CLOCK.monotonic_ms()) / 1000
+
+
+def report(node_id: int) -> bytes:
+    said = {"node_id": node_id, "status": "red", "stage": "running", "reasons": ["tier: no"]}
+    return json.dumps(said).encode()
+
+
+def test_a_page_says_the_health_of_its_node() -> None:
+    with page(http(report(7))) as port:
+        found = read_page(("127.0.0.1", port), 7, limit(10))
+    assert found == Page("red", "running", ("tier: no",))
+
+
+def test_the_page_of_another_node_is_not_believed() -> None:
+    with page(http(report(8))) as port:
+        found = read_page(("127.0.0.1", port), 7, limit(10))
+    assert found.status == ""
+    assert "is the page of node 8" in found.reasons[0]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"no", b'{"node_id": 7}', b"\xff"])
+def test_what_is_no_report_is_unknown(body: bytes) -> None:
+    with page(http(body)) as port:
+        found = read_page(("127.0.0.1", port), 7, limit(10))
+    assert found.status == ""
+    assert "is no page of health" in found.reasons[0]
+
+
+def test_a_page_that_drips_is_given_up() -> None:
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        with suppress(OSError):  # it was given up
+            while not Event().wait(0.02):
+                peer.sendall(b" ")
+
+    began_ms = CLOCK.monotonic_ms()
+    with page(drip) as port:
+        found = read_page(("127.0.0.1", port), 7, limit(0.2))
+    assert "does not answer" in found.reasons[0]
+    assert CLOCK.monotonic_ms() - began_ms < 5_000
+
+
+def test_a_page_where_nobody_listens_is_unknown() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        found = read_page(("127.0.0.1", unused.getsockname()[1]), 7, limit(1))
+    assert "does not answer" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("listener", "address"),
+    [
+        ("", None),
+        ("nonsense", None),
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:9464", ("h1", 9464)),
+        (":9464", ("h1", 9464)),
+    ],
+)
+def test_a_page_that_listens_everywhere_is_at_its_node(
+    listener: str, address: tuple[str, int] | None
+) -> None:
+    assert page_address(listener, ("h1", 9093)) == address

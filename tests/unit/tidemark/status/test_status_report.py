@@ -1,0 +1,175 @@
+"""What was found of a cluster, judged."""
+
+from dataclasses import replace
+
+import pytest
+
+from tidemark.quorum.description import Endpoint, QuorumDescription, ReplicaState
+from tidemark.status.facts import ClusterFacts, NodeFacts, Page
+from tidemark.status.report import judge
+
+NOW_MS = 1_000_000
+ON = {"remote.log.storage.system.enable": "true"}
+WELL = Page("green", "running")
+
+
+def replica(node_id: int, *, end: int = 100, fetched_ms_ago: int = 50) -> ReplicaState:
+    at_ms = NOW_MS - fetched_ms_ago
+    return ReplicaState(node_id, bytes(16), end, at_ms, at_ms)
+
+
+def quorum(*voters: ReplicaState, observers: tuple[ReplicaState, ...] = ()) -> QuorumDescription:
+    return QuorumDescription(
+        cluster_id="c",
+        leader_id=1,
+        leader_epoch=4,
+        high_watermark=100,
+        voters=(replica(1, fetched_ms_ago=0), *voters),
+        observers=observers,
+        endpoints={1: (Endpoint("CONTROLLER", "h1", 9093),)},
+    )
+
+
+def controller(node_id: int, *, silence: str = "", page: Page | None = WELL) -> NodeFacts:
+    return NodeFacts(node_id, (f"h{node_id}", 9093), silence=silence, page=page)
+
+
+def broker(
+    node_id: int, *, is_fenced: bool = False, silence: str = "", page: Page | None = WELL
+) -> NodeFacts:
+    place = (f"h{node_id}", 9092)
+    return NodeFacts(node_id, place, is_fenced, silence=silence, settings=ON, page=page)
+
+
+def well() -> ClusterFacts:
+    return ClusterFacts(
+        cluster_id="c",
+        quorum=quorum(replica(2), replica(3), observers=(replica(11),)),
+        brokers={11: broker(11)},
+        controllers={one: controller(one) for one in (1, 2, 3)},
+        partition_count=7,
+    )
+
+
+def test_a_cluster_without_a_complaint_is_green() -> None:
+    report = judge(well())
+    assert (report.status, report.reasons) == ("green", ())
+    assert [(one.id, one.role, one.lag) for one in report.controllers] == [
+        (1, "leader", 0),
+        (2, "follower", 0),
+        (3, "follower", 0),
+    ]
+    (row,) = report.brokers
+    assert (row.state, row.role, row.tier, row.health) == ("unfenced", "observer", "on", "green")
+
+
+def test_a_controller_that_is_down_is_yellow_while_others_lead() -> None:
+    facts = well()
+    facts.controllers[3] = controller(3, silence="h3:9093: Connection refused", page=None)
+    report = judge(facts)
+    assert report.status == "yellow"
+    assert report.reasons == ("controller 3 does not answer: h3:9093: Connection refused",)
+    assert report.controllers[2].state == "silent"
+
+
+def test_a_follower_that_answers_and_does_not_fetch_is_yellow() -> None:
+    facts = well()
+    facts.quorum = quorum(replica(2), replica(3, end=20, fetched_ms_ago=9_000))
+    facts.brokers = None
+    report = judge(facts)
+    assert report.status == "yellow"
+    assert report.reasons == (
+        "controller 3 does not follow the leader: its last fetch was 9000 ms ago",
+    )
+    assert report.controllers[2].lag == 80
+
+
+def test_a_follower_is_compared_with_the_leaders_clock() -> None:
+    facts = well()
+    later = replica(1, fetched_ms_ago=-3_600_000)
+    facts.quorum = replace(
+        quorum(replica(2, fetched_ms_ago=-3_599_900)),
+        voters=(later, replica(2, fetched_ms_ago=-3_599_900)),
+    )
+    facts.controllers.pop(3)
+    facts.brokers = None
+    assert judge(facts).status == "green"
+
+
+def test_a_voter_that_has_never_fetched_is_yellow() -> None:
+    facts = well()
+    facts.quorum = quorum(replica(2), ReplicaState(3, bytes(16), -1), observers=(replica(11),))
+    assert judge(facts).reasons == (
+        "controller 3 does not follow the leader: it has never fetched",
+    )
+
+
+def test_no_leader_is_red() -> None:
+    facts = well()
+    facts.quorum, facts.quorum_silence = None, "nobody described the quorum"
+    report = judge(facts)
+    assert report.status == "red"
+    assert report.reasons == ("controllers: nobody described the quorum",)
+    assert report.as_json()["quorum"] is None
+    assert "no leader is known" in report.text()
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (broker(11, is_fenced=True), "broker 11 is fenced"),
+        (
+            broker(11, silence="h11:9092: timed out"),
+            "broker 11 does not answer: h11:9092: timed out",
+        ),
+        (broker(11, page=Page("red", "running", ("tier: no",))), "node 11: tier: no"),
+    ],
+)
+def test_a_broker_that_serves_nobody_is_red(found: NodeFacts, said: str) -> None:
+    facts = well()
+    facts.brokers = {11: found}
+    report = judge(facts)
+    assert report.status == "red"
+    assert report.reasons[0].startswith(said)
+
+
+def test_an_unfenced_broker_that_does_not_fetch_is_yellow() -> None:
+    facts = well()
+    facts.quorum = quorum(replica(2), replica(3))
+    assert judge(facts).reasons == (
+        "broker 11 does not fetch the metadata log: the leader knows of no fetch",
+    )
+
+
+def test_partitions_without_a_leader_are_red_and_named_up_to_a_bound() -> None:
+    facts = well()
+    facts.offline = [f"t-{one}" for one in range(30)]
+    report = judge(facts)
+    assert report.status == "red"
+    assert report.reasons[0].startswith("partitions without a leader: t-0, t-1,")
+    assert report.reasons[0].endswith("and 10 more")
+
+
+def test_a_yellow_page_is_yellow_and_an_unread_one_changes_nothing() -> None:
+    facts = well()
+    facts.controllers[2].page = Page("", reasons=("http://127.0.0.1:9464/health does not answer",))
+    assert judge(facts).status == "green"
+    assert "node 2: its health is unknown: http://127.0.0.1:9464" in judge(facts).text()
+    facts.controllers[2].page = Page("yellow", "running", ("log: slow",))
+    report = judge(facts)
+    assert (report.status, report.reasons) == ("yellow", ("node 2: log: slow",))
+
+
+def test_red_reasons_come_first() -> None:
+    facts = well()
+    facts.controllers[3] = controller(3, silence="gone")
+    facts.offline = ["t-0"]
+    assert judge(facts).reasons[0].startswith("partitions")
+
+
+def test_brokers_that_were_not_asked_are_no_table() -> None:
+    facts = well()
+    facts.brokers, facts.partition_count = None, None
+    report = judge(facts)
+    assert report.as_json()["brokers"] is None
+    assert "brokers" not in report.text()

@@ -1,0 +1,70 @@
+"""What was found of a cluster. Knows neither sockets nor what is good or bad."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_client.transport import Address
+from tidemark.quorum.description import QuorumDescription
+
+PAGE_KEY: Final = "tidemark.http.listener"
+TIER_KEY: Final = "remote.log.storage.system.enable"
+VOTERS_KEY: Final = "controller.quorum.voters"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the health page of a node says.
+
+    Attributes:
+        status: green, yellow or red; "" where nobody could read it.
+        stage: starting, running, stopping, with how far it is.
+        reasons: why it is not green; of "" why it could not be read.
+    """
+
+    status: str
+    stage: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """A broker or a controller.
+
+    Attributes:
+        address: where it was asked; None: nobody says where it listens.
+        is_fenced: of a broker, as the broker that was asked sees it.
+        silence: why it does not answer; "" where it does.
+        settings: those that it was asked for, by name; none of a node that does not know them.
+        page: None: it has none.
+    """
+
+    id: int
+    address: Address | None
+    is_fenced: bool = False
+    silence: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    page: Page | None = None
+
+
+@dataclass(slots=True)
+class ClusterFacts:
+    """A cluster.
+
+    Attributes:
+        cluster_id: "" where nobody says it.
+        quorum: as its leader describes it; None: `quorum_silence` says why not.
+        brokers: by id, fenced ones too; None: none was asked, or `broker_silence` says why not.
+        controllers: by id, as far as they are known.
+        partition_count: of all topics; None: no broker was asked.
+        offline: those without a leader, as `topic-partition`.
+    """
+
+    cluster_id: str = ""
+    quorum: QuorumDescription | None = None
+    quorum_silence: str = ""
+    brokers: dict[int, NodeFacts] | None = None
+    broker_silence: str = ""
+    controllers: dict[int, NodeFacts] = field(default_factory=dict)
+    partition_count: int | None = None
+    offline: list[str] = field(default_factory=list)

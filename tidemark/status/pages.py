@@ -1,0 +1,82 @@
+"""Reads the health page of a node, within a deadline."""
+
+import http.client
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.config.key import ConfigError
+from broker.config.listeners import parse_host_port
+from kafka_client.transport import Address
+from tidemark.status.facts import PAGE_KEY, Page
+
+_EVERYWHERE: Final = frozenset(("", "0.0.0.0", "::"))
+_BYTES_MAX: Final = 1 << 20
+
+
+def page_address(listener: str, node: Address) -> Address | None:
+    """Where a page is, by what `tidemark.http.listener` says; None: the node has none.
+
+    Args:
+        listener: the setting.
+        node: where the node itself is reached: the host of a page that listens everywhere.
+    """
+    if not listener:
+        return None
+    try:
+        host, port = parse_host_port(PAGE_KEY, listener, "must be host:port")
+    except ConfigError:
+        return None
+    return (node[0] if host in _EVERYWHERE else host, port)
+
+
+def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Page:
+    """Ask a page for the health of its node.
+
+    A page that listens on loopback may be another machine's, so that its node has to be this one.
+
+    Args:
+        address: of the page.
+        node_id: whose page it should be.
+        left_s: how long it may still take.
+    """
+    shown = f"http://{address[0]}:{address[1]}/health"
+    try:
+        report = json.loads(_get(address, left_s))
+        if report["node_id"] != node_id:
+            return Page("", reasons=(f"{shown} is the page of node {report['node_id']}",))
+        reasons = tuple(str(one) for one in report["reasons"])
+        return Page(str(report["status"]), str(report["stage"]), reasons)
+    except (OSError, http.client.HTTPException) as error:
+        return Page("", reasons=(f"{shown} does not answer: {error!r}",))
+    except (ValueError, KeyError, TypeError) as error:
+        return Page("", reasons=(f"{shown} is no page of health: {error!r}",))
+
+
+def _get(address: Address, left_s: Callable[[], float]) -> bytes:
+    """The body.
+
+    Raises:
+        OSError, HTTPException: there is none in time.
+    """
+    connection = http.client.HTTPConnection(*address, timeout=_some(left_s))
+    try:
+        connection.request("GET", "/health")
+        answer: Any = connection.getresponse()
+        body = b""
+        while len(body) < _BYTES_MAX:
+            _some(left_s)  # a page that sends a byte now and then does not hold it up
+            more = answer.read1(_BYTES_MAX)
+            if not more:
+                return body
+            body += more
+        raise http.client.HTTPException(f"it is longer than {_BYTES_MAX} bytes")
+    finally:
+        connection.close()
+
+
+def _some(left_s: Callable[[], float]) -> float:
+    left = left_s()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
