@@ -9,6 +9,7 @@ from crc32c import crc32c
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.records.batch import BatchHeader, iter_batches
 from metadata_topic.image.records import make
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import (
     MissingMetadataError,
@@ -423,7 +424,7 @@ def test_a_note_that_cannot_be_written_costs_nothing_that_was_answered(
             if n % 5 == 0:
                 await node.snapshot()
 
-    with contextlib.suppress(OSError, MetadataUnavailable):
+    with contextlib.suppress(OSError, MetadataUnavailable, DecisionTimedOut):
         home.life(work)
     disk.heal()
     for _ in range(2):
