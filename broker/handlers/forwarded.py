@@ -8,15 +8,12 @@ that was surely not carried out is tried again, so that nothing is done twice.
 What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
 """
 
-import asyncio
-from asyncio import Future
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.active_controller import IMAGE_MS, ActiveController
+from broker.node.active_controller import ActiveController
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -30,6 +27,10 @@ RETRY_MS: Final = 50
 """Between two attempts to find the active controller: an election takes seconds."""
 RETRY_MAX_MS: Final = 1_000
 """Between two attempts at one controller that refuses them: it may have too much to do."""
+
+
+_MAKING: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
+Settled = Callable[[Sequence[str]], Awaitable[None] | None]
 
 
 class Refusable(Protocol):
@@ -68,7 +69,7 @@ class Forwarded(DecodedHandler):
         active: ActiveController,
         clock: Clock,
         scheduler: Scheduler,
-        settled: Callable[[], Future[None] | None] = lambda: None,
+        settled: Settled = lambda _names: None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -77,7 +78,7 @@ class Forwarded(DecodedHandler):
             active: the way to the active controller.
             clock: measures how long a client has waited.
             scheduler: wakes a request that waits for an active controller.
-            settled: waits for the replicas of this broker that are being made, if any are: who
+            settled: waits for the replicas of topics that this broker is making, if it is: who
                 creates a topic writes to it at once, and many a producer that is refused sends
                 again out of order.
         """
@@ -123,15 +124,14 @@ class Forwarded(DecodedHandler):
         while not self._active.is_here:
             left_ms = max(end_ms - self._clock.monotonic_ms(), 0)
             try:
-                answer = await self._active.forward(context, request, timeout_ms=left_ms)
+                return await self._active.forward(
+                    context, request, timeout_ms=left_ms, applied=self._making(request)
+                )
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:
                     refusable: Refusable = self._here
                     return refusable.refuse(context, request, error)
-            else:
-                await self._until_settled()
-                return answer
             before, epoch = epoch, self._active.epoch
             retry_ms = RETRY_MS if epoch != before else retry_ms
             left_ms = end_ms - self._clock.monotonic_ms()
@@ -141,13 +141,12 @@ class Forwarded(DecodedHandler):
         answer = self._here.handle(context, request)
         return await answer if isawaitable(answer) else answer
 
-    async def _until_settled(self) -> None:
-        """Wait for what the image asks this broker to make; as long as for the image."""
-        settled = self._settled() if self._waits else None
-        if settled is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(IMAGE_MS / 1_000):
-                    await settled
+    def _making(self, request: Any) -> Callable[[], Awaitable[None] | None]:
+        """What to wait for once the change is in the image."""
+        if self.api_key not in _MAKING:
+            return lambda: None
+        names = [topic.name for topic in request.topics]
+        return lambda: self._settled(names)
 
     async def _until_begun(self, end_ms: int) -> None:
         """Wait until somebody takes decisions, as far as is known; not beyond the end."""

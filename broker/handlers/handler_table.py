@@ -117,7 +117,7 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
         if handler.api_key in FORWARDED:
             assert isinstance(handler, DecodedHandler), "they are decoded"
             ports = parts.ports
-            settled = parts.replicas.hosting.settled
+            settled = parts.replicas.settled
             handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler, settled)
             if handler.api_key == ApiKey.DELETE_TOPICS and parts.tier is not None:
                 removed = parts.tier.removed_topics

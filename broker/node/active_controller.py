@@ -5,7 +5,7 @@ Envelope; what the broker asks in its own name goes as it is.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, Final
@@ -157,12 +157,18 @@ class ActiveController:
             ) from error
 
     async def forward(
-        self, context: RequestContext, request: Any, *, timeout_ms: int
+        self,
+        context: RequestContext,
+        request: Any,
+        *,
+        timeout_ms: int,
+        applied: Callable[[], Awaitable[None] | None] = lambda: None,
     ) -> list[bytes]:
         """Ask what a client asked of this broker; return the body of the answer.
 
-        A change is answered when this broker's own image has it, or `IMAGE_MS` later: a client that
-        asks here next finds it. Controllers of Kafka do not say where a change is.
+        A change is answered when this broker's own image has it and what `applied` then waits for
+        is done, or `IMAGE_MS` later: a client that asks here next finds it. Controllers of Kafka do
+        not say where a change is.
 
         Raises:
             KafkaError: as `ask`, or the active controller refused the envelope, or it is larger
@@ -190,6 +196,9 @@ class ActiveController:
             with suppress(TimeoutError, MetadataUnavailable):
                 async with asyncio.timeout(IMAGE_MS / 1_000):
                     await self._node.until_applied(envelope.metadata_end)
+                    rest = applied()
+                    if rest is not None:
+                        await rest
         return [answer]
 
     async def _within(self, timeout_ms: int, asking: Coroutine[Any, Any, Any]) -> Any:

@@ -311,15 +311,13 @@ class Hosting:
 
     # -- who waits
 
-    def settled(self, topic_ids: Collection[bytes] | None = None) -> Future[None] | None:
+    def settled(self, topic_ids: Collection[bytes]) -> Future[None] | None:
         """Wait until nothing of these topics is being made, changed or taken away any more.
-
-        None means all topics of which something is, now: later ones are not waited for.
 
         Returns:
             None when that is so already.
         """
-        asked = frozenset(self._unsettled if topic_ids is None else topic_ids)
+        asked = frozenset(topic_ids)
         if self._unsettled.keys().isdisjoint(asked):
             return None
         future: Future[None] = asyncio.get_running_loop().create_future()

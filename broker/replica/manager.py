@@ -8,7 +8,8 @@ A new replica is served only when the metadata hold the log directory its files 
 afterwards files that are missing were lost, and the partition is offline, never begun anew.
 """
 
-from collections.abc import Callable, Iterable
+from asyncio import Future
+from collections.abc import Callable, Iterable, Sequence
 
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from broker.replica.hosting import (
@@ -126,6 +127,15 @@ class ReplicaManager:
         if topic is None:
             raise UnknownTopicId("no topic has this id")
         return self.require(topic, partition)
+
+    def settled(self, topics: Sequence[str]) -> Future[None] | None:
+        """As `Hosting.settled`, of topics by name; those that the image does not have are left out.
+
+        Returns:
+            None when nothing of them is under way.
+        """
+        found = (self.topic_ids.get(name) for name in topics)
+        return self.hosting.settled([topic_id for topic_id in found if topic_id is not None])
 
     # -- the image
 
