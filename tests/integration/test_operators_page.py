@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,18 +38,20 @@ class Operator:
         programs = Path(sys.executable).parent
         self._environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
-    def follow(self, kind: str, name: str, body: str) -> None:
+    def follow(self, kind: str, name: str, body: str, then: str) -> None:
+        """`then`: what the page says that the last command prints."""
         body = body.replace("/var/lib/tidemark", f"{self._directory}/lib")
         body = HOST.sub(self._net, body)
         if kind == "properties":
             (self._directory / name).write_text(body)
         elif kind == "sh":
-            self._printed = "".join(self._type(line) for line in body.splitlines())
+            *lines, last = body.splitlines()
+            self._printed = "".join([*map(self._type, lines), self._type(last, then)])
         else:
             for line in body.splitlines():
                 assert line in self._printed, f"not printed: {line}\n{self._printed}"
 
-    def _type(self, line: str) -> str:
+    def _type(self, line: str, then: str = "") -> str:
         if start := START.fullmatch(line):
             self._start(line, start[1])
             return ""
@@ -56,18 +59,18 @@ class Operator:
             self._nodes[gone[1]].kill()
             self._nodes[gone[1]].wait()
         if "tidemark status" in line:
-            return until(lambda: self._status(line), line)
+            return until(lambda: self._status(line, then.splitlines()), line)
         code, printed = self._run(line)
         assert code == 0, f"{line}\n{printed}"
         return printed
 
-    def _status(self, line: str) -> str:
+    def _status(self, line: str, then: list[str]) -> str:
         for name, node in self._nodes.items():
             if node.poll() not in (None, -9):
                 pytest.fail(f"{name} has ended:\n{(self._directory / name).read_text()[-5_000:]}")
         code, printed = self._run(line)
         print(printed)
-        return printed if code == 0 else ""
+        return printed if code == 0 and all(one in printed for one in then) else ""
 
     def _run(self, line: str) -> tuple[int, str]:
         done = subprocess.run(
@@ -99,5 +102,5 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 def test_the_page_works_word_for_word(operator: Operator) -> None:
     blocks = BLOCK.findall(PAGE.read_text())
     assert {"controller-1.properties", "broker-11.properties"} <= {name for _, name, _ in blocks}
-    for block in blocks:
-        operator.follow(*block)
+    for block, (kind, _, body) in pairwise([*blocks, ("", "", "")]):
+        operator.follow(*block, then=body if kind == "text" else "")
