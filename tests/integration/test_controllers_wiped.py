@@ -10,10 +10,11 @@ import pytest
 
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.wire.api_keys import ApiKey
-from tests.support.kafka.tools import why_not
+from tests.support.kafka.tools import require_kafka_tools, why_not
 from tests.support.quorum.changes import Changes
 from tests.support.quorum.committed import differences, parse_name, read_copy
 from tests.support.quorum.controllers import DESCRIBED, Controller
+from tests.support.quorum.kafka_controllers import MixedQuorum
 from tests.support.quorum.kafka_reads import shell_topics
 from tests.support.quorum.kept_brokers import registered, until_registered
 from tests.support.quorum.own_controllers import TidemarkController
@@ -29,10 +30,12 @@ DEADLINE_S = 60.0
 
 
 @asynccontextmanager
-async def _with_snapshots(directory: Path, *, is_dynamic: bool) -> AsyncIterator[Quorum]:
+async def _with_snapshots(
+    directory: Path, *, is_dynamic: bool, kafkas: int = 0
+) -> AsyncIterator[Quorum]:
     """A quorum whose controllers all have a snapshot, and records behind it."""
     plan = Plan(TidemarkController, is_dynamic, has_links=False, settings=SNAPSHOTS)
-    async with Quorum(directory, plan) as quorum:
+    async with MixedQuorum(directory, plan, kafkas=kafkas) as quorum:
         await _change_until(quorum, lambda: all(map(_snapshots, quorum.controllers.values())))
         await quorum.settled()
         yield quorum
@@ -86,6 +89,27 @@ async def test_a_wiped_static_voter_comes_back_through_a_snapshot(tmp_path: Path
     async with _with_snapshots(tmp_path, is_dynamic=False) as quorum:
         wiped = await _a_follower(quorum)
         wiped.kill()
+        wiped.wipe()
+        await wiped.start()
+        await quorum.settled()
+        assert _first_offset(wiped) > 0, "its log begins where a snapshot ends"
+        await _all_are_equal(quorum)
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("kafkas", [1, 2])
+async def test_a_wiped_voter_is_fed_by_a_snapshot_of_the_other_kind(
+    tmp_path: Path, kafkas: int
+) -> None:
+    """The only one of its kind: Kafka's by ours, ours by Kafka's."""
+    require_kafka_tools()
+    async with _with_snapshots(tmp_path, is_dynamic=False, kafkas=kafkas) as quorum:
+        wiped = quorum.controllers[3 if kafkas == 1 else 1]
+        wiped.kill()
+        for other in (one for one in quorum.controllers.values() if one is not wiped):
+            other.kill()  # Kafka's lets the log before a snapshot go soon after its start
+            await other.start()
+            await quorum.leader()
         wiped.wipe()
         await wiped.start()
         await quorum.settled()

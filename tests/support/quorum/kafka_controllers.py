@@ -2,9 +2,11 @@
 
 import subprocess
 from functools import cache
+from pathlib import Path
 
 from tests.support.kafka.tools import PEERS
 from tests.support.quorum.controllers import Controller
+from tests.support.quorum.quorum import Plan, Quorum
 
 
 @cache
@@ -58,6 +60,20 @@ class PlainKafkaController(KafkaController):
         "streams.version",
         "eligible.leader.replicas.version",
     )
+
+
+class MixedQuorum(Quorum):
+    """The last `kafkas` of its controllers are of Apache Kafka, whatever the plan says."""
+
+    def __init__(self, directory: Path, plan: Plan, *, kafkas: int) -> None:
+        self._first_kafka = plan.count - kafkas + 1
+        super().__init__(directory, plan)
+
+    def made(self, node_id: int, name: str = "") -> Controller:
+        if node_id < self._first_kafka:
+            return super().made(node_id, name)
+        place = self.directory / (name or f"controller-{node_id}")
+        return PlainKafkaController(node_id, place, self.membership, self.plan.settings)
 
 
 class KafkaBroker(KafkaController):

@@ -1,6 +1,6 @@
 """Rounds of killing, pausing and cutting off the active controller under continuous changes.
 
-    python -m tests.support.quorum.rounds --rounds 50 --seed 1 [--dynamic] [--kafka]
+    python -m tests.support.quorum.rounds --rounds 50 --seed 1 [--dynamic] [--kafkas 1]
 
 Prints a line a round and the seed; exit code 1 with the first thing that cannot be.
 """
@@ -17,7 +17,7 @@ from random import Random
 
 from tests.support.quorum.changes import Changes
 from tests.support.quorum.committed import differences, read_copy
-from tests.support.quorum.kafka_controllers import KafkaController
+from tests.support.quorum.kafka_controllers import MixedQuorum
 from tests.support.quorum.kept_brokers import registered
 from tests.support.quorum.own_controllers import TidemarkController
 from tests.support.quorum.quorum import Leader, Plan, Quorum, until
@@ -38,10 +38,12 @@ class Report:
 
     Attributes:
         without_ms: how long nobody led, by what was done to the leader, as the harness sees it.
+        led: which node led at the beginning of each round.
         wrong: what cannot be; a sentence each.
     """
 
     without_ms: list[tuple[str, int]] = field(default_factory=list)
+    led: list[int] = field(default_factory=list)
     acknowledged: int = 0
     unknown: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -65,6 +67,7 @@ async def run_rounds(
             )
             _raise_broken(tasks)
             leader = await quorum.leader()
+            report.led.append(leader.node_id)
             deed = dice.choice(DEEDS)
             if deed == "pause a follower":
                 said = await _follower_sleeps(quorum, leader, changes, dice)
@@ -155,8 +158,8 @@ def _raise_broken(tasks: list["asyncio.Task[None]"]) -> None:
 
 
 async def _main(options: argparse.Namespace, directory: Path) -> int:
-    kind = KafkaController if options.kafka else TidemarkController
-    async with Quorum(directory, Plan(kind, options.dynamic)) as quorum:
+    plan = Plan(TidemarkController, options.dynamic)
+    async with MixedQuorum(directory, plan, kafkas=options.kafkas) as quorum:
         report = await run_rounds(quorum, seed=options.seed, rounds=options.rounds, say=print)
     times = sorted(ms for _, ms in report.without_ms) or [0]
     print(
@@ -174,7 +177,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dynamic", action="store_true", help="voters in the log")
-    parser.add_argument("--kafka", action="store_true", help="Apache Kafka's controllers")
+    parser.add_argument("--kafkas", type=int, default=0, help="how many of the three are Kafka's")
     parser.add_argument("--keep", type=Path, help="directory for everything, kept")
     options = parser.parse_args()
     if options.keep:
