@@ -14,6 +14,7 @@ import pytest
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.snapshot.snapshots import SnapshotId, snapshot_chunks
@@ -85,7 +86,7 @@ class World:
     def live_until_cut(self, disk: ForgetfulDisk) -> None:
         try:
             asyncio.run(self.life(disk))
-        except (PowerCutError, MetadataUnavailable):
+        except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
             assert disk.is_off
 
 
@@ -144,7 +145,7 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
             disk = ForgetfulDisk(world.ports.dice, operations, kinds)
             try:
                 asyncio.run(world.node(disk).begin())
-            except (PowerCutError, MetadataUnavailable):
+            except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
                 node = world.node(QuickDisk())
                 asyncio.run(node.begin())
                 assert set(node.image.topics_by_name) == {"theirs"}

@@ -14,6 +14,7 @@ import pytest
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.driver.quorum_state_file import parse_quorum_state
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
@@ -80,7 +81,7 @@ class World:
                 await self.change(node, step)
                 if self.ports.dice.random() < 0.1:
                     await node.snapshot()
-        except (PowerCutError, MetadataUnavailable):
+        except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
             assert disk.is_off
         else:
             await self.close(node)
@@ -154,7 +155,7 @@ def test_a_cut_at_every_single_operation_of_a_first_start(static: bool) -> None:
             node = world.node(disk)
             try:
                 asyncio.run(node.begin())
-            except (PowerCutError, MetadataUnavailable):
+            except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
                 asyncio.run(world.live(10**9))
                 assert world.epoch >= 1
             else:

@@ -144,7 +144,7 @@ class HostingLife:
         if not logs.online_dirs():
             raise KafkaStorageError("no log directory works")
         is_missing_some |= len(logs.online_dirs()) < len(logs.dirs)
-        self._wire(incarnation_id, is_missing_some=is_missing_some, has_tier=True)
+        self._wire(incarnation_id, is_missing_some=is_missing_some)
         self.broker_epoch = await self._pumped(
             self.registration.register(
                 found_replicas(logs),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from broker.node.directories import DirectoryError
 from local_log.errors import KafkaStorageError, LogClosed
+from metadata_topic.quorum.active.submit import DecisionTimedOut
 from metadata_topic.quorum.node import MetadataUnavailable
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
@@ -125,7 +126,7 @@ class HostingLives:
             life.check()
             if stops:
                 await life.stop()
-        except (Ended, PowerCutError, MetadataUnavailable):
+        except (Ended, PowerCutError, MetadataUnavailable, DecisionTimedOut):
             assert self.disk.is_off or self.disk.has_failed
         except (OSError, KafkaStorageError, DirectoryError, LogClosed):
             if not (self.disk.is_off or self.disk.has_failed):
