@@ -126,9 +126,10 @@ class RemovedTopicsFile:
             self._pool.submit(self._write)
 
     def _write(self) -> None:
-        self._is_write_queued = False  # what is noted from here on has a write of its own
         try:
-            self.keep()
+            with self._writing:  # at most one more waits here: others need these threads, too
+                self._is_write_queued = False  # what is noted from here on has a write of its own
+                self._keep()
         except OSError as error:
             log.error("removed topics cannot be noted, it is tried again: %s", error)  # noqa: TRY400
 
@@ -151,13 +152,16 @@ class RemovedTopicsFile:
     def keep(self) -> list[bytes]:
         """Write what was noted, and say what is on the disk; on a thread that may wait."""
         with self._writing:
-            while self._changes:
-                self._changes[0](self._noted)  # it stays in sight until it is done
-                self._changes.popleft()
-            if self._noted != self._on_disk:
-                self._disk.atomic_write(self._path, dump(self._cluster_id, self._noted))
-                self._on_disk = dict(self._noted)
-            return list(self._on_disk)
+            return self._keep()
+
+    def _keep(self) -> list[bytes]:
+        while self._changes:
+            self._changes[0](self._noted)  # it stays in sight until it is done
+            self._changes.popleft()
+        if self._noted != self._on_disk:
+            self._disk.atomic_write(self._path, dump(self._cluster_id, self._noted))
+            self._on_disk = dict(self._noted)
+        return list(self._on_disk)
 
 
 def _put(topic_ids: Iterable[bytes], noted: Noted) -> None:

@@ -1,6 +1,7 @@
 """The file of removed topics: what is in it, what it survives; a bad one proves nothing."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from broker.remote.removed_topics import (
 from kafka_protocol.errors import CorruptFileError
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE
-from runtime.disk import Disk
+from runtime.disk import Buffer, Disk
 from runtime.executors import InlinePool
 from tests.support.worlds.pools import HeldPool
 
@@ -116,3 +117,37 @@ def test_what_many_images_bring_is_written_at_once(tmp_path: Path) -> None:
     assert parse((tmp_path / FILE_NAME).read_bytes())[1] == ids
     file.forget(A)
     assert pool.held == 1
+
+
+class SlowDisk(Disk):
+    """A whole file is written once `goes_on` is set."""
+
+    def __init__(self) -> None:
+        self.began, self.goes_on = threading.Event(), threading.Event()
+
+    def atomic_write(self, path: Path, data: Buffer, *, durable: bool = True) -> None:
+        self.began.set()
+        assert self.goes_on.wait(30)
+        super().atomic_write(path, data, durable=durable)
+
+
+def test_behind_a_slow_write_one_more_waits_for_the_disk_and_no_third(tmp_path: Path) -> None:
+    """They would take all threads of a pool that flushes the metadata log, too."""
+    pool, disk = HeldPool(), SlowDisk()
+    file = RemovedTopicsFile(tmp_path, CLUSTER, disk, pool)
+    threads = []
+    for one in (A, B):
+        file.follow(EMPTY_IMAGE, delta_of({one: True}))
+        (write,) = pool.take()
+        pool.is_holding = True
+        threads.append(threading.Thread(target=write))
+        threads[-1].start()
+        assert disk.began.wait(30)
+    threads[-1].join(0.2)  # time to come to the lock
+    file.follow(EMPTY_IMAGE, delta_of({C: True}))
+    assert pool.held == 0
+    disk.goes_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(file.keep()) == [A, B, C]
+    assert sorted(opened(tmp_path).keep()) == [A, B, C]
