@@ -4,6 +4,7 @@ But DescribeConfigs: each controller answers it for itself, and for topics by it
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,9 +52,19 @@ class FromTheWire(DecodedHandler):
     """
 
     def __init__(
-        self, here: DecodedHandler, own_broker_id: int, clock: Clock, *, lone_tier: bool = False
+        self,
+        here: DecodedHandler,
+        own_broker_id: int,
+        clock: Clock,
+        *,
+        is_active: Callable[[], bool] = lambda: True,
+        lone_tier: bool = False,
     ) -> None:
         """Refuse requests in the name of `own_broker_id`; a line a minute says so.
+
+        While this controller is not the active one (`is_active`) it decides nothing, and says so
+        to anybody: where addresses are mixed up, the broker here meets it in place of another, and
+        must not take itself for replaced.
 
         With `lone_tier`, one without the secret of a cluster, no other broker registers: the tiers
         could not authenticate themselves at each other's brokers.
@@ -61,9 +72,12 @@ class FromTheWire(DecodedHandler):
         self.api_key, self.versions = here.api_key, here.versions
         self._refuses_others = lone_tier and here.api_key == ApiKey.BROKER_REGISTRATION
         self._here, self._own_broker_id, self._seldom = here, own_broker_id, Seldom(clock)
+        self._is_active = is_active
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer, or refuse."""
+        if not self._is_active():
+            return self._here.handle(context, request)
         if request.broker_id != self._own_broker_id:
             return self._of_another(context, request)
         code = _CODES.get(self.api_key, ErrorCode.STALE_BROKER_EPOCH)
@@ -158,7 +172,13 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
         table.add(
             handler
             if own_id is None
-            else FromTheWire(handler, own_id, parts.clock, lone_tier=lone_tier)
+            else FromTheWire(
+                handler,
+                own_id,
+                parts.clock,
+                is_active=lambda: parts.brokers.is_active,
+                lone_tier=lone_tier,
+            )
         )
     table.add(ControllerRegistrationHandler(parts.submit))
     table.add(CreateTopicsHandler(parts.creation, parts.live, brokers_ask=True))

@@ -97,6 +97,11 @@ class BrokerControl:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller takes decisions."""
+        return self._sessions is not None
+
     # -- registrations --------------------------------------------------------------------------
 
     def register(

@@ -151,7 +151,7 @@ class BrokerSide:
         return NOT_REPORTED
 
     def _ends(self, error: BaseException) -> None:
-        self.node.world.lives.ends(self, error)
+        self.node.world.lives.ends(self.node, error)
         self.ended = error
 
     async def leave(self) -> None:

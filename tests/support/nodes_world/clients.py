@@ -181,7 +181,8 @@ class Askers:
             return
         image_end = call.node.metadata.image.provenance.end_offset
         late_us = call.asked_us + call.node.span_us(IMAGE_MS)
-        if image_end <= place and self.world.now_us < late_us:
+        goes_on = call.node.metadata.failure is None and not call.node.closing
+        if goes_on and image_end <= place and self.world.now_us < late_us:
             self._breaks(
                 "who made a change sees it", call, f"image to {image_end}, change at {place}"
             )

@@ -67,6 +67,8 @@ class Lives:
         node, plan = self.world.nodes.get(broker_id), self.world.plan
         if node is None or node.broker is None or node.broker.is_over:
             return
+        if not self.world.is_disturbed:
+            return  # nobody looks any more at who reaches whom
         since = max(self.world.reaches_since(node), self._reached_us.get(broker_id, NEVER))
         ms = (self.world.now_us - since) // 1000
         limit_ms = 2 * plan.session_ms + CONNECT_MS + SLACK_MS

@@ -75,7 +75,7 @@ def nodes_plan_of(seed: int) -> NodesPlan:
         "observers": tuple(range(101, 101 + brokers)),
         "outsiders": (),
         "brokers": dice.choice((0, 0, 1)),
-        "clients": 1,
+        "clients": 20,  # as many decisions may wait as of so many at the quorum
         "propose_every_ms": 0,
         "loss": min(quorum.loss, 0.05),
         "delay_us": (200, min(quorum.delay_us[1], 20_000)),

@@ -52,6 +52,17 @@ def test_only_other_ids_are_spoken_for_on_the_wire(
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
+def test_a_controller_that_is_not_active_speaks_of_nobody(
+    api_key: ApiKey, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker in its process meets it at another's address, and would end as one replaced."""
+    handler = FromTheWire(Here(api_key), OWN, ManualClock(), is_active=lambda: False)
+    context = RequestContext(api_key, 0, 1, "b", "CONTROLLER", ("10.0.0.66", 1), 0)
+    assert handler.handle(context, request(api_key).cls(broker_id=OWN)).error_code == 0
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("api_key", REFUSED)
 def test_no_other_broker_registers_beside_a_tier_without_the_secret_of_a_cluster(
     api_key: ApiKey, caplog: pytest.LogCaptureFixture
 ) -> None:
