@@ -56,7 +56,7 @@ sys.exit(guardian.returncode)  # -9 where it had to be killed after a time-out
 def test_a_fork_neither_ends_the_broker_nor_keeps_it_from_its_end(tmp_path: Path) -> None:
     facts = tmp_path / "facts"
     command = [sys.executable, "-c", FORKS, str(facts)]
-    run = subprocess.run(command, env=environment(), timeout=120, check=False)
+    run = subprocess.run(command, env=environment(tmp_path), timeout=120, check=False)
     assert run.returncode == 0
     assert_nothing_left(facts_in(facts))
 

@@ -105,7 +105,7 @@ def test_a_broker_started_by_a_thread_ends_with_its_process(tmp_path: Path, end:
     facts_file = tmp_path / "facts"
     run = subprocess.Popen(
         [sys.executable, "-c", THREADED, str(facts_file), end],
-        env=environment(),
+        env=environment(tmp_path),
         start_new_session=True,
     )
     try:

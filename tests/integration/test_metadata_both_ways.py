@@ -21,6 +21,7 @@ from metadata_topic.controller.topic_deletion import delete_topics
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import RemoteStore
 from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from runtime.ports import system_ports
@@ -67,8 +68,9 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
     await node.begin()
     old = node.image.brokers[meta.node_id]
     registration = Registration(
-        old.id, ports.dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs
-    )
+        old.id, ports.dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs,
+        remote_store=RemoteStore("rsm:Store", b"p" * 32),
+    )  # fmt: skip
     epoch = await node.submit(lambda image: register_broker(image, registration))
     await node.submit(lambda i: unfence_broker(i, broker_id=old.id, broker_epoch=epoch))
     tiered = (Config("remote.storage.enable", "true"),)

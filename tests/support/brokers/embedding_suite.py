@@ -33,10 +33,19 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 """A process that a shell started in the background ignores it, and so do all its children."""
 
 
-def environment() -> dict[str, str]:
-    """The plugin is named and not found: where Tidemark is installed it would be there twice."""
+def environment(temporary: Path) -> dict[str, str]:
+    """The plugin is named and not found: where Tidemark is installed it would be there twice.
+
+    Temporary directories lie in `temporary`: at its end pytest deletes those of other runs in the
+    same place, and beside a whole suite these are large.
+    """
+    temporary.mkdir(exist_ok=True)
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
-    return kept | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+    return kept | {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_DEBUG_TEMPROOT": str(temporary),
+        "PYTHONPATH": str(ROOT),
+    }
 
 
 def start_suite(
@@ -51,7 +60,7 @@ def start_suite(
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", *plugins, *options],
         cwd=directory,
-        env=environment(),
+        env=environment(directory / "temporary"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -132,10 +132,10 @@ print(" ".join(sorted({name.partition(".")[0] for name in imported})))
 """
 
 
-def test_nothing_of_the_broker_and_no_package_is_imported() -> None:
+def test_nothing_of_the_broker_and_no_package_is_imported(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED],
-        env=environment(),
+        env=environment(tmp_path),
         capture_output=True,
         text=True,
         check=True,
