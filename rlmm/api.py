@@ -344,7 +344,7 @@ class RemoteLogMetadataManager(ABC):
         return {}
 
     def unreadable(self) -> Sequence[RedText]:
-        """Why metadata partitions cannot be read, a line for each, with the way out."""
+        """Why metadata partitions cannot be read or reached, a line for each, with the way out."""
         return ()
 
     def failure(self) -> str | None:

@@ -97,13 +97,20 @@ class Seldom:
 
     def error(self, logger: logging.Logger, text: str) -> None:
         """Log at ERROR, unless the last line is less than a minute old. Safe for all threads."""
+        self._say(logger, logging.ERROR, text)
+
+    def warning(self, logger: logging.Logger, text: str) -> None:
+        """As `error`, at WARNING."""
+        self._say(logger, logging.WARNING, text)
+
+    def _say(self, logger: logging.Logger, level: int, text: str) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
             if self._next_ms is not None and now_ms < self._next_ms:
                 self._unsaid += 1
                 return
             unsaid, self._unsaid, self._next_ms = self._unsaid, 0, now_ms + SAY_EVERY_MS
-        logger.error("%s (not said meanwhile: %d)", text, unsaid)
+        logger.log(level, "%s (not said meanwhile: %d)", text, unsaid)
 
 
 exhaustion: Final = Seldom()

@@ -24,6 +24,10 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 _API_VERSIONS_MAX: Final = 2
 
 
+AUTHENTICATION_FAILED: Final = "authentication failed"
+"""Why a connection was closed, as logs say it."""
+
+
 class AuthenticationRefusedError(TidemarkError):
     """A peer did not prove who it is; the text is for it, and gives nothing away."""
 
@@ -140,7 +144,7 @@ class Session:
             self.principal = authenticator.principal
             return Authenticated(message=end.value)
         except AuthenticationRefusedError as error:
-            self.refusal = "authentication failed"
+            self.refusal = AUTHENTICATION_FAILED
             return Authenticated(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
 
 

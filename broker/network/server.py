@@ -14,7 +14,7 @@ import sys
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 
-from broker.network.authentication import NO_AUTHENTICATION, Session
+from broker.network.authentication import AUTHENTICATION_FAILED, NO_AUTHENTICATION, Session
 from broker.network.buffers import FrameBuffers
 from broker.network.connection import Connection
 from broker.network.dispatch import Dispatcher, Peer, decoders
@@ -83,6 +83,7 @@ class Server(Shared):
         self._giving_way = 0  # idle connections, at the last sweep
         self._turned_away = 0  # for want of descriptors, since the last sweep
         self._short, self._made_room = Seldom(ports.clock), Seldom(ports.clock)
+        self._not_known = Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
@@ -278,14 +279,16 @@ class Server(Shared):
         self._unauthenticated.pop(connection, None)
         if not quiet:
             self._killed.inc(1, peer.listener_name)
-        log.log(
-            logging.DEBUG if quiet else logging.WARNING,
-            "closed connection: peer=%s:%d listener=%s client_id=%s reason=%s",
-            *peer.address,
-            peer.listener_name,
-            escape(peer.client_id, 100),
-            escape(reason, 300),
+        text = (
+            f"closed connection: peer={host}:{peer.address[1]} listener={peer.listener_name} "
+            f"client_id={escape(peer.client_id, 100)} reason={escape(reason, 300)}"
         )
+        if quiet:
+            log.debug("%s", text)
+        elif reason == AUTHENTICATION_FAILED:  # a client with another password never stops trying
+            self._not_known.warning(log, text)
+        else:
+            log.warning("%s", text)
         if not self._connections and self._all_closed is not None:
             self._all_closed.set()
 

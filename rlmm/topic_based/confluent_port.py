@@ -32,6 +32,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # no stub
 
 from kafka_protocol.types import NO_GROUP, REMOTE_LOG_METADATA_TOPIC
+from rlmm.red import NOT_RED, RedText
 from rlmm.store import START, Position
 from rlmm.topic_based.settings import ManagerSettings
 from rlmm.topic_based.topic_port import (
@@ -42,10 +43,12 @@ from rlmm.topic_based.topic_port import (
     ReachedEnd,
     TopicEvent,
     TopicRecord,
+    TopicRed,
     TopicUnavailableError,
     Unreadable,
     damaged,
 )
+from runtime.clock import Clock, SystemClock
 from runtime.log_context import Outage
 
 log = logging.getLogger(__name__)
@@ -55,6 +58,8 @@ CLIENT_ID = "tidemark-tier"
 _LOOKUP_SECONDS = 5.0
 _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
+_REFUSED_FOR_MS = 90_000
+"""librdkafka tells an error that repeats itself every 30 s."""
 _UNKNOWN_KEY = re.compile(r'No such configuration property: "([^"]+)"')
 _DIVERGED = {
     KafkaError._AUTO_OFFSET_RESET,
@@ -87,7 +92,9 @@ class ConfluentPort:
             a fatal error, as of a sequence number that the log lost.
     """
 
-    def __init__(self, settings: ManagerSettings) -> None:
+    def __init__(self, settings: ManagerSettings, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._refused: tuple[int, str] | None = None  # the last time, when and why
         common: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
             **settings.security,
@@ -101,11 +108,12 @@ class ConfluentPort:
             "enable.metrics.push": False,
         }
         delivery_ms = max(1_000, settings.consume_wait_ms)
+        polled = {**common, "error_cb": self._on_error}
         self._producer = make_client(
             Producer,
             settings.producer,
             {
-                **common,
+                **polled,
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 0,
@@ -120,7 +128,7 @@ class ConfluentPort:
             Consumer,
             settings.consumer,
             {
-                **common,
+                **polled,
                 "group.id": NO_GROUP,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -145,6 +153,18 @@ class ConfluentPort:
         self._unconfirmed: set[int] = set()  # partitions whose position the log must confirm yet
         self._confirmed_again: dict[int, int] = {}  # by partition: the offset it was done for
         self._outage = Outage(log, "reading the metadata topic")
+
+    def _on_error(self, error: KafkaError) -> None:
+        """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
+        if error.code() == KafkaError._AUTHENTICATION:
+            self._refused = self._clock.monotonic_ms(), error.str()
+
+    def refused(self) -> RedText:
+        """See TopicPort."""
+        refused = self._refused
+        if refused is None or self._clock.monotonic_ms() - refused[0] > _REFUSED_FOR_MS:
+            return NOT_RED
+        return TopicRed.REFUSED.text(error=refused[1], topic=REMOTE_LOG_METADATA_TOPIC)
 
     def connect(self) -> int:
         """See TopicPort."""

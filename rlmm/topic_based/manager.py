@@ -28,7 +28,7 @@ from rlmm.api import (
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
-from rlmm.red import RedText
+from rlmm.red import NOT_RED, RedText
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore
 from rlmm.topic_based.asked_roles import AskedRoles
@@ -302,7 +302,9 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
 
     def unreadable(self) -> tuple[RedText, ...]:
         """See RemoteLogMetadataManager."""
-        return () if self._engine is None else self._engine.lookups.unreadable()
+        reasons = () if self._engine is None else self._engine.lookups.unreadable()
+        refused = NOT_RED if self._port is None else self._port.refused()
+        return (refused, *reasons) if refused else reasons
 
     def leads_all(self) -> bool:
         """See RemovesDeletedTopics."""

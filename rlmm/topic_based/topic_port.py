@@ -1,8 +1,9 @@
 """What the manager asks of `__remote_log_metadata`, as a port.
 
-One thread calls all methods but `append`; callbacks of appends and all events come out of `poll`,
-in that thread. Appends of one port to one metadata partition land in the order of the calls, or
-not at all (FIFO per writer); the fence argument needs it. A port never retries beyond that promise.
+One thread calls all methods but `append` and `refused`; callbacks of appends and all events come
+out of `poll`, in that thread. Appends of one port to one metadata partition land in the order of
+the calls, or not at all (FIFO per writer); the fence argument needs it. A port never retries beyond
+that promise.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,6 +25,14 @@ class TopicRed(RedKind):
         "bytes of that log changed on its disk; all other metadata partitions go on",
         "stop the broker and bring the directory of that partition back from a copy; without one "
         "start the broker again and see `tidemark log inspect {topic} {partition}`",
+    )
+    REFUSED = (
+        "a broker refuses the clients of this tier: {error}. Records of remote segments in "
+        "partitions of {topic} that lie there are neither read nor written: nothing of theirs is "
+        "copied or deleted",
+        "its secret of the cluster is another one than this broker's",
+        "put the same file (tidemark.cluster.secret.file) on all brokers, and restart those that "
+        "had another one",
     )
 
 
@@ -113,6 +122,13 @@ class TopicPort(Protocol):
     """
 
     failure: str | None
+
+    def refused(self) -> RedText:
+        """Why a broker did not let these clients in of late; `NOT_RED` where none refused.
+
+        It is called from any thread, and never waits.
+        """
+        ...
 
     def connect(self) -> int:
         """Look the topic up; returns its number of partitions.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rlmm.red import NOT_RED, RedText
 from rlmm.store import Position
 from rlmm.topic_based.topic_port import (
     Appended,
@@ -155,6 +156,10 @@ class MemoryPort:
         ghost.waiting = deque(_Waiting(w.partition, w.value, None) for w in self.waiting)
         self.waiting.clear()
         return ghost
+
+    def refused(self) -> RedText:
+        """See TopicPort; never."""
+        return NOT_RED
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
         """See TopicPort; a deaf port is answered."""

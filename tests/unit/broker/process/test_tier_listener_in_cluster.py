@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,10 @@ from broker.node.endpoints import free_port
 from broker.process.tier_listener import TierListener, identity_in_cluster
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import BrokerImage, Endpoint
+from rlmm.red import NOT_RED, RedText
+from rlmm.topic_based.confluent_port import ConfluentPort
+from rlmm.topic_based.settings import parse
+from rlmm.topic_based.topic_port import TopicUnavailableError
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.ports import simulated
 from tests.support.worlds.admin import Admin
@@ -91,6 +95,27 @@ def refusals_by_librdkafka(settings: dict[str, str]) -> list[str]:
     return refusals
 
 
+def refusals_of_a_tier(settings: dict[str, str], clock: ManualClock) -> list[RedText]:
+    """What its port says after its clients met the broker; if that is red, what it says later."""
+    configs = {"node.id": "1", "cluster.id": "c", "log.dir": "/nowhere", **settings}
+    port = ConfluentPort(parse(configs), clock)
+    try:
+        for _ in range(20):  # a second each, at most
+            with suppress(TopicUnavailableError):
+                port.connect()
+                break
+            port.poll(100)
+            if port.refused():
+                break
+        said = port.refused()
+        if not said:
+            return [said]
+        clock.advance(90_001)
+        return [said, port.refused()]
+    finally:
+        port.close()
+
+
 @pytest.fixture
 def admin(tmp_path: Path) -> Admin:
     made = Admin({}, tmp_path)
@@ -127,11 +152,28 @@ async def test_clients_of_kafka_prove_the_secret_and_hear_of_all_tiers(admin: Ad
     assert clients == [(1, 9092), (2, 9092)], "who never hear of it"
 
 
-async def test_bad_input_another_secret_is_refused_to_a_client_of_kafka(admin: Admin) -> None:
+async def test_bad_input_another_secret_is_refused_to_a_client_of_kafka(
+    admin: Admin, caplog: pytest.LogCaptureFixture
+) -> None:
     async with listening(admin.cluster) as settings:
         wrong = {**settings, "sasl.password": SECRET[:-1]}
-        refusals = await asyncio.to_thread(refusals_by_librdkafka, wrong)
+        for _ in range(2):  # at least two tries, in a minute by the clock
+            refusals = await asyncio.to_thread(refusals_by_librdkafka, wrong)
     assert any("invalid credentials with SASL mechanism SCRAM-SHA-256" in one for one in refusals)
+    assert caplog.text.count("reason=authentication failed") == 1
+
+
+async def test_health_names_the_broker_of_another_secret(admin: Admin) -> None:
+    clock = ManualClock(monotonic_ms=1)
+    async with listening(admin.cluster) as settings:
+        texts = await asyncio.to_thread(refusals_of_a_tier, settings, clock)
+        assert texts == [NOT_RED]
+        wrong = {**settings, "sasl.password": SECRET[:-1]}
+        said, later = await asyncio.to_thread(refusals_of_a_tier, wrong, clock)
+    assert settings["bootstrap.servers"] in said
+    assert "invalid credentials" in said
+    assert "tidemark.cluster.secret.file" in said
+    assert later == NOT_RED, "a minute and a half later"
 
 
 async def test_bad_input_an_address_of_another_machine_ends_the_start(admin: Admin) -> None:
