@@ -1,5 +1,6 @@
 """What goes wrong in a simulated cluster beyond a quorum's faults."""
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.support.quorum_world.faults import Fault, QuorumFaults
@@ -16,6 +17,17 @@ class NodesFaults(QuorumFaults):
         leaders = [one for one in self._world.nodes.values() if one.leads]
         for one in leaders or [node]:
             self._pause_until(one, self._world.now_us + (500 + coming.for_ms * 3) * 1000)
+
+    def _strand(self, node: "QuorumNode", coming: Fault) -> None:
+        """The active controller is cut off with some brokers, and does not know yet; others vote."""
+        world = self._world
+        dice = Random(f"nodes-strand-{world.plan.seed}-{coming.number}")
+        leader = next((one.id for one in world.nodes.values() if one.leads), node.id)
+        with_it = {leader, *(one for one in world.plan.observers if dice.random() < 0.5)}
+        for one in with_it:
+            for other in world.nodes.keys() - with_it:
+                self._cut(one, other, coming)
+                self._cut(other, one, coming)
 
     def _pause(self, node: "QuorumNode", coming: Fault) -> None:
         self._pause_until(node, self._world.now_us + coming.for_ms * 1500)

@@ -77,10 +77,11 @@ def nodes_plan_of(seed: int) -> NodesPlan:
         "brokers": dice.choice((0, 0, 1)),
         "clients": 20,  # as many decisions may wait as of so many at the quorum
         "propose_every_ms": 0,
+        "idle_ms": dice.choice((500, 2_000, 8_000)),  # the last is longer than an election
         "loss": min(quorum.loss, 0.05),
         "delay_us": (200, min(quorum.delay_us[1], 20_000)),
         "disk_us": (50, min(quorum.disk_us[1], 10_000)),
-        "kinds": (*quorum.kinds, *("hang",) * (1 + len(quorum.kinds) // 6)),
+        "kinds": (*quorum.kinds, *("hang", "strand") * (1 + len(quorum.kinds) // 6)),
     }
     return NodesPlan(
         **{**kept, **changed},
