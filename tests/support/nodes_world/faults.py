@@ -19,7 +19,7 @@ class NodesFaults(QuorumFaults):
             self._pause_until(one, self._world.now_us + (500 + coming.for_ms * 3) * 1000)
 
     def _strand(self, node: "QuorumNode", coming: Fault) -> None:
-        """The active controller is cut off with some brokers, and does not know yet; others vote."""
+        """The active controller is cut off with some brokers; it does not know yet, others vote."""
         world = self._world
         dice = Random(f"nodes-strand-{world.plan.seed}-{coming.number}")
         leader = next((one.id for one in world.nodes.values() if one.leads), node.id)
