@@ -36,7 +36,7 @@ from broker.node.endpoints import (
 from broker.node.housekeeping import Housekeeping, Task, housekeeping_tasks, make_cleaner
 from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
-from broker.node.raft_config import check_idle_records_among_several, moved_voter
+from broker.node.raft_config import moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
@@ -182,7 +182,6 @@ class Broker(ServerProcess):
 
     async def _take_part(self) -> None:
         """Be one of several nodes; the broker goes on when it has caught up with the leader."""
-        check_idle_records_among_several(self.config)
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)

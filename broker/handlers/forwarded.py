@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
 from typing import Any, Final, Protocol, runtime_checkable
 
+from broker.network.dispatch import decoded
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
 from kafka_protocol.errors import KafkaError
@@ -20,6 +21,7 @@ from kafka_protocol.wire.codec import response
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from runtime.clock import Clock
+from runtime.executors import Pool
 from runtime.scheduler import Scheduler, pause
 from runtime.work import Pace, Steps, run_in_steps
 
@@ -69,6 +71,7 @@ class Forwarded(DecodedHandler):
         active: ActiveController,
         clock: Clock,
         scheduler: Scheduler,
+        decoding: Pool,
         settled: Settled = lambda _names: None,
     ) -> None:
         """Nothing is asked yet.
@@ -78,6 +81,7 @@ class Forwarded(DecodedHandler):
             active: the way to the active controller.
             clock: measures how long a client has waited.
             scheduler: wakes a request that waits for an active controller.
+            decoding: decodes long answers.
             settled: waits for the replicas of topics that this broker is making, if it is: who
                 creates a topic writes to it at once, and many a producer that is refused sends
                 again out of order.
@@ -86,6 +90,7 @@ class Forwarded(DecodedHandler):
         self.api_key, self.versions = here.api_key, here.versions
         self._here, self._active = here, active
         self._clock, self._scheduler, self._settled = clock, scheduler, settled
+        self._decoding = decoding
         # Of a quorum without a leader an operator wants to hear at once.
         self._waits = here.api_key != ApiKey.DESCRIBE_QUORUM
 
@@ -109,7 +114,8 @@ class Forwarded(DecodedHandler):
         setattr(request, asked_in, kept)
         answer = await self._asked(context, request)
         if type(answer) is list:
-            answer, _ = codec.decode(b"".join(answer), context.api_version)
+            body = b"".join(answer)
+            answer = await decoded(codec, body, context.api_version, self._decoding)
         setattr(answer, here.answered_in, [*refused, *getattr(answer, here.answered_in)])
         return answer
 

@@ -49,6 +49,7 @@ from broker.handlers import (
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
 from broker.handlers.remote_data_wishes import RemoteDataWishes
+from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, Handler, HandlerTable
 from kafka_protocol.wire.api_keys import ApiKey
 
@@ -117,8 +118,14 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
         if handler.api_key in FORWARDED:
             assert isinstance(handler, DecodedHandler), "they are decoded"
             ports = parts.ports
-            settled = parts.replicas.settled
-            handler = Forwarded(handler, parts.active, ports.clock, ports.scheduler, settled)
+            handler = Forwarded(
+                handler,
+                parts.active,
+                ports.clock,
+                ports.scheduler,
+                decoders(ports.executors),
+                parts.replicas.settled,
+            )
             if handler.api_key == ApiKey.DELETE_TOPICS and parts.tier is not None:
                 removed = parts.tier.removed_topics
                 handler = RemoteDataWishes(handler, parts.active, parts.cluster, removed)

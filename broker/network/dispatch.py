@@ -93,6 +93,21 @@ def decoders(executors: Executors) -> Pool:
     return executors.pool("decoding", 1)
 
 
+async def decoded(
+    message: codec.Message,
+    frame: bytes | memoryview,
+    version: int,
+    decoding: Pool,
+    position: int = 0,
+) -> Any:
+    """The message that begins at a position of a frame; a long one is decoded by a thread."""
+    if len(frame) > DECODED_AT_ONCE_BYTES:
+        value, _ = await decoding.run(message.decode, frame, version, position)
+    else:
+        value, _ = message.decode(frame, version, position)
+    return value
+
+
 def _serving(handler: Handler, decoding: Pool) -> Serve:
     if isinstance(handler, RawHandler):
         return handler.raw

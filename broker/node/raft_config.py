@@ -2,6 +2,7 @@
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
+from broker.remote.confirmed_images import IDLE_INTERVAL_MS_MAX
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
@@ -92,16 +93,21 @@ def _advertised(config: BrokerConfig) -> list[str]:
 def check_idle_records_among_several(config: BrokerConfig) -> None:
     """Refuse a tier beside controllers that would leave its question about the image open.
 
-    DIFFERS: Kafka allows 0; its tier deletes without asking.
+    A controller that judges tiered topics is refused, too: the leader's interval is the one that
+    counts.
+
+    DIFFERS: Kafka allows any interval; its tier deletes without asking.
 
     Raises:
         ConfigError: names the setting and the way out.
     """
-    if config.remote_log_storage_system_enable and config.metadata_max_idle_interval_ms == 0:
+    interval_ms = config.metadata_max_idle_interval_ms
+    if config.remote_log_storage_system_enable and not 1 <= interval_ms <= IDLE_INTERVAL_MS_MAX:
         raise ConfigError(
             "metadata.max.idle.interval.ms",
-            "0",
-            "must be above 0 where a remote tier stands beside several controllers: without the "
-            "idle records of the active controller the high watermark may never pass the log end "
-            "that the tier waits for, and it would never hear which topics exist",
+            str(interval_ms),
+            f"must be from 1 to {IDLE_INTERVAL_MS_MAX} where a remote tier stands beside a quorum "
+            "of controllers: without the idle records of the active controller the high watermark "
+            "does not pass in time the log end that the tier waits for, and no deleted topic "
+            "leaves the store",
         )

@@ -16,6 +16,8 @@ from runtime.scheduler import pause
 
 DEADLINE_MS: Final = 25_000
 """Twice, for a question that waits for others first, it is below the tier's own patience."""
+IDLE_INTERVAL_MS_MAX: Final = 10_000
+"""Highest `metadata.max.idle.interval.ms` beside a tier: two idle records within `DEADLINE_MS`."""
 ASK_AGAIN_MS: Final = 200
 LOOK_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000
@@ -75,5 +77,5 @@ class ConfirmedImages:
             return f"{text}: no active controller answers DescribeQuorum for one epoch so long"
         return (
             f"{text}: {self._seen()} has not passed {end}; the controllers need "
-            "metadata.max.idle.interval.ms above 0"
+            f"metadata.max.idle.interval.ms from 1 to {IDLE_INTERVAL_MS_MAX}"
         )

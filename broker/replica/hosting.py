@@ -284,16 +284,20 @@ class Hosting:
 
     def bar(self, names: Collection[str]) -> None:
         """Serve those of these topics no more, from this moment on, that need a tier by now."""
-        barred = []
+        if self._judgements is not None:
+            return
+        barred: list[Partition] = []
         for name in self._by_topic.keys() & names:
-            for tp in [TopicPartition(name, number) for number in self._by_topic[name]]:
-                if reason := self._why_barred(tp):
-                    partition = self.partitions[tp]
-                    # Its log stays open: as that of a tiered topic it loses nothing by retention.
-                    partition.set_config(self._config_for(name))
-                    self._retire(tp)
-                    barred.append(partition)
-                    self._put_offline(tp, reason)
+            if not (reason := self._why_barred(name)):
+                continue
+            hosted, config = list(self._by_topic[name].values()), self._config_for(name)
+            log.error("topic is offline: %s: partitions=%d: %s", name, len(hosted), reason)
+            for partition in hosted:
+                # Its log stays open: as that of a tiered topic it loses nothing by retention.
+                partition.set_config(config)
+                self._retire(partition.topic_partition)
+                self.offline[partition.topic_partition] = reason
+            barred += hosted
         self.tell(ReplicaEvents(gone=tuple(barred)))
 
     def configure(self, names: Collection[str] | None) -> None:
@@ -426,7 +430,7 @@ class Hosting:
             if self._logs.get(tp) is not None or self._newest.get(tp) is not one:
                 continue
             refused = self._logs.refused.get(tp)
-            if reason := self._why_barred(tp) if refused is None else refused.reason:
+            if reason := self._why_barred(tp.topic) if refused is None else refused.reason:
                 self._put_offline(tp, reason)
                 continue
             replica = describe(
@@ -456,7 +460,7 @@ class Hosting:
             partition_log = made.get(tp) or self._logs.get(tp)
             if self._newest.get(tp) is not one or partition_log is None:
                 continue  # something else was said since; or it is offline, and said so
-            if reason := self._why_barred(tp):
+            if reason := self._why_barred(tp.topic):
                 self._end_pending(tp)
                 self._put_offline(tp, reason)
                 continue
@@ -568,8 +572,8 @@ class Hosting:
             log.error("partition cannot take its role: %s: %s", tp, error)  # noqa: TRY400
         return partition
 
-    def _why_barred(self, tp: TopicPartition) -> str:
-        return why_barred(self._image, tp.topic, has_tier=self._judgements is not None)
+    def _why_barred(self, topic: str) -> str:
+        return why_barred(self._image, topic, has_tier=self._judgements is not None)
 
     def _put_offline(self, tp: TopicPartition, reason: str) -> None:
         if self.offline.get(tp) != reason:

@@ -1,7 +1,8 @@
 """Asks a cluster how it is: brokers, controllers and their pages, all within one deadline.
 
-Whoever does not answer is a fact, no error: a node that is down or stands still costs one patience,
-which all nodes share that are asked at the same time.
+A node that does not answer is a fact, no error. Nodes are asked side by side: those that are silent
+cost one patience together. Partitions come last, page by page: one answer cannot hold those of a
+large cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.image.image import ResourceType
 from runtime.clock import Clock
+from runtime.executors import ThreadPool
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings
 from tidemark.quorum.description import QuorumDescription, QuorumError
@@ -22,10 +24,11 @@ from tidemark.status.pages import page_address, read_page
 
 _CLUSTER_VERSION: Final = 2
 _CONFIGS_VERSION: Final = 4
-_METADATA_VERSION: Final = 12
+_PARTITIONS_VERSION: Final = 0
 _CONTROLLERS: Final = 2
 _PATIENCE_MS: Final = 2_000
 """For one node, or for all that are asked at the same time."""
+_AT_ONCE: Final = 64
 _QUORUM_SHARE: Final = 2
 """The quorum is asked again and again while it has no leader, in half of the time that is left."""
 
@@ -56,50 +59,73 @@ class StatusAsker:
         """
         self._ends_ms = self._clock.monotonic_ms() + self._settings.api_timeout_ms
         facts = ClusterFacts()
+        asked = None
         if self._servers is not None:
             with BlockingClient(self._servers, self._settings.client_id) as client:
-                self._ask_brokers(client, facts)
-        given = self._controllers
-        with BlockingClient(given or self._servers or "", self._settings.client_id) as client:
+                asked = self._ask_brokers(client, facts)
+        with self._client() as client:
             self._ask_controllers(client, facts)
-        self._read_pages((*facts.controllers.values(), *(facts.brokers or {}).values()))
+        _side_by_side(
+            self._read_page, (*facts.controllers.values(), *(facts.brokers or {}).values())
+        )
+        if asked is not None:
+            with self._client() as client:
+                self._ask_for_partitions(client, asked, facts)
         return facts
+
+    def _client(self) -> BlockingClient:
+        given = self._controllers or self._servers or ""
+        return BlockingClient(given, self._settings.client_id)
 
     # -- brokers ----------------------------------------------------------------------------------
 
-    def _ask_brokers(self, client: BlockingClient, facts: ClusterFacts) -> None:
+    def _ask_brokers(self, client: BlockingClient, facts: ClusterFacts) -> Address | None:
+        """Find the brokers; return the one that named them."""
         problems: list[ClusterError] = []
         for address in client.present(client.bootstrap, self._limit_s(), problems):
             try:
-                self._ask_a_broker(client, address, facts)
-                break
+                cluster = self._cluster(client, address, include_fenced_brokers=True)
             except ClusterError as error:
                 problems.append(error)
-        if facts.brokers is None:
-            facts.broker_silence = "; ".join(map(str, problems))
-            return
-        self._ask_nodes(client, facts.brokers.values())
+                continue
+            facts.cluster_id = cluster.cluster_id
+            facts.brokers = {
+                one.broker_id: NodeFacts(one.broker_id, (one.host, one.port), one.is_fenced)
+                for one in sorted(cluster.brokers, key=lambda one: one.broker_id)
+            }
+            _side_by_side(self._ask_node, facts.brokers.values())
+            return address
+        facts.broker_silence = "; ".join(map(str, problems))
+        return None
 
-    def _ask_a_broker(self, client: BlockingClient, address: Address, facts: ClusterFacts) -> None:
-        cluster = self._cluster(client, address, include_fenced_brokers=True)
-        topics = self._ask(
-            client,
-            address,
-            ApiKey.METADATA,
-            _METADATA_VERSION,
-            topics=None,
-            allow_auto_topic_creation=False,
-        ).topics
-        partitions = [(topic.name, one) for topic in topics for one in topic.partitions]
-        facts.cluster_id = cluster.cluster_id
-        facts.partition_count = len(partitions)
-        facts.offline = sorted(
-            f"{name}-{one.partition_index}" for name, one in partitions if one.leader_id < 0
+    def _ask_for_partitions(
+        self, client: BlockingClient, address: Address, facts: ClusterFacts
+    ) -> None:
+        key, count, cursor = ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, None
+        try:
+            while self._left_ms() > 0:
+                page = self._ask(client, address, key, _PARTITIONS_VERSION, cursor=cursor)
+                for topic in page.topics:
+                    count += len(topic.partitions)
+                    facts.offline += [
+                        f"{topic.name}-{one.partition_index}"
+                        for one in topic.partitions
+                        if one.leader_id < 0
+                    ]
+                if page.next_cursor is None:
+                    facts.partition_count = count
+                    return
+                cursor = codec.request(key).cls.Cursor(
+                    topic_name=page.next_cursor.topic_name,
+                    partition_index=page.next_cursor.partition_index,
+                )
+        except ClusterError as error:
+            facts.partition_silence = f"after {count} of them: {error}"
+            return
+        facts.partition_silence = (
+            f"there was time for {count} of them: raise default.api.timeout.ms "
+            f"above {self._settings.api_timeout_ms}"
         )
-        facts.brokers = {
-            one.broker_id: NodeFacts(one.broker_id, (one.host, one.port), one.is_fenced)
-            for one in sorted(cluster.brokers, key=lambda one: one.broker_id)
-        }
 
     # -- controllers ------------------------------------------------------------------------------
 
@@ -120,7 +146,7 @@ class StatusAsker:
                 known = found.get(voter.id)
                 found[voter.id] = (places[0].host, places[0].port) if places else known
         facts.controllers = {one: NodeFacts(one, found[one]) for one in sorted(found)}
-        self._ask_nodes(client, facts.controllers.values())
+        _side_by_side(self._ask_node, facts.controllers.values())
 
     def _describe(self, client: BlockingClient, *, of_controllers: bool) -> QuorumDescription:
         limits = Limits(max(1, self._left_ms() // _QUORUM_SHARE), self._settings.request_timeout_ms)
@@ -139,25 +165,17 @@ class StatusAsker:
 
     # -- any node ---------------------------------------------------------------------------------
 
-    def _ask_nodes(self, client: BlockingClient, nodes: Iterable[NodeFacts]) -> None:
-        """Ask each for its settings; those that do not answer cost one patience together."""
-        by_address = {one.address: one for one in nodes if one.address is not None}
-        problems: list[ClusterError] = []
-        present = []
-        for address in client.present(by_address, self._limit_s(), problems):
-            present.append(address)
-            node = by_address[address]
+    def _ask_node(self, node: NodeFacts) -> None:
+        """Ask for its settings; see whether it is there."""
+        if node.address is None:
+            return
+        with self._client() as client:
             try:
-                node.settings = self._settings_of(client, address, node.id)
+                node.settings = self._settings_of(client, node.address, node.id)
             except UnreachableError as error:
                 node.silence = str(error)
             except ClusterError:
-                continue  # it answers, and does not show its settings
-        for address, node in by_address.items():
-            if address not in present:
-                shown = f"{address[0]}:{address[1]}: "
-                said = [str(one) for one in problems if str(one).startswith(shown)]
-                node.silence = said[0] if said else f"{shown}it does not answer"
+                return  # it answers, and does not show its settings
 
     def _settings_of(
         self, client: BlockingClient, address: Address, node_id: int
@@ -175,13 +193,12 @@ class StatusAsker:
         _check(result, f"{address[0]}:{address[1]}: it does not describe node {node_id}")
         return {one.name: one.value for one in result.configs if one.value is not None}
 
-    def _read_pages(self, nodes: Iterable[NodeFacts]) -> None:
-        for node in nodes:
-            if node.address is None or node.silence:
-                continue
-            address = page_address(node.settings.get(PAGE_KEY, ""), node.address)
-            if address is not None:
-                node.page = read_page(address, node.id, self._limit())
+    def _read_page(self, node: NodeFacts) -> None:
+        if node.address is None or node.silence:
+            return
+        address = page_address(node.settings.get(PAGE_KEY, ""), node.address)
+        if address is not None:
+            node.page = read_page(address, node.id, self._limit())
 
     def _limit(self) -> Callable[[], float]:
         """Seconds that one node has from now on."""
@@ -209,6 +226,16 @@ class StatusAsker:
 
     def _left_ms(self) -> int:
         return self._ends_ms - self._clock.monotonic_ms()
+
+
+def _side_by_side(ask: Callable[[NodeFacts], None], nodes: Iterable[NodeFacts]) -> None:
+    """Ask all nodes at the same time, as far as there are threads; return when all is known."""
+    pool = ThreadPool("status", _AT_ONCE)
+    try:
+        for asking in [pool.submit(ask, node) for node in nodes]:
+            asking.result()
+    finally:
+        pool.shutdown()
 
 
 def _of_settings(brokers: Iterable[NodeFacts]) -> dict[int, Address | None]:

@@ -56,8 +56,9 @@ class ClusterFacts:
         quorum: as its leader describes it; None: `quorum_silence` says why not.
         brokers: by id, fenced ones too; None: none was asked, or `broker_silence` says why not.
         controllers: by id, as far as they are known.
-        partition_count: of all topics; None: no broker was asked.
-        offline: those without a leader, as `topic-partition`.
+        partition_count: of all topics; None: no broker was asked, or `partition_silence` says why
+            they could not be counted.
+        offline: those without a leader, as `topic-partition`; of those that were seen.
     """
 
     cluster_id: str = ""
@@ -67,4 +68,5 @@ class ClusterFacts:
     broker_silence: str = ""
     controllers: dict[int, NodeFacts] = field(default_factory=dict)
     partition_count: int | None = None
+    partition_silence: str = ""
     offline: list[str] = field(default_factory=list)

@@ -119,6 +119,8 @@ def judge(facts: ClusterFacts) -> Report:
         shown = ", ".join(facts.offline[:_SHOWN_MAX])
         more = f" and {len(facts.offline) - _SHOWN_MAX} more" * (len(facts.offline) > _SHOWN_MAX)
         red.append(f"partitions without a leader: {shown}{more}")
+    if facts.partition_silence:
+        yellow.append(f"not all partitions could be looked at: {facts.partition_silence}")
     nodes = {**facts.controllers, **(facts.brokers or {})}  # a combined node has one page
     for node in nodes.values():
         if node.page is not None and node.page.status in (RED, YELLOW):

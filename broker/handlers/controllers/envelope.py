@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from itertools import chain
 from typing import Any, Final
 
-from broker.network.dispatch import DECODED_AT_ONCE_BYTES
+from broker.network.dispatch import decoded
 from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.wire import codec
@@ -106,12 +106,9 @@ class EnvelopeHandler(DecodedHandler):
         )
         message = codec.request(handler.api_key)
         try:
-            if len(frame) > DECODED_AT_ONCE_BYTES:
-                request, _ = await self._decoding.run(
-                    message.decode, frame, header.api_version, header.body_offset
-                )
-            else:
-                request, _ = message.decode(frame, header.api_version, header.body_offset)
+            request = await decoded(
+                message, frame, header.api_version, self._decoding, header.body_offset
+            )
         except MalformedMessageError as cause:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION, f"the request inside cannot be read: {cause}"

@@ -3,9 +3,10 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from ssl import SSLContext
 
 from kafka_protocol.wire.api_keys import ApiKey
@@ -13,7 +14,7 @@ from kafka_protocol.wire.codec import response
 from tests.support.worlds.waiting import until
 
 Apis = Mapping[ApiKey, tuple[int, int]]
-Serve = Callable[[int, int, int], bytes | None]
+Serve = Callable[[int, int, int], bytes | Awaitable[bytes] | None]
 """Makes the bytes that answer (api key, version, correlation id); None: silence, empty: the end."""
 
 
@@ -76,7 +77,8 @@ async def serving(
                     answer: bytes | None = greeted(apis, number, error)
                 else:
                     node.versions.append(version)
-                    answer = serve(key, version, number)
+                    served = serve(key, version, number)
+                    answer = await served if isawaitable(served) else served
                 if answer == b"":
                     break
                 if answer is not None:

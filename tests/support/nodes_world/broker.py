@@ -15,6 +15,7 @@ from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife, LifeSettings
@@ -74,8 +75,10 @@ class BrokerSide:
             DeleteTopicsHandler(cluster, metadata.submit, enabled=True),
             IncrementalAlterConfigsHandler(metadata.submit, live),
         )
+        decoding = decoders(ports.executors)
         self._handlers = {
-            one.api_key: Forwarded(one, self.active, ports.clock, ports.scheduler) for one in here
+            one.api_key: Forwarded(one, self.active, ports.clock, ports.scheduler, decoding)
+            for one in here
         }
         self.health = QuorumHealth(
             metadata,

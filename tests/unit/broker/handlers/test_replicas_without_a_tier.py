@@ -1,14 +1,17 @@
 """A broker whose tier is off keeps its tiered replicas offline, and never serves them as plain."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from broker.replica import hosting
+from broker.replica.wanted import why_barred
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from metadata_topic.controller.brokers import fence_broker
-from metadata_topic.image.image import ResourceType
+from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
 from tests.support.worlds.data_plane import NODE, NOW_MS
 from tests.support.worlds.one_broker import OneBroker
@@ -99,6 +102,32 @@ def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
     broker.start()
     assert broker.ends("tides", 1) == [3]
     assert broker.replicas.require("tides", 0).log.log_start_offset == 0
+
+
+@pytest.mark.parametrize(("has_tier", "questions"), [(False, ["tides"]), (True, [])])
+def test_a_topic_that_is_switched_on_is_judged_and_logged_once(
+    broker: OneBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    has_tier: bool,
+    questions: list[str],
+) -> None:
+    broker.start(has_tier=has_tier)
+    broker.served("tides", 3)
+    asked = []
+
+    def counted(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
+        asked.append(topic)
+        return why_barred(image, topic, has_tier=has_tier)
+
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(hosting, "why_barred", counted)
+    broker.commit(switched("tides"))
+    assert asked == questions
+    assert [line.partition(": its topic")[0] for line in caplog.messages] == [
+        f"topic is offline: {name}: partitions=3" for name in questions
+    ]
+    assert len(broker.replicas.offline) == (0 if has_tier else 3)
 
 
 def test_a_topic_that_is_switched_on_while_it_is_being_made_keeps_nobody_waiting(

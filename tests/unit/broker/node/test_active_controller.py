@@ -11,6 +11,7 @@ import pytest
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.forwarded import RETRY_MS, Forwarded
+from broker.network.dispatch import DECODED_AT_ONCE_BYTES
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ENVELOPE_BYTES_MAX, ActiveController
 from kafka_protocol.errors import ErrorCode
@@ -22,11 +23,13 @@ from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS, DecisionTimedOut
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
+from runtime.executors import InlinePool, Pool
 from runtime.ports import system_ports
 from tests.support.brokers.process import free_ports
 from tests.support.kafka_client.node import Serve, framed, serving
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
+from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.waiting import until
 
 ME, OTHER = 1, 2
@@ -114,13 +117,13 @@ def answers(key: int, version: int, number: int) -> bytes:
     return answered(key, version, number, ErrorCode.NONE)
 
 
-def answered(key: int, version: int, number: int, code: ErrorCode) -> bytes:
+def answered(key: int, version: int, number: int, code: ErrorCode, topics: int = 1) -> bytes:
     """The answer to CreateTopics of correlation id 1, where an envelope is asked."""
     made = response(ApiKey(key))
     fields: dict[str, Any] = {}
     if key == ApiKey.ENVELOPE:
         inner = response(ApiKey.CREATE_TOPICS)
-        body = inner.encode(inner.cls(topics=[inner.cls.Topics(name="t")]), VERSION)
+        body = inner.encode(inner.cls(topics=topics * [inner.cls.Topics(name="t")]), VERSION)
         data = b"\0\0\0\1\0" + body if code == ErrorCode.NONE else None
         fields = {"response_data": data, "error_code": int(code), "metadata_end": END}
     elif key == ApiKey.CREATE_TOPICS:
@@ -145,9 +148,9 @@ def creating(timeout_ms: int = 1) -> Any:
     return cls(topics=[topic], timeout_ms=timeout_ms)
 
 
-def forwarded(here: Here, active: ActiveController) -> Forwarded:
+def forwarded(here: Here, active: ActiveController, decoding: Pool | None = None) -> Forwarded:
     clock = ManualClock()
-    return Forwarded(here, active, clock, ManualScheduler(clock))
+    return Forwarded(here, active, clock, ManualScheduler(clock), decoding or InlinePool())
 
 
 async def create(active: ActiveController, timeout_ms: int = 1) -> tuple[int, Here]:
@@ -172,6 +175,7 @@ async def test_a_change_is_answered_when_its_replicas_here_are_made() -> None:
             active,
             clock,
             ManualScheduler(clock),
+            InlinePool(),
             lambda names: made if names == ["t"] else None,
         )
         answer = asyncio.ensure_future(handler.handle(context, creating(5_000)))
@@ -344,6 +348,21 @@ async def test_what_belongs_to_the_brokers_is_refused_whoever_leads(code: ErrorC
     assert [one.name for one in request.topics] == ["t"]
 
 
+async def test_a_long_answer_that_is_added_to_is_decoded_beside_the_loop() -> None:
+    pool, count = HeldPool(), DECODED_AT_ONCE_BYTES
+    request = creating(10_000)
+    request.topics.append(type(request.topics[0])(name=GUARDED))
+    context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+    serve = partial(answered, code=ErrorCode.NONE, topics=count)
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        handler = forwarded(GuardingHere(), active, pool)
+        answer = asyncio.ensure_future(handler.handle(context, request))
+        await until(lambda: pool.held)
+        assert not answer.done()
+        pool.release()
+        assert [one.name for one in (await answer).topics] == [GUARDED] + count * ["t"]
+
+
 async def test_where_this_node_leads_it_is_served_here() -> None:
     async with asked(QuorumView(epoch=3, leader_id=ME, is_leader=True)) as active:
         here = Here()
@@ -384,7 +403,7 @@ class Waiting:
         self.here = Here()
         self.known: Any = active._node
         context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
-        handler = Forwarded(self.here, active, self.clock, self.scheduler)
+        handler = Forwarded(self.here, active, self.clock, self.scheduler, InlinePool())
         self.task = asyncio.ensure_future(handler.handle(context, creating(timeout_ms)))
 
     async def pass_ms(self, step_ms: int) -> None:
@@ -441,7 +460,7 @@ async def test_the_quorum_is_described_at_once_or_not_at_all() -> None:
     async with asked(view) as active:
         clock = ManualClock()
         here = DescribeQuorumHandler(lambda: view)
-        handler = Forwarded(here, active, clock, ManualScheduler(clock))
+        handler = Forwarded(here, active, clock, ManualScheduler(clock), InlinePool())
         cls = message("DescribeQuorumRequest").cls
         topic = cls.Topics(topic_name="__cluster_metadata")
         topic.partitions = [topic.Partitions(partition_index=0)]

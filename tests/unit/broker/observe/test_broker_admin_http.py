@@ -2,14 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from broker.observe.health import Health, routes
+from broker.observe.health import Health, offline_reasons, routes
 from broker.observe.http import TEXT, HttpAnswer, HttpServer, pages
 from broker.observe.metrics import MetricsPage
+from kafka_protocol.types import TopicPartition
 from runtime.metrics import Registry
 
 
@@ -178,3 +179,30 @@ def test_a_long_start_says_how_far_it_is_until_it_is_over() -> None:
     assert json.loads(health.health_page().body)["stage"] == "stopping"
     said = "3 of 7 logs are closed"
     assert json.loads(health.health_page().body)["stage"] == f"stopping: {said}"
+
+
+class Offline(dict[TopicPartition, str]):
+    """Counts how many of its partitions are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for tp in super().__iter__():
+            self.looks += 1
+            yield tp
+
+
+def test_a_page_of_offline_partitions_looks_at_no_more_than_it_shows() -> None:
+    offline = Offline({TopicPartition("tides", n): "no disk" for n in reversed(range(1_000))})
+    *lines, rest = offline_reasons(offline)
+    assert offline.looks == 100
+    assert (lines[0], lines[-1]) == (
+        "tides-900 is offline: no disk",
+        "tides-999 is offline: no disk",
+    )
+    assert rest == "and 900 more partitions are offline"
+
+
+def test_few_offline_partitions_are_shown_by_name() -> None:
+    offline = {TopicPartition(name, 0): "no disk" for name in "ba"}
+    assert offline_reasons(offline) == ["a-0 is offline: no disk", "b-0 is offline: no disk"]

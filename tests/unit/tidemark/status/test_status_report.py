@@ -51,6 +51,15 @@ def well() -> ClusterFacts:
     )
 
 
+def test_partitions_that_nobody_could_look_at_are_yellow() -> None:
+    """One of those may be without a leader."""
+    silence = "after 0 of them: h11:9092: timed out"
+    report = judge(replace(well(), partition_count=None, partition_silence=silence))
+    assert report.status == "yellow"
+    assert report.reasons == (f"not all partitions could be looked at: {silence}",)
+    assert "partitions: " not in report.text()
+
+
 def test_a_cluster_without_a_complaint_is_green() -> None:
     report = judge(well())
     assert (report.status, report.reasons) == ("green", ())
