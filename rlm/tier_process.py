@@ -29,9 +29,10 @@ from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
 from rlmm.api import RemovesDeletedTopics
 from rlmm.loader import load_metadata_manager
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, StorePlace
 from rsm_plugins.loader import load_storage_manager
 from rsm_plugins.place import identity_of
+from rsm_plugins.settings import public_names
 from rsm_plugins.store_faults import StoreFaults, with_faults
 from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
@@ -64,6 +65,12 @@ def configure_plugins(
         raise ValueError(
             f"remote.log.storage.manager.class.name={config.storage_class}: {cause}"
         ) from error
+    if not isinstance(storage, StorePlace) and not public_names(storage):
+        log.warning(
+            "the storage plugin has no store_place and declares no SETTINGS: all brokers with its "
+            "class count as having one store, whatever theirs is: class=%s",
+            identity.class_name,
+        )
     store_faults = StoreFaults() if config.faults_on_demand else None
     if store_faults is not None:
         storage = with_faults(storage, store_faults)

@@ -60,18 +60,22 @@ def parse_mark(data: bytes) -> CommittedBatch:
         raise CorruptFileError(f"{COMMITTED_METADATA}: {error}") from error
 
 
-def newest_mark(disk: Disk, directories: Iterable[Path]) -> CommittedBatch | None:
-    """The newest batch that any directory notes; None if none can be read.
+def newest_mark(
+    disk: Disk, directories: Iterable[Path]
+) -> tuple[CommittedBatch | None, list[Path]]:
+    """The newest batch that any directory notes, and those that note it; None if none can be read.
 
-    An older one is of the same log, or the directory is an older copy.
+    An older one is of the same log, or the directory is an older copy. The newest may be of another
+    log than the rest: its directory was away while the broker came to follow a younger log.
     """
-    found = []
+    found: dict[Path, CommittedBatch] = {}
     for path in directories:
         try:
-            found.append(parse_mark(disk.read_file(path / COMMITTED_METADATA)))
+            found[path] = parse_mark(disk.read_file(path / COMMITTED_METADATA))
         except (OSError, CorruptFileError):
             continue
-    return max(found, key=lambda batch: batch.base_offset, default=None)
+    newest = max(found.values(), key=lambda batch: batch.base_offset, default=None)
+    return newest, [path for path, batch in found.items() if batch == newest]
 
 
 def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Comparison | None:

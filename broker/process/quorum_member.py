@@ -8,6 +8,7 @@ as an observer, and is never asked for a vote.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
@@ -53,6 +54,7 @@ class QuorumMember:
         self._config, self._directories = config, directories
         self._node, self._ports = node, ports
         self._mark: CommittedBatch | None = None
+        self._marked: list[Path] = []
         self._is_unproven = False
 
     async def begin(
@@ -90,10 +92,11 @@ class QuorumMember:
 
     async def _compare(self, watch: IdentityWatch) -> None:
         """See that the leader has what this node's broker knows to be committed."""
-        directories, pool = self._directories, self._ports.executors.reads
-        self._mark = await pool.run(newest_mark, self._ports.disk, list(directories.ids))
+        disk, pool = self._ports.disk, self._ports.executors.reads
+        newest = await pool.run(newest_mark, disk, list(self._directories.ids))
+        self._mark, self._marked = newest
         if self._mark is not None:
-            found = await watch.compare(self._mark, list(directories.ids))
+            found = await watch.compare(self._mark, self._marked)
             self._is_unproven = found is Comparison.TRIMMED
 
     def check_registration(self, image: MetadataImage) -> None:
@@ -113,7 +116,7 @@ class QuorumMember:
             f"this broker, which had registered before offset {mark.base_offset} (epoch "
             f"{mark.epoch}) of the metadata log, and that log begins later by now. Either the "
             "broker was unregistered, or this is a younger log, in which its partitions are not. "
-            f"{way_out(self._directories.ids)}"
+            f"{way_out(self._marked)}"
         )
 
     async def _listen(self, on_stop: OnStop) -> None:

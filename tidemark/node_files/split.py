@@ -15,8 +15,9 @@ A crash before 2 leaves the node as it was, and the next call makes everything a
 is made again: the next call only does what is left of 3. docs/controllers.md has the table.
 """
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from broker.node.directories import Directories
 from broker.node.directory_checks import check_lives
 from broker.node.raft_config import quorum_settings
 from kafka_protocol.errors import CorruptFileError, TidemarkError
-from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
+from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.manager.log_dir import CLEAN_SHUTDOWN
 from metadata_topic.controller.directories import known_directories
@@ -71,6 +72,9 @@ from tidemark.node_files.split_properties import (
 OPTION: Final = "--controllers"
 UNFINISHED: Final = ".unfinished-split"
 SECRET: Final = "cluster.secret"
+NOTE: Final = "tidemark-split"
+"""In the former node's metadata: which of several attempts is the one that took its votes."""
+_HEAD: Final = f"{NOTE} 1"
 
 
 class SplitError(TidemarkError):
@@ -151,24 +155,20 @@ def split_node(
     with stopped(config, disk) as directories:
         plan = Split(directories.cluster_id, config.node_id, voters, into, set_aside)
         if disk.exists(set_aside):
-            _finish(plan, unfinished, disk)
-            return plan
+            return _finish(plan, unfinished, disk)
         if disk.exists(into):
             raise SplitError(f"{into} is there already: name a directory that is to be made")
         former = _read_former(config, directories, disk, dice)
         _check_ids(voters, former.image, config.node_id)
-        plan = Split(
-            directories.cluster_id,
-            config.node_id,
-            voters,
-            into,
-            set_aside,
-            is_dynamic or former.kraft_version > 0,
-            tuple(sorted(former.image.brokers.keys() - {config.node_id})),
+        plan = replace(
+            plan,
+            is_dynamic=is_dynamic or former.kraft_version > 0,
+            other_brokers=tuple(sorted(former.image.brokers.keys() - {config.node_id})),
         )
         files = _properties(plan, config, disk)
         disk.remove_tree(unfinished)
         _make(plan, files, former, unfinished, disk=disk, clock=clock, dice=dice)
+        disk.atomic_write(metadata / NOTE, _dump_note(plan))
         disk.rename(metadata, set_aside, durable=True)
         disk.rename(unfinished, into, durable=True)
         return plan
@@ -332,25 +332,52 @@ def _voter_set(plan: Split, listener_name: str, ids: dict[int, bytes]) -> VoterS
 # -- what a crash left --------------------------------------------------------------------------
 
 
-def _finish(plan: Split, unfinished: Path, disk: Disk) -> None:
-    """Give the directories their name, if that is left to do.
+def _finish(plan: Split, unfinished: Path, disk: Disk) -> Split:
+    """Give the directories their name, if that is left to do; returns what they were made by.
 
     The node is a broker already, so they are whole; they may be in use, and are not made again.
+    Those of an attempt that was given up before are an older copy of what the cluster has by now.
     """
-    made = unfinished if disk.exists(unfinished) else plan.into
-    for one in plan.controllers:
-        file = made / f"controller-{one.id}" / META_PROPERTIES
-        try:
-            meta = parse_meta_properties(disk.read_file(file))
-        except (FileNotFoundError, CorruptFileError) as error:
-            raise SplitError(
-                f"node {plan.node_id} was split before: its metadata are in {plan.set_aside}. "
-                f"{plan.into} does not hold the controllers that were made of it ({error}): name "
-                "the place and the controllers of that time"
-            ) from error
-        if (meta.cluster_id, meta.node_id) != (plan.cluster_id, one.id):
-            raise SplitError(f"{file} is that of another node or cluster")
-    if made == unfinished:
+    was = f"node {plan.node_id} was split before: its metadata are in {plan.set_aside}"
+    try:
+        done = _parse_note(plan, disk.read_file(plan.set_aside / NOTE))
+    except (FileNotFoundError, CorruptFileError) as error:
+        raise SplitError(f"{was}; {NOTE} does not say which attempt that was: {error}") from error
+    if (done.into, done.controllers) != (plan.into, plan.controllers):
+        raise SplitError(
+            f"{was}. That was --into {done.into} {OPTION} {_shown(done.controllers)}: what another "
+            "attempt left is an older copy"
+        )
+    if disk.exists(unfinished):
         if disk.exists(plan.into):
             raise SplitError(f"{plan.into} is there already, and is to be made: move it away")
         disk.rename(unfinished, plan.into, durable=True)
+    elif not disk.exists(plan.into):
+        raise SplitError(f"{was}. {plan.into}, which was made of it, is not there any more")
+    return done
+
+
+def _dump_note(plan: Split) -> bytes:
+    said = {
+        "into": str(plan.into),
+        "controllers": _shown(plan.controllers),
+        "is_dynamic": plan.is_dynamic,
+        "other_brokers": plan.other_brokers,
+    }
+    return seal([_HEAD, json.dumps(said)])
+
+
+def _parse_note(plan: Split, data: bytes) -> Split:
+    (line,) = unseal(data, head=_HEAD)
+    said = json.loads(line)
+    return replace(
+        plan,
+        into=Path(said["into"]),
+        controllers=parse_voters(OPTION, said["controllers"].split(",")),
+        is_dynamic=said["is_dynamic"],
+        other_brokers=tuple(said["other_brokers"]),
+    )
+
+
+def _shown(controllers: Sequence[Voter]) -> str:
+    return ",".join(f"{one.id}@{address(one)}" for one in controllers)

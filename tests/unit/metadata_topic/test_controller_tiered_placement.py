@@ -166,6 +166,15 @@ def test_new_partitions_of_a_tiered_topic_go_where_its_store_is() -> None:
     assert fit.error is None
 
 
+def test_new_partitions_follow_a_host_that_came_back_with_another_store() -> None:
+    """It is believed; each partition's segments lie in the store of its own replicas."""
+    image = cluster({1: HERE, 2: HERE, 3: THERE})
+    _, image = created(image, by_hand("t", 1))
+    image = started(image, 1, life=2, store=THERE)
+    grown = apply(image, create_partitions(image, [More("t", 5)]).records)
+    assert hosts(grown, "t") == {1, 3}
+
+
 def test_a_topic_is_switched_on_only_where_all_replicas_can_be_tiered() -> None:
     image = cluster({1: HERE, 2: None, 3: THERE, 4: HERE})
     for name, assigned in (("mixed", (1, 2)), ("off", (2,)), ("unlike", (1, 3, 4))):

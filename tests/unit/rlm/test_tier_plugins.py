@@ -1,8 +1,9 @@
 """What a tier makes of its storage plugin and its metadata manager."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,7 +21,9 @@ from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.removal_steps import DeleteObjects
 from rlmm.topic_based.remover import Remover
 from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from rsm_plugins.settings import Setting
 from rsm_plugins.testing import segment
 from tests.support.sim.clock import ManualClock
 from tests.support.tier.least_manager import LeastManager
@@ -43,15 +46,34 @@ class Removed(SimulatedBroker):
         return Image([], 7, "c", [PARTITION.topic_id])
 
 
+class Placeless(LocalFsRemoteStorageManager):
+    """Of somebody else: does not name its place, and declares what it is told."""
+
+    store_place: Any = None
+
+
+class Silent(Placeless):
+    """Declares nothing, either."""
+
+    SETTINGS: ClassVar[Sequence[Setting]] = ()
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """Connect to nothing."""
+
+
 def plugins_of(
-    manager: type, root: Path, calls: PluginCalls | None = None, **settings: str
+    manager: type,
+    root: Path,
+    calls: PluginCalls | None = None,
+    storage: type = LocalFsRemoteStorageManager,
+    **settings: str,
 ) -> Plugins:
     config = TierConfig(
         node_id=1,
         cluster_id="c",
         state_dir=str(root),
         cache_dir=str(root),
-        storage_class="rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+        storage_class=f"{storage.__module__}:{storage.__qualname__}",
         storage_settings={"dir": str(root)},
         metadata_class=f"{manager.__module__}:{manager.__qualname__}",
         metadata_settings=settings,
@@ -91,6 +113,17 @@ def test_each_feature_that_a_manager_leaves_out_is_named(tmp_path: Path) -> None
         "failure",
         "remote data of deleted topics is not removed",
     ]
+
+
+def test_a_store_that_is_told_from_others_by_its_class_alone_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for storage in (LocalFsRemoteStorageManager, Placeless):
+        plugins_of(LeastManager, tmp_path, storage=storage)
+    assert caplog.text == ""
+    plugins_of(LeastManager, tmp_path, storage=Silent)
+    assert "count as having one store" in caplog.text
+    assert ":Silent" in caplog.text
 
 
 @pytest.mark.parametrize(

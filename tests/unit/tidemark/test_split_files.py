@@ -38,7 +38,7 @@ from tests.support.sim.ports import simulated
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.one_node import looped, sole_voter
 from tidemark.node_files.log_directories import stopped
-from tidemark.node_files.split import SplitError, split_node
+from tidemark.node_files.split import NOTE, Split, SplitError, split_node
 
 pytestmark = pytest.mark.lasts(seconds=15)
 
@@ -77,6 +77,7 @@ def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
         topic_id = ports.dice.uuid()
         records = (
             make("RegisterBrokerRecord", 3, broker_id=4, incarnation_id=topic_id, log_dirs=ids),
+            make("RegisterBrokerRecord", 3, broker_id=11, incarnation_id=topic_id),
             make("TopicRecord", name=f"t{life}", topic_id=topic_id),
             make("ConfigRecord", resource_type=2, resource_name=f"t{life}", name="a.b", value="7"),
             make("ProducerIdsRecord", broker_id=4, next_producer_id=5_000),
@@ -93,9 +94,9 @@ def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
     asyncio.run(lives())
 
 
-def split(config: Path, into: Path, disk: Disk | None = None, **options: object) -> None:
+def split(config: Path, into: Path, disk: Disk | None = None, **options: object) -> Split:
     values = {"controllers": NEW, **options}
-    split_node(
+    return split_node(
         BrokerConfig.load(config)[0], into=into, disk=disk or Disk(),
         clock=SystemClock(), dice=SystemDice(), **values,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -315,14 +316,39 @@ def test_a_second_call_changes_nothing_and_one_that_means_another_place_is_refus
     tmp_path: Path,
 ) -> None:
     config, into = lone_node(tmp_path), tmp_path / "new"
-    split(config, into)
+    done = split(config, into)
+    assert (done.is_dynamic, done.other_brokers) == (True, (11,))
     before = names_below(tmp_path)
-    split(config, into)
+    assert split(config, into) == done
     for place, controllers in ((tmp_path / "other", NEW), (into, "101@h:1,104@h:2")):
         with pytest.raises(SplitError, match="was split before"):
             split(config, place, controllers=controllers)
     assert names_below(tmp_path) == before
     check_made(tmp_path, into)
+
+
+class Interrupted(Disk):
+    """The command ends before the node loses its votes."""
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        if source.name == METADATA_DIRECTORY:
+            raise InterruptedError
+        super().rename(source, target, durable=durable)
+
+
+def test_an_attempt_that_was_given_up_is_not_finished_after_another(tmp_path: Path) -> None:
+    """The cluster of the other one lives on; these controllers are a copy of what it began with."""
+    config, first, second = lone_node(tmp_path), tmp_path / "first", tmp_path / "second"
+    with pytest.raises(InterruptedError):
+        split(config, first, Interrupted())
+    split(config, second)
+    with pytest.raises(SplitError, match=f"--into {second} --controllers {re.escape(NEW)}"):
+        split(config, first)
+    assert not first.exists()
+    (tmp_path / "one" / SET_ASIDE_DIRECTORY / NOTE).unlink()
+    with pytest.raises(SplitError, match="does not say which attempt"):
+        split(config, first)
+    assert not first.exists()
 
 
 def test_the_way_back_is_one_name(tmp_path: Path) -> None:

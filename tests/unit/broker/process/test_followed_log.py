@@ -2,15 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from broker.node.committed_mark import Comparison
+from broker.node.committed_mark import Comparison, dump_mark
 from broker.node.identity_check import Identity, Look
 from broker.process import identity_watch
 from broker.process.controller_questions import Said
 from broker.process.identity_watch import LOOKS_MAX, IdentityWatch
+from broker.process.quorum_member import QuorumMember
+from local_log.manager.log_dir import COMMITTED_METADATA
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import Node
@@ -106,3 +109,33 @@ async def test_a_voter_takes_part_where_the_leader_does_not_say(
     found, asked = await compared(monkeypatch, [3], None, may_vote=True)
     assert (found, asked.compared) == (None, LOOKS_MAX)
     assert "no leader says" in caplog.text
+
+
+async def test_only_directories_that_note_the_batch_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A disk that was away comes back with the log of its time: the others are sound."""
+    sound, stale = tmp_path / "sound", tmp_path / "stale"
+    for path, mark in ((sound, BATCH._replace(base_offset=7)), (stale, BATCH)):
+        path.mkdir()
+        (path / COMMITTED_METADATA).write_bytes(dump_mark(mark))
+    directories: Any = SimpleNamespace(ids={sound: b"", stale: b""})
+    nothing: Any = None
+    ports = system_ports(asyncio.get_running_loop())
+    member = QuorumMember(nothing, directories, nothing, ports)
+
+    class Questions(Scripted):
+        pass
+
+    Questions.epochs, Questions.found = [3], [Comparison.OTHER]
+    monkeypatch.setattr(identity_watch, "ControllerQuestions", Questions)
+    me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=False)
+    watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
+    try:
+        await watch.before_the_start()
+        with pytest.raises(QuorumConfigError) as refused:
+            await member._compare(watch)
+    finally:
+        ports.executors.shutdown()
+    assert str(stale / COMMITTED_METADATA) in str(refused.value)
+    assert str(sound) not in str(refused.value)
