@@ -96,6 +96,17 @@ async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count:
     assert seen.session.principal == ANONYMOUS
 
 
+async def test_a_client_id_that_has_grown_by_reading_is_cut() -> None:
+    """A byte that is no UTF-8 is three when it is written again."""
+    client_id = "\ufffd" * 20_000
+    context = RequestContext(19, VERSION, 5, client_id, "PLAINTEXT", ("10.1.2.3", 4), 0)
+    here = Creates()
+    async with served(here) as handler:
+        sealed = await handler.handle(BROKER, await envelope_of(context, creating("t")))
+    assert ErrorCode.of(sealed.error_code) is ErrorCode.NONE
+    assert here.contexts[0].client_id.startswith("\ufffd" * 10_000)
+
+
 class Creation:
     """Makes every topic; knows which."""
 
