@@ -3,6 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafka_protocol.errors import ErrorCode
+from metadata_topic.controller.brokers import fence_broker
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.partitions import GrownTopic, create_partitions
 from metadata_topic.controller.result import ControllerResult
@@ -163,3 +164,28 @@ def test_each_new_partition_takes_a_descriptor_of_its_broker() -> None:
     assert refused.error.code == ErrorCode.POLICY_VIOLATION
     assert budget.taken == {1: 3}
     assert len(apply(image, grown.records).topics_by_name["b"].partitions) == 1
+
+
+def test_a_shrinking_topic_makes_no_room_for_another_one() -> None:
+    image = cluster_with(TopicSpec("a", 20, 1), TopicSpec("b", 1, 1))
+    refused = create_partitions(image, [More("a", 1), More("b", 10_002)])
+    assert refused.records == ()
+    assert {one.error and one.error.code for one in refused.response} == {
+        ErrorCode.POLICY_VIOLATION
+    }
+
+
+def test_a_fenced_broker_neither_leads_nor_is_in_sync(image: MetadataImage) -> None:
+    epoch = image.brokers[1].epoch
+    image = apply(image, fence_broker(image, broker_id=1, broker_epoch=epoch).records)
+    grown = create_partitions(image, [assigned("b", 2, (1, 2))])
+    new = apply(image, grown.records).topics_by_name["b"].partitions[1]
+    assert (new.replicas, new.isr, new.leader) == ((1, 2), (2,), 2)
+
+
+def test_topics_that_grow_in_one_request_begin_at_different_brokers() -> None:
+    names = "abc"
+    image = cluster_with(*(TopicSpec(name, 1, 1) for name in names))
+    grown = create_partitions(image, [More(name, 2) for name in names])
+    after = apply(image, grown.records).topics_by_name
+    assert {after[name].partitions[1].leader for name in names} == {1, 2, 3}

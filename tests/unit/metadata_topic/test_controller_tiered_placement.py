@@ -124,6 +124,12 @@ def test_a_tiered_topic_keeps_to_one_store() -> None:
     assert hosts(image, "t") == {1, 4}, "more of these are active"
 
 
+def test_of_two_stores_with_as_many_brokers_that_of_the_lowest_id_is_taken() -> None:
+    """The same one each time: topics that are read together lie together."""
+    for stores in ({1: HERE, 2: THERE}, {1: THERE, 2: HERE}):
+        assert hosts(created(cluster(stores), TopicSpec("t", 3, 1, configs=TIERED))[1], "t") == {1}
+
+
 def test_a_tiered_topic_without_enough_brokers_is_refused_with_the_reason() -> None:
     image = cluster({1: None, 2: HERE})
     made, _ = created(image, TopicSpec("t", 1, 2, configs=TIERED))

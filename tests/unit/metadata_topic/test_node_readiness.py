@@ -128,6 +128,17 @@ async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting
     assert node.leader_id in (2, 3)
 
 
+async def test_what_is_in_the_image_is_not_waited_for(tmp_path: Path) -> None:
+    node, quorum = first_of_three(tmp_path)
+    ready = await elected(node, quorum)
+    await until(quorum, ready.done)
+    there = asyncio.ensure_future(node.until_applied(node.applied_end))
+    more = asyncio.ensure_future(node.until_applied(node.applied_end + 1))
+    await turns()
+    assert (there.done(), more.done()) == (True, False)
+    await until(quorum, more.done)
+
+
 def high_watermark(node: ToldCore) -> int:
     return describe_quorum(node.core, Now(0, node.now_ms)).high_watermark
 

@@ -13,9 +13,11 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.properties import parse
+from broker.node.directories import DirectoryError
+from broker.node.lives import Life, dump_lives
 from broker.node.metadata_log import open_metadata_node
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
-from local_log.manager.log_dir import CLEAN_SHUTDOWN
+from local_log.manager.log_dir import CLEAN_SHUTDOWN, LIVES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
@@ -77,7 +79,7 @@ def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
         topic_id = ports.dice.uuid()
         records = (
             make("RegisterBrokerRecord", 3, broker_id=4, incarnation_id=topic_id, log_dirs=ids),
-            make("RegisterBrokerRecord", 3, broker_id=11, incarnation_id=topic_id),
+            make("RegisterBrokerRecord", 3, broker_id=7, incarnation_id=topic_id),
             make("TopicRecord", name=f"t{life}", topic_id=topic_id),
             make("ConfigRecord", resource_type=2, resource_name=f"t{life}", name="a.b", value="7"),
             make("ProducerIdsRecord", broker_id=4, next_producer_id=5_000),
@@ -158,6 +160,22 @@ def test_every_controller_begins_with_the_nodes_metadata(tmp_path: Path, is_dyna
     assert len(set(snapshots)) == 1
 
 
+@pytest.mark.parametrize("voted_in", [1, 9], ids=["the log is later", "the vote is later"])
+def test_the_epoch_is_above_the_log_and_above_the_vote(tmp_path: Path, voted_in: int) -> None:
+    """The node may have voted in an epoch of which its log has nothing, or have lost the vote."""
+    config = lone_node(tmp_path, is_dynamic=False)
+    live(tmp_path, life=2, is_dynamic=False)
+    former = tmp_path / "one" / METADATA_DIRECTORY
+    led_in = epoch_of(former)
+    assert 1 < led_in < 9
+    alone = static_voter_set((Node(4, "h", 9093),), "CONTROLLER")
+    QuorumStateFile(former, Disk()).write(ElectionState(voted_in), kraft_version=0, voters=alone)
+    split(config, tmp_path / "new")
+    for node_id in (101, 102, 103):
+        directory = tmp_path / "new" / f"controller-{node_id}" / METADATA_DIRECTORY
+        assert epoch_of(directory) == max(led_in, voted_in) + 1
+
+
 def entries(file: Path) -> dict[str, str]:
     assert file.stat().st_mode & 0o077 == 0, "the store's credentials may be in it"
     return parse(file.read_text())
@@ -221,6 +239,11 @@ def half_copied(root: Path) -> None:
     Disk().remove_tree(root / "two")
 
 
+def put_back(root: Path) -> None:
+    """The metadata are an older copy than the other directory."""
+    (root / "two" / LIVES).write_bytes(dump_lives([Life(b"l" * 16, 1_000_000)]))
+
+
 def emptied(root: Path) -> None:
     half_copied(root)
     (root / "two").mkdir()
@@ -233,6 +256,8 @@ def emptied(root: Path) -> None:
         (unclean, {}, SplitError, ["not stopped cleanly", "two/.kafka_cleanshutdown", "SIGTERM"]),
         (half_copied, {}, SplitError, ["two cannot be used", "not formatted"]),
         (emptied, {}, SplitError, ["two cannot be used", "no meta.properties"]),
+        (put_back, {}, DirectoryError, ["older copy"]),
+        (None, {"controllers": "101@h:1,7@h:2"}, SplitError, ["7 is the id of a broker"]),
         (None, {"controllers": "101@h:1,4@h:2"}, SplitError, ["4 is the id of a broker"]),
         (None, {"controllers": "101@h:1,102@h:1"}, ConfigError, ["a port of its own"]),
         (None, {"controllers": "101@h:0"}, ConfigError, ["a port of its own", "above 0"]),
@@ -317,7 +342,7 @@ def test_a_second_call_changes_nothing_and_one_that_means_another_place_is_refus
 ) -> None:
     config, into = lone_node(tmp_path), tmp_path / "new"
     done = split(config, into)
-    assert (done.is_dynamic, done.other_brokers) == (True, (11,))
+    assert (done.is_dynamic, done.other_brokers) == (True, (7,))
     before = names_below(tmp_path)
     assert split(config, into) == done
     for place, controllers in ((tmp_path / "other", NEW), (into, "101@h:1,104@h:2")):
@@ -349,6 +374,17 @@ def test_an_attempt_that_was_given_up_is_not_finished_after_another(tmp_path: Pa
     with pytest.raises(SplitError, match="does not say which attempt"):
         split(config, first)
     assert not first.exists()
+
+
+def test_a_power_cut_after_the_end_takes_nothing_back(tmp_path: Path) -> None:
+    lone_node(tmp_path / "whole")
+    for seed in range(6):  # what is not durable may be there by chance
+        root = tmp_path / str(seed)
+        config = copied(tmp_path / "whole", root)
+        disk = PowerCutDisk(root, SeededDice(seed))
+        split(config, root / "new", disk)
+        disk.cut()
+        check_made(root, root / "new")
 
 
 def test_the_way_back_is_one_name(tmp_path: Path) -> None:

@@ -8,9 +8,15 @@ from typing import Any, cast
 import pytest
 
 from broker.config.live_config import LiveConfig
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.controllers.envelope import FORWARDABLE, EnvelopeHandler
+from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.handler_table import FORWARDED
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.network.authentication import ANONYMOUS
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
@@ -88,6 +94,17 @@ async def test_the_handler_sees_the_client_and_the_client_gets_its_answer(count:
     assert seen.peer[0] == "10.1.2.3"
     assert (seen.client_id, seen.correlation_id) == ("cläire", 5)
     assert seen.session.principal == ANONYMOUS
+
+
+async def test_a_client_id_that_has_grown_by_reading_is_cut() -> None:
+    """A byte that is no UTF-8 is three when it is written again."""
+    client_id = "\ufffd" * 20_000
+    context = RequestContext(19, VERSION, 5, client_id, "PLAINTEXT", ("10.1.2.3", 4), 0)
+    here = Creates()
+    async with served(here) as handler:
+        sealed = await handler.handle(BROKER, await envelope_of(context, creating("t")))
+    assert ErrorCode.of(sealed.error_code) is ErrorCode.NONE
+    assert here.contexts[0].client_id.startswith("\ufffd" * 10_000)
 
 
 class Creation:
@@ -173,6 +190,54 @@ async def test_what_the_handler_cannot_do_is_an_error_of_the_envelope(
     async with served(Creates(error)) as handler:
         answer = await handler.handle(BROKER, await envelope_of(CLIENT, creating("t")))
     assert (ErrorCode.of(answer.error_code), answer.response_data) == (code, None)
+
+
+class Refuses(DecodedHandler):
+    """A handler of an API that is forwarded, at a controller that is not active."""
+
+    def __init__(self, refusing: Any) -> None:
+        self.api_key, self.versions, self.refusing = (
+            refusing.api_key,
+            refusing.versions,
+            refusing,
+        )
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        return self.refusing.refuse(context, request, NotControllerError("another"))
+
+
+UNUSED: Any = None
+REFUSING = [
+    AlterConfigsHandler(UNUSED, UNUSED),
+    CreatePartitionsHandler(UNUSED),
+    CreateTopicsHandler(UNUSED, UNUSED),
+    DeleteTopicsHandler(UNUSED, UNUSED, enabled=True),
+    DescribeQuorumHandler(UNUSED),
+    IncrementalAlterConfigsHandler(UNUSED, UNUSED),
+    UnregisterBrokerHandler(UNUSED),
+]
+
+
+@pytest.mark.parametrize("refusing", REFUSING, ids=lambda one: one.api_key.name)
+async def test_every_refusal_that_another_leads_has_the_broker_look_for_it(refusing: Any) -> None:
+    key, version = refusing.api_key, refusing.versions.last
+    asked = request(key).cls()
+    name = next((one for one in ("topics", "resources") if hasattr(asked, one)), None)
+    if name is not None:
+        entry = getattr(request(key).cls, name.title())()
+        if key == ApiKey.DESCRIBE_QUORUM:
+            entry.partitions = [entry.Partitions()]
+        setattr(asked, name, [entry])
+    context = RequestContext(key, version, 5, "", "PLAINTEXT", ("10.1.2.3", 4), 0)
+    async with served(Refuses(refusing)) as handler:
+        answer = await handler.handle(BROKER, await envelope_of(context, asked))
+    assert ErrorCode.of(answer.error_code) is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(NotControllerError):
+        answer_in(answer, context)
+
+
+def test_every_api_that_is_forwarded_is_refused_above() -> None:
+    assert {one.api_key for one in REFUSING} == FORWARDED
 
 
 async def test_an_answer_to_another_request_is_refused() -> None:

@@ -1,16 +1,22 @@
 """Nobody at a controllers' listener speaks for the broker in the controller's own process."""
 
 import logging
+from inspect import isawaitable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from broker.handlers.controllers.changes import FromTheWire
-from broker.network.registry import DecodedHandler, RequestContext
+from broker.config.live_config import LiveConfig
+from broker.handlers.controllers.changes import ChangeParts, FromTheWire, add_change_handlers
+from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.schema import Versions
+from metadata_topic.image.image import EMPTY_IMAGE
+from metadata_topic.quorum.active.decisions import Done
+from tests.support.samples.config import TIERED, load_entries
 from tests.support.sim.clock import ManualClock
 
 OWN, OTHER = 1, 2
@@ -74,3 +80,39 @@ def test_no_other_broker_registers_beside_a_tier_without_the_secret_of_a_cluster
     answer = handler.handle(context, request(api_key).cls(broker_id=OTHER))
     assert answer.error_code == code
     assert len(caplog.messages) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_refused"),
+    [({}, False), (TIERED, True), (TIERED | {"tidemark.cluster.secret.file": "/s"}, False)],
+    ids=["no tier", "a lone tier", "a tier with the secret"],
+)
+async def test_other_brokers_register_unless_a_tier_lacks_the_secret(
+    settings: dict[str, str | None], *, is_refused: bool
+) -> None:
+    def register(_cluster_id: str, _registration: Any, done: Any, **_: Any) -> None:
+        done(Done(7))
+
+    unused: Any = None
+    brokers: Any = SimpleNamespace(register=register, is_active=True)
+    table = HandlerTable()
+    add_change_handlers(
+        table,
+        ChangeParts(
+            live=LiveConfig(load_entries(settings), lambda: EMPTY_IMAGE),
+            cluster=unused,
+            creation=unused,
+            submit=unused,
+            brokers=brokers,
+            own_broker_id=OWN,
+            clock=ManualClock(),
+        ),
+    )
+    key = ApiKey.BROKER_REGISTRATION
+    handler: Any = table.get(key)
+    context = RequestContext(key, 4, 1, "b", "CONTROLLER", ("10.0.0.66", 1), 0)
+    answer = handler.handle(context, request(key).cls(broker_id=OTHER))
+    if isawaitable(answer):
+        answer = await answer
+    code = ErrorCode.POLICY_VIOLATION if is_refused else ErrorCode.NONE
+    assert ErrorCode.of(answer.error_code) is code

@@ -1,15 +1,19 @@
 """What a voter that says where it listens is told; its codes, in their order, are Kafka's."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from broker.handlers.controllers.update_raft_voter import judge
+from broker.handlers.controllers.update_raft_voter import UpdateRaftVoterHandler, judge
+from broker.network.registry import RequestContext
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from metadata_topic.quorum.view import QuorumView
+from metadata_topic.quorum.wire.rpc import WireIdentity
+from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 EPOCH, DIRECTORY, PLACE = 5, b"d" * 16, ("CONTROLLER", "h", 9093)
@@ -83,3 +87,30 @@ def test_a_change_is_not_made(changes: dict[str, Any]) -> None:
 )
 def test_it_is_refused(changes: dict[str, Any], view: QuorumView, code: ErrorCode) -> None:
     assert told(asked_of(**changes), view) is code
+
+
+class Quorum:
+    """A voter that follows the leader of another place; static voters."""
+
+    voters, kraft_version = VoterSet(()), 0
+
+    def describe(self) -> QuorumView:
+        return replace(FOLLOWS, leader=Node(2, "leader", 9095))
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "code"),
+    [
+        (None, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("c", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("another", ErrorCode.INCONSISTENT_CLUSTER_ID),
+    ],
+)
+def test_whatever_is_said_the_leader_is_named(cluster_id: str | None, code: ErrorCode) -> None:
+    quorum: Any = Quorum()
+    handler = UpdateRaftVoterHandler(WireIdentity("c", "CONTROLLER"), quorum)
+    context = RequestContext(82, 0, 1, "", "CONTROLLER", ("127.0.0.1", 1), 0)
+    answer = handler.handle(context, asked_of(cluster_id=cluster_id))
+    led = answer.current_leader
+    assert ErrorCode.of(answer.error_code) is code
+    assert (led.leader_id, led.leader_epoch, led.host, led.port) == (2, EPOCH, "leader", 9095)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from kafka_protocol.wire.codec import message, response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS, DecisionTimedOut
+from metadata_topic.quorum.node import MetadataUnavailable
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.executors import InlinePool, Pool
@@ -29,7 +31,7 @@ from tests.support.brokers.process import free_ports
 from tests.support.kafka_client.node import Serve, framed, serving
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.scheduler import ManualScheduler
-from tests.support.worlds.pools import HeldPool
+from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.waiting import until
 
 ME, OTHER = 1, 2
@@ -254,9 +256,77 @@ async def test_a_change_is_answered_when_the_image_here_has_it_or_some_seconds_l
 async def test_a_change_without_an_answer_may_be_done_and_is_done_nowhere_else(
     serve: Serve,
 ) -> None:
-    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+    async with (
+        serving(serve, APIS) as node,
+        asked(led_at(node.port)) as active,
+        asyncio.timeout(10),  # the client allows a millisecond
+    ):
         code, here = await create(active)
     assert (code, here.served) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+
+
+async def test_a_client_without_patience_does_not_end_the_requests_of_others() -> None:
+    """All share a connection: it counts as broken only somewhat later."""
+    late: list[bytes] = []
+
+    def serve(key: int, version: int, number: int) -> bytes | None:
+        answer = answers(key, version, number)
+        if not late:
+            late.append(answer)
+            return None
+        return late[0] + answer
+
+    async with serving(serve, APIS) as node, asked(led_at(node.port)) as active:
+        assert (await create(active))[0] == ErrorCode.REQUEST_TIMED_OUT
+        assert (await create(active, 10_000))[0] == ErrorCode.NONE
+        assert node.connections == 1
+
+
+async def test_a_change_is_answered_as_done_where_the_image_here_fails() -> None:
+    """It is done, whatever becomes of this node's own replica."""
+
+    class Failed(Known):
+        async def until_applied(self, end_offset: int) -> None:
+            raise MetadataUnavailable("the disk failed")
+
+    async with serving(answers, APIS) as node:
+        known = Failed(led_at(node.port))
+        async with asked(known.view, known=known) as active:
+            assert (await create(active, 10_000))[0] == ErrorCode.NONE
+
+
+async def test_what_changes_nothing_does_not_wait_for_the_image() -> None:
+    async with serving(answers, APIS) as node:
+        known = Known(led_at(node.port))
+        context = RequestContext(55, 2, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+        asking = message("DescribeQuorumRequest").cls()
+        async with asked(known.view, known=known) as active:
+            await active.forward(context, asking, timeout_ms=10_000)
+    assert known.awaited == []
+
+
+async def test_what_the_last_controller_served_counts_while_none_is_reached() -> None:
+    (port,) = free_ports(1)
+    async with serving(answers, APIS) as node:
+        known = Known(led_at(node.port))
+        async with asked(known.view, known=known) as active:
+            assert active.serves(ApiKey.BROKER_HEARTBEAT) is None, "none was reached"
+            heartbeat = codec.request(ApiKey.BROKER_HEARTBEAT).cls()
+            await active.ask(ApiKey.BROKER_HEARTBEAT, 1, heartbeat, timeout_ms=10_000)
+            for view in (known.view, led_at(port), QuorumView(epoch=4)):
+                known.view = view
+                assert active.serves(ApiKey.BROKER_HEARTBEAT) is True
+                assert active.serves(ApiKey.UPDATE_REMOVED_TOPICS) is False
+
+
+async def test_a_node_does_not_ask_itself_over_the_wire() -> None:
+    """It was elected, or gives up, in this moment."""
+    async with serving(answers, APIS) as node:
+        view = replace(led_at(node.port), leader_id=ME)
+        async with asked(view) as active:
+            with pytest.raises(NotControllerError, match="no active controller is known"):
+                await active.ask(ApiKey.CREATE_TOPICS, VERSION, creating(), timeout_ms=1_000)
+        assert node.connections == 0
 
 
 async def test_no_connection_is_opened_per_heartbeat_or_forwarded_request() -> None:
@@ -439,6 +509,42 @@ async def test_a_client_waits_for_an_election_that_this_node_wins() -> None:
         await waiting.pass_ms(RETRY_MS)
         await waiting.task
     assert waiting.here.served == 1
+
+
+async def test_a_node_that_was_elected_serves_when_it_has_begun() -> None:
+    view = QuorumView(epoch=3, leader_id=ME, is_leader=True)
+    known = Known(view, is_leader=True)
+    known.has_begun = False
+    async with asked(view, known=known) as active:
+        waiting = Waiting(active, timeout_ms=5_000)
+        await waiting.pass_ms(1_000)
+        assert waiting.here.served == 0
+        known.has_begun = True
+        await waiting.pass_ms(RETRY_MS)
+        await waiting.task
+    assert waiting.here.served == 1
+
+
+async def test_a_controller_that_refuses_on_and_on_is_asked_each_second() -> None:
+    class Refusing:
+        """A way to a controller that has too much to do."""
+
+        is_here, has_begun, epoch, asked = False, True, 3, 0
+
+        async def forward(self, *_: Any, **__: Any) -> list[bytes]:
+            self.asked += 1
+            raise NotControllerError("too much to do")
+
+    refusing: Any = Refusing()
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
+    handler = Forwarded(Here(), refusing, clock, scheduler, InlinePool())
+    task = asyncio.ensure_future(handler.handle(context, creating(20_000)))
+    while not task.done():
+        await turns()
+        scheduler.advance(RETRY_MS)
+    assert 20 <= refusing.asked <= 30
 
 
 @pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(5_000, 5_000), (-1, DECISION_TIMEOUT_MS)])

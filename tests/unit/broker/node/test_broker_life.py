@@ -25,6 +25,7 @@ from runtime.ports import system_ports
 from tests.support.kafka_client.node import framed, greeted, serving
 from tests.support.worlds.controlled_brokers import clustered
 from tests.support.worlds.naive_quorum import PLAIN
+from tests.support.worlds.pools import turns
 from tests.support.worlds.waiting import until
 
 VERSION = 1
@@ -88,6 +89,7 @@ def taken(number: int, **fields: Any) -> bytes:
 async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
     """One that comes in after it would have the broker, which is gone, serve again."""
     came: list[str] = []
+    said: list[tuple[int, int]] = []
 
     async def controller(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = ""
@@ -100,7 +102,7 @@ async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
                     continue
                 message = codec.request(ApiKey.BROKER_HEARTBEAT)
                 asked = message.decode(frame, VERSION, header.body_offset)[0]
-                assert asked.free_descriptors == 321
+                said.append((asked.free_descriptors, asked.current_metadata_offset))
                 name = "the last one" if asked.want_shut_down else "one before"
                 came.append(name)
                 if asked.want_shut_down:
@@ -120,6 +122,63 @@ async def test_the_last_heartbeat_is_sent_when_none_is_under_way() -> None:
         life._active.close()
         await until(lambda: len(came) >= 4)
     assert came[:3] == ["one before", "end of one before", "the last one"]
+    assert set(said) == {(321, EMPTY_IMAGE.provenance.offset)}, "the last one that it has read"
+
+
+async def test_a_broker_stops_when_the_controller_lets_it_go_and_not_before() -> None:
+    """Until then others do not lead what it led."""
+    left = [False, False, True]
+
+    def serve(_key: int, _version: int, number: int) -> bytes:
+        return taken(number, should_shut_down=left.pop(0))
+
+    async with serving(serve, APIS) as node, life_before(node.port) as life:
+        life.epoch = 7
+        await life.leave()
+    assert len(node.versions) == 3
+
+
+async def test_a_heartbeat_that_waits_while_the_broker_leaves_is_not_sent() -> None:
+    """It would have the broker, which is gone, serve again."""
+
+    def serve(_key: int, _version: int, number: int) -> bytes:
+        return taken(number, should_shut_down=True)
+
+    async with serving(serve, APIS) as node, life_before(node.port) as life:
+        life.epoch = 7
+        async with life._one_beat:  # as a registration does
+            life.come_back()
+            await turns()
+            leaving = asyncio.ensure_future(life.leave())
+            await turns()
+        await leaving
+    assert len(node.versions) == 1
+
+
+async def test_a_registration_waits_for_the_heartbeat_that_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of the epoch before that comes in after it would end this broker as one replaced."""
+    asked: list[ApiKey] = []
+    answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def ask(api_key: ApiKey, *_: Any, **__: Any) -> Any:
+        asked.append(api_key)
+        return await answered
+
+    async with life_before(1) as life:
+        monkeypatch.setattr(life._active, "ask", ask)
+        life.epoch = 7
+        life.come_back()
+        await turns()
+        registering = asyncio.ensure_future(life.register({}))
+        await turns()
+        assert asked == [ApiKey.BROKER_HEARTBEAT]
+        answered.set_result(response(ApiKey.BROKER_HEARTBEAT).cls())
+        await turns()
+        assert asked == [ApiKey.BROKER_HEARTBEAT, ApiKey.BROKER_REGISTRATION]
+        registering.cancel()
+        await life.close()
 
 
 async def test_an_error_of_a_later_kafka_is_no_reason_to_beat_no_more() -> None:

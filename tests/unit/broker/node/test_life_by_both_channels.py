@@ -1,7 +1,7 @@
 """One life of a broker, by the wire and in the process of the controller: the same to both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
 from broker.network.limits import ListenerAddress, NetworkLimits
-from broker.network.registry import HandlerTable
+from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
@@ -128,9 +128,16 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    channel: str, home: Path, *, withheld: Collection[ApiKey] = ()
+    channel: str,
+    home: Path,
+    *,
+    withheld: Collection[ApiKey] = (),
+    registers: Callable[[DecodedHandler], DecodedHandler] = lambda here: here,
 ) -> AsyncIterator[Served]:
-    """A started node, asked by `channel`; of the wire it does not serve what is `withheld`."""
+    """A started node, asked by `channel`; of the wire it does not serve what is `withheld`.
+
+    Its handler of BrokerRegistration on the wire is what `registers` makes of it.
+    """
     ports = system_ports(asyncio.get_running_loop())
     plan = FormatPlan(CLUSTER, 1, (home,), home, None, directory_ids={home: HERE})
     format_directory(plan, disk=ports.disk, clock=ports.clock, dice=ports.dice)
@@ -146,7 +153,8 @@ async def served(
             table.add(ApiVersionsHandler(table, lambda: features_of(node.image, 0)))
             for key, handler in handlers_of(node).items():
                 if key not in withheld:
-                    table.add(handler)
+                    is_registration = key == ApiKey.BROKER_REGISTRATION
+                    table.add(registers(handler) if is_registration else handler)
             server = Server(table, NetworkLimits(), ports)
             await server.start([ListenerAddress("CONTROLLER", "127.0.0.1", 0)])
             stack.push_async_callback(server.stop, 0)
@@ -305,6 +313,29 @@ async def test_a_controller_without_a_request_of_ours_refuses_it_by_name(
         error: KafkaError = refused[REPLICAS[0]]
         assert error.code == ErrorCode.UNSUPPORTED_VERSION
         assert "does not serve RAISE_LEADER_EPOCHS: it is Apache Kafka's" in str(error)
+
+
+class SkipsReplicas(DecodedHandler):
+    """BrokerRegistration of a controller of Kafka, which does not know our field."""
+
+    def __init__(self, here: DecodedHandler) -> None:
+        self.api_key, self.versions, self._here = here.api_key, here.versions, here
+
+    def handle(self, context: RequestContext, request: Any) -> Any:
+        request.replicas = []
+        return self._here.handle(context, request)
+
+
+async def test_what_a_controller_skips_in_a_registration_is_assigned_after_it(
+    tmp_path: Path,
+) -> None:
+    async with served(WIRE, tmp_path, registers=SkipsReplicas) as controller, asyncio.timeout(20):
+        await controller.life(1, keeps=False).register({})
+        await controller.add_topic()
+        life = controller.life(2)
+        await life.register({REPLICAS[0]: THERE})
+        assert controller.directories()[0] == THERE
+        await life.close()
 
 
 async def test_a_controller_that_keeps_no_list_leaves_it_to_the_broker(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.messages import Node
 from runtime.ports import system_ports
 from tests.support.kafka_client.node import framed, serving
+from tests.support.sim.ports import simulated
+from tests.support.worlds.pools import turns
 from tests.support.worlds.waiting import until
 
 ME, OTHER = 2, 1
@@ -121,3 +123,27 @@ async def test_it_asks_nobody_in_vain(what: str) -> None:
         standby.is_in_metadata(MINE.incarnation_id)
         await asyncio.wait_for(task, 10)
     ports.executors.shutdown()
+
+
+async def test_it_asks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's controllers write a record each time they are asked, also after a yes."""
+    asked: list[int] = []
+    ports = simulated()
+
+    async def ask(*_: Any) -> str:
+        asked.append(ports.clock.monotonic_ms())
+        return ""
+
+    monkeypatch.setattr(controller_registration, "LOOK_MS", 500)
+    monkeypatch.setattr(controller_registration, "RETRY_MS_MAX", 10_000)
+    monkeypatch.setattr(controller_registration, "_ask", ask)
+    standby: Any = Standby(1)
+    task = register_in_metadata(standby, ports)
+    for _ in range(600):
+        await turns()
+        ports.scheduler.advance(100)
+    assert 6 <= len(asked) <= 15
+    standby.is_in_metadata(MINE.incarnation_id)
+    while not task.done():
+        ports.scheduler.advance(1_000)
+        await turns()

@@ -139,3 +139,65 @@ async def test_only_directories_that_note_the_batch_are_named(
         ports.executors.shutdown()
     assert str(stale / COMMITTED_METADATA) in str(refused.value)
     assert str(sound) not in str(refused.value)
+
+
+def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> Said:
+    look = None if epoch is None else Look(node_id, f"h{node_id}:9093", epoch, 0, ())
+    return Said(cluster_id, look)
+
+
+async def looked(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[int, Said], *, me: int = 11, needed: int = 1
+) -> tuple[set[int], int | None]:
+    """Which controllers are asked, and the epoch that is compared with."""
+    asked, epochs = set[int](), list[int]()
+
+    class Questions:
+        def __init__(self, *_: Any) -> None:
+            """As the questions that it stands for."""
+
+        async def ask(self, node: Node) -> Said:
+            asked.add(node.id)
+            return answers[node.id]
+
+        async def compare(self, _node: Node, epoch: int, *_: Any) -> Comparison:
+            epochs.append(epoch)
+            return Comparison.SAME
+
+    monkeypatch.setattr(identity_watch, "ControllerQuestions", Questions)
+    monkeypatch.setattr(identity_watch, "EVERY_MS", 1)
+    ports = system_ports(asyncio.get_running_loop())
+    identity = Identity(ReplicaKey(me, b"m" * 16), "mine", "/d1/meta.properties")
+    known = tuple(Node(one, f"h{one}", 9093) for one in answers)
+    try:
+        watch = IdentityWatch(identity, known, needed, ports)
+        await watch.before_the_start()
+        await watch.compare(BATCH, PLACES)
+    finally:
+        ports.executors.shutdown()
+    return asked, epochs[0] if epochs else None
+
+
+async def test_of_two_that_say_they_lead_the_later_one_is_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for epochs in ((4, 7), (7, 4)):
+        answers = {one: said(one, epoch) for one, epoch in enumerate(epochs, 1)}
+        assert (await looked(monkeypatch, answers))[1] == 7
+
+
+async def test_the_leader_of_another_cluster_says_nothing_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = {1: said(1, 4), 2: said(2, 9, cluster_id="another")}
+    assert (await looked(monkeypatch, answers, needed=2))[1] == 4
+
+
+async def test_a_node_does_not_count_among_the_others_of_another_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At its own address another process may answer, which is one controller as any."""
+    answers = {1: said(1, None, cluster_id="another"), 2: said(2, None, cluster_id="another")}
+    assert (await looked(monkeypatch, answers, me=1, needed=2))[1] is None
+    with pytest.raises(QuorumConfigError, match="belong to another"):
+        await looked(monkeypatch, answers, me=11, needed=2)

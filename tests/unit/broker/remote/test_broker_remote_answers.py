@@ -280,10 +280,29 @@ async def test_where_the_metadata_log_takes_no_records_the_tier_hears_it(tmp_pat
         [make("NoOpRecord", removed_tiered_topics=[b"r" * 16])],
         Provenance(0, 1, 1),
     )
+    tier.removed_topics.begin(tier.image)
     tier.ask(TopicsEmptied([b"r" * 16]))
     await turns()
     (answer,) = tier.answers
     assert isinstance(answer, Failure)
+    assert tier.removed_topics.keep() == [b"r" * 16], "it is not known to be off the list"
+
+
+async def test_emptied_topics_are_off_the_disk_when_the_tier_hears_of_it(tmp_path: Path) -> None:
+    """After a crash the next life would look for them in the store again."""
+    disk = FaultyDisk()
+    tier = Tier(tmp_path, disk)
+    tier.removed_topics.forget(b"r" * 16)
+    assert tier.removed_topics.keep() == [b"r" * 16]
+    disk.fail(["rename"], path_part=FILE_NAME)
+    tier.ask(TopicsEmptied([b"r" * 16]))
+    await turns()
+    assert isinstance(tier.answers[-1], Failure)
+    disk.heal()
+    tier.ask(TopicsEmptied([b"r" * 16]))
+    await turns()
+    assert tier.answers[-1] == Ack()
+    assert parse((tmp_path / FILE_NAME).read_bytes())[1] == []
 
 
 async def test_a_needed_leader_epoch_is_asked_for_and_answered_at_once(tmp_path: Path) -> None:

@@ -21,11 +21,13 @@ class Quorum:
     def __init__(self) -> None:
         self.ports = simulated()
         self.asked: list[asyncio.Future[Any]] = []
+        self.given_up_ms: list[int] = []
         self.leader_epoch, self.high_watermark = 5, 100
         self.image = SimpleNamespace(provenance=SimpleNamespace(end_offset=100))
         self.images = ConfirmedImages(cast("MetadataNode", self), self._ask, self.ports)
 
     async def _ask(self, timeout_ms: int) -> Any:
+        self.given_up_ms.append(self.ports.clock.monotonic_ms() + timeout_ms)
         self.asked.append(asyncio.get_running_loop().create_future())
         return await self.asked[-1]
 
@@ -63,6 +65,29 @@ async def test_a_high_watermark_that_is_there_already_is_no_answer() -> None:
     await quorum.reaches(101)
     assert question.done()
     assert len(quorum.asked) == 1
+
+
+async def test_a_high_watermark_that_the_image_has_not_reached_is_no_answer() -> None:
+    quorum = Quorum()
+    question = await quorum.question()
+    await quorum.answer(5, 101)
+    quorum.high_watermark = 102
+    await quorum.passes(LOOK_AGAIN_MS)
+    assert not question.done()
+    await quorum.reaches(102)
+    assert question.done()
+
+
+async def test_a_question_that_is_given_up_leaves_those_that_share_it() -> None:
+    quorum = Quorum()
+    first = await quorum.question()
+    given_up, other = [await quorum.question() for _ in range(2)]
+    given_up.cancel()
+    await quorum.answer(5, 99)
+    assert first.done()
+    await quorum.answer(5, 99)
+    assert not other.cancelled()
+    assert other.done()
 
 
 async def test_questions_share_one_that_is_sent_after_them() -> None:
@@ -118,3 +143,17 @@ async def test_a_question_that_stays_open_fails_and_the_next_one_is_asked() -> N
     again = await quorum.question()
     await quorum.answer(5, 99)
     assert again.done()
+
+
+async def test_no_controller_is_asked_beyond_the_deadline() -> None:
+    quorum = Quorum()
+    ends_ms = quorum.ports.clock.monotonic_ms() + DEADLINE_MS
+    question = await quorum.question()
+    while not question.done():
+        if not quorum.asked[-1].done():
+            quorum.asked[-1].set_result(None)
+        await turns()
+        await quorum.passes(ASK_AGAIN_MS)
+    assert max(quorum.given_up_ms) == ends_ms
+    with pytest.raises(ApiError, match="no active controller answers"):
+        await question

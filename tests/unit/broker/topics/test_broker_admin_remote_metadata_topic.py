@@ -9,7 +9,8 @@ import pytest
 
 from broker.config.key import ConfigError
 from broker.topics.auto_creation import AutoTopicCreation
-from broker.topics.internal import ensure_remote_metadata_topic
+from broker.topics.internal import InternalTopicError, ensure_remote_metadata_topic
+from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -139,3 +140,39 @@ def test_more_replicas_than_brokers_with_a_tier_are_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=r"rlmm\.config\.remote\.log\.metadata\.topic\.repl"):
         asked_for(stores, factor=2)
+
+
+def made(error: ErrorCode) -> None:
+    """The active controller answers so."""
+
+    async def ask(_question: Any, _timeout_ms: int) -> Any:
+        cls = response(ApiKey.CREATE_TOPICS).cls
+        topic = cls.Topics(name=REMOTE_LOG_METADATA_TOPIC, error_code=int(error))
+        return cls(topics=[topic])
+
+    image = MetadataImage(brokers={1: BrokerImage(1, 0, bytes(16), remote_store=STORE)})
+    settings = SETTINGS | {"remote.log.metadata.topic.replication.factor": "1"}
+    asyncio.run(ensured(image, AutoTopicCreation(ask, TopicDefaults), settings))
+
+
+def test_a_topic_that_another_broker_has_made_meanwhile_is_there() -> None:
+    made(ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ],
+)
+def test_what_passes_is_asked_for_again(error: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as raised:
+        made(error)
+    assert raised.value.code is error
+
+
+def test_what_does_not_pass_ends_the_start() -> None:
+    with pytest.raises(InternalTopicError, match="cannot be made"):
+        made(ErrorCode.POLICY_VIOLATION)

@@ -100,6 +100,7 @@ def test_a_page_where_nobody_listens_is_unknown() -> None:
         ("127.0.0.1:9464", ("127.0.0.1", 9464)),
         ("0.0.0.0:9464", ("h1", 9464)),
         (":9464", ("h1", 9464)),
+        ("[::]:9464", ("h1", 9464)),
     ],
 )
 def test_a_page_that_listens_everywhere_is_at_its_node(

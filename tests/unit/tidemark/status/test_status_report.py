@@ -169,6 +169,21 @@ def test_a_yellow_page_is_yellow_and_an_unread_one_changes_nothing() -> None:
     assert (report.status, report.reasons) == ("yellow", ("node 2: log: slow",))
 
 
+def test_a_combined_node_whose_controller_is_silent_is_judged_by_its_page() -> None:
+    facts = well()
+    facts.brokers = {3: broker(3, page=Page("red", "running", ("tier: no",)))}
+    facts.controllers[3] = controller(3, silence="gone", page=None)
+    report = judge(facts)
+    assert report.status == "red"
+    assert "node 3: tier: no" in report.reasons
+
+
+def test_a_node_that_is_not_running_says_how_far_it_is() -> None:
+    facts = well()
+    facts.controllers[2].page = Page("green", "recovering 3 of 7 logs")
+    assert "node 2: recovering 3 of 7 logs\n" in judge(facts).text()
+
+
 def test_red_reasons_come_first() -> None:
     facts = well()
     facts.controllers[3] = controller(3, silence="gone")
