@@ -67,6 +67,7 @@ def _what_next(done: Split) -> str:
     lines += [
         "",
         f"The metadata of the former node are kept in {done.set_aside}, which nothing reads:",
-        "remove it once the cluster serves.",
+        "once the cluster serves, empty it. Keep the directory: while it is there, the node does",
+        "not start with its former properties.",
     ]
     return "\n".join(lines)

@@ -352,6 +352,19 @@ def test_a_second_call_changes_nothing_and_one_that_means_another_place_is_refus
     check_made(tmp_path, into)
 
 
+def test_an_emptied_directory_keeps_the_former_properties_from_starting(tmp_path: Path) -> None:
+    """The broker's own copy of the metadata log could be led alone where its vote file is lost."""
+    config = lone_node(tmp_path, is_dynamic=False)
+    split(config, tmp_path / "new")
+    aside = tmp_path / "one" / SET_ASIDE_DIRECTORY
+    Disk().remove_tree(aside)
+    aside.mkdir()
+    own = tmp_path / "one" / METADATA_DIRECTORY
+    shutil.copytree(tmp_path / "new" / "controller-101" / METADATA_DIRECTORY, own)
+    (own / "quorum-state").unlink()
+    refuses_the_node(config)
+
+
 class Interrupted(Disk):
     """The command ends before the node loses its votes."""
 

@@ -201,3 +201,25 @@ async def test_a_node_does_not_count_among_the_others_of_another_cluster(
     assert (await looked(monkeypatch, answers, me=1, needed=2))[1] is None
     with pytest.raises(QuorumConfigError, match="belong to another"):
         await looked(monkeypatch, answers, me=11, needed=2)
+
+
+def member_beside_a_trimmed_log() -> QuorumMember:
+    parts: Any = [SimpleNamespace(node_id=11), None, SimpleNamespace(cluster_id="mine"), None]
+    member = QuorumMember(*parts)
+    member._mark, member._marked, member._is_unproven = BATCH, PLACES[:1], True
+    return member
+
+
+def test_a_trimmed_log_without_this_broker_is_refused_with_its_files() -> None:
+    """A younger log may be longer than the old one was, and begin behind the noted batch."""
+    image: Any = SimpleNamespace(brokers={12: None})
+    with pytest.raises(QuorumConfigError) as refused:
+        member_beside_a_trimmed_log().check_registration(image)
+    said = str(refused.value)
+    assert "no registration of this broker" in said
+    assert "remove /d1/tidemark-committed-metadata, /d1/tidemark-lives, and" in said
+
+
+def test_a_trimmed_log_with_this_broker_is_followed() -> None:
+    image: Any = SimpleNamespace(brokers={11: None})
+    member_beside_a_trimmed_log().check_registration(image)
