@@ -67,8 +67,9 @@ def configure_plugins(
         ) from error
     if not isinstance(storage, StorePlace) and not public_names(storage):
         log.warning(
-            "the storage plugin has no store_place and declares no SETTINGS: all brokers with its "
-            "class count as having one store, whatever theirs is: class=%s",
+            "the storage plugin has no store_place, and declares no setting that is not secret: "
+            "all brokers with its class count as having one store, whatever theirs is; give it a "
+            "store_place (docs/plugin-guide.md): class=%s",
             identity.class_name,
         )
     store_faults = StoreFaults() if config.faults_on_demand else None

@@ -80,7 +80,8 @@ QUORUM_KEYS: Final[tuple[Key, ...]] = (
         "metadata.max.idle.interval.ms",
         INT,
         "500",
-        "How often an idle leader with listeners writes a no-op record; 0: never.",
+        "How often an idle leader with listeners writes a no-op record; 0: never, not beside a "
+        "tier.",
         low=0,
     ),
     Key("broker.id", INT, "-1", "Old name of `node.id`; must be equal when both are set."),

@@ -83,7 +83,7 @@ class Server(Shared):
         self._giving_way = 0  # idle connections, at the last sweep
         self._turned_away = 0  # for want of descriptors, since the last sweep
         self._short, self._made_room = Seldom(ports.clock), Seldom(ports.clock)
-        self._not_known = Seldom(ports.clock)
+        self._failed_authentications = Seldom(ports.clock)
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
@@ -279,18 +279,23 @@ class Server(Shared):
         self._unauthenticated.pop(connection, None)
         if not quiet:
             self._killed.inc(1, peer.listener_name)
+        if not quiet or log.isEnabledFor(logging.DEBUG):
+            self._say_closed(peer, reason, quiet=quiet)
+        if not self._connections and self._all_closed is not None:
+            self._all_closed.set()
+
+    def _say_closed(self, peer: Peer, reason: str, *, quiet: bool) -> None:
         text = (
-            f"closed connection: peer={host}:{peer.address[1]} listener={peer.listener_name} "
-            f"client_id={escape(peer.client_id, 100)} reason={escape(reason, 300)}"
+            f"closed connection: peer={peer.address[0]}:{peer.address[1]} "
+            f"listener={peer.listener_name} client_id={escape(peer.client_id, 100)} "
+            f"reason={escape(reason, 300)}"
         )
         if quiet:
             log.debug("%s", text)
         elif reason == AUTHENTICATION_FAILED:  # a client with another password never stops trying
-            self._not_known.warning(log, text)
+            self._failed_authentications.warning(log, text)
         else:
             log.warning("%s", text)
-        if not self._connections and self._all_closed is not None:
-            self._all_closed.set()
 
     def read_cold(self, piece: FileRegion, done: Callable[[bytes | BaseException], None]) -> None:
         """See `Shared`."""

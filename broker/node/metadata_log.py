@@ -79,7 +79,7 @@ def _refuse_former_controller(config: BrokerConfig, disk: Disk) -> None:
     if config.is_controller and disk.exists(set_aside):
         raise QuorumConfigError(
             f"node.id={config.node_id} is a controller (process.roles), but `tidemark split` made "
-            f"it a broker of other controllers: its votes lie in {set_aside}. Start it with the "
-            "broker's properties that the command wrote; docs/controllers.md says how the split is "
-            "undone as long as none of the new controllers was started"
+            f"it a broker of other controllers: its votes were put aside to {set_aside}. Start it "
+            "with the broker's properties that the command wrote; docs/controllers.md says how the "
+            "split is undone as long as none of the new controllers was started"
         )

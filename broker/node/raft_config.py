@@ -106,8 +106,8 @@ def check_idle_records_among_several(config: BrokerConfig) -> None:
         raise ConfigError(
             "metadata.max.idle.interval.ms",
             str(interval_ms),
-            f"must be from 1 to {IDLE_INTERVAL_MS_MAX} where a remote tier stands beside a quorum "
-            "of controllers: without the idle records of the active controller the high watermark "
-            "does not pass in time the log end that the tier waits for, and no deleted topic "
-            "leaves the store",
+            f"must be from 1 to {IDLE_INTERVAL_MS_MAX} with remote.log.storage.system.enable=true "
+            "beside a quorum of controllers: without the idle records of the active controller the "
+            "high watermark does not pass in time the log end that the tier waits for, and no "
+            "deleted topic leaves the store",
         )

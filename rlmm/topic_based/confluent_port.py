@@ -59,7 +59,11 @@ _LOOKUP_SECONDS = 5.0
 _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
 _REFUSED_FOR_MS = 90_000
-"""librdkafka tells an error that repeats itself every 30 s."""
+"""So long a refusal counts; one that repeats itself is reported every 30 s."""
+_BROKEN_OFF = "failed: Local: "
+"""In the text of a handshake that ended with its connection; librdkafka has one code for both."""
+_TIMES = " (after "
+"""What follows differs from report to report."""
 _UNKNOWN_KEY = re.compile(r'No such configuration property: "([^"]+)"')
 _DIVERGED = {
     KafkaError._AUTO_OFFSET_RESET,
@@ -84,6 +88,27 @@ _NOT_WRITTEN = {
 Client = TypeVar("Client", Producer, Consumer, AdminClient)
 
 
+class Refusals:
+    """What brokers say that do not know these clients, which hold it: it does not hold them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: tuple[int, str] | None = None  # when and why
+
+    def note(self, error: KafkaError) -> None:
+        """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
+        text = error.str()
+        if error.code() == KafkaError._AUTHENTICATION and _BROKEN_OFF not in text:
+            self._last = self._clock.monotonic_ms(), text.partition(_TIMES)[0]
+
+    def last(self) -> RedText:
+        """See TopicPort.refused."""
+        last = self._last
+        if last is None or self._clock.monotonic_ms() - last[0] > _REFUSED_FOR_MS:
+            return NOT_RED
+        return TopicRed.REFUSED.text(error=last[1], topic=REMOTE_LOG_METADATA_TOPIC)
+
+
 class ConfluentPort:
     """See TopicPort.
 
@@ -93,8 +118,7 @@ class ConfluentPort:
     """
 
     def __init__(self, settings: ManagerSettings, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
-        self._refused: tuple[int, str] | None = None  # the last time, when and why
+        self._refusals = Refusals(clock or SystemClock())
         common: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
             **settings.security,
@@ -108,7 +132,7 @@ class ConfluentPort:
             "enable.metrics.push": False,
         }
         delivery_ms = max(1_000, settings.consume_wait_ms)
-        polled = {**common, "error_cb": self._on_error}
+        polled = {**common, "error_cb": self._refusals.note}
         self._producer = make_client(
             Producer,
             settings.producer,
@@ -154,17 +178,9 @@ class ConfluentPort:
         self._confirmed_again: dict[int, int] = {}  # by partition: the offset it was done for
         self._outage = Outage(log, "reading the metadata topic")
 
-    def _on_error(self, error: KafkaError) -> None:
-        """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
-        if error.code() == KafkaError._AUTHENTICATION:
-            self._refused = self._clock.monotonic_ms(), error.str()
-
     def refused(self) -> RedText:
         """See TopicPort."""
-        refused = self._refused
-        if refused is None or self._clock.monotonic_ms() - refused[0] > _REFUSED_FOR_MS:
-            return NOT_RED
-        return TopicRed.REFUSED.text(error=refused[1], topic=REMOTE_LOG_METADATA_TOPIC)
+        return self._refusals.last()
 
     def connect(self) -> int:
         """See TopicPort."""

@@ -66,8 +66,8 @@ def _what_next(done: Split) -> str:
         lines += [f"brokers {shown}: name the controllers as that file does, and start them again"]
     lines += [
         "",
-        f"The metadata of the former node are kept in {done.set_aside}, which nothing reads:",
-        "once the cluster serves, empty it. Keep the directory: while it is there, the node does",
-        "not start with its former properties.",
+        f"The metadata of the former node are kept in {done.set_aside}: nothing",
+        "but this command looks there. Once the cluster serves, empty it. Keep the directory:",
+        "while it is there, the node does not start with its former properties.",
     ]
     return "\n".join(lines)

@@ -29,7 +29,7 @@ from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.node.cluster_secret import draw_cluster_secret, read_cluster_secret
 from broker.node.directories import Directories
 from broker.node.directory_checks import check_lives
-from broker.node.raft_config import quorum_settings
+from broker.node.raft_config import check_idle_records_among_several, quorum_settings
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_to_text
@@ -276,7 +276,8 @@ def _properties(plan: Split, config: BrokerConfig, disk: Disk) -> dict[str, dict
     secret = plan.into / SECRET if lacks_secret else None
     files[plan.broker_properties.name] = broker_entries(config, quorum, secret)
     for entries in files.values():
-        BrokerConfig.load(entries)
+        made, _ = BrokerConfig.load(entries)
+        check_idle_records_among_several(made)
     return files
 
 
@@ -342,7 +343,10 @@ def _finish(plan: Split, unfinished: Path, disk: Disk) -> Split:
     try:
         done = _parse_note(plan, disk.read_file(plan.set_aside / NOTE))
     except (FileNotFoundError, CorruptFileError) as error:
-        raise SplitError(f"{was}; {NOTE} does not say which attempt that was: {error}") from error
+        raise SplitError(
+            f"{was}; {NOTE} does not say which attempt that was: {error}. If its cluster serves, "
+            "nothing is left to do; else see `Back` in docs/controllers.md"
+        ) from error
     if (done.into, done.controllers) != (plan.into, plan.controllers):
         raise SplitError(
             f"{was}. That was --into {done.into} {OPTION} {_shown(done.controllers)}: what another "
@@ -353,7 +357,10 @@ def _finish(plan: Split, unfinished: Path, disk: Disk) -> Split:
             raise SplitError(f"{plan.into} is there already, and is to be made: move it away")
         disk.rename(unfinished, plan.into, durable=True)
     elif not disk.exists(plan.into):
-        raise SplitError(f"{was}. {plan.into}, which was made of it, is not there any more")
+        raise SplitError(
+            f"{was}. {plan.into}, which was made of it, is not there any more: if its cluster "
+            "serves, nothing is left to do; else see `Back` in docs/controllers.md"
+        )
     return done
 
 

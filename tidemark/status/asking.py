@@ -120,11 +120,12 @@ class StatusAsker:
                     partition_index=page.next_cursor.partition_index,
                 )
         except ClusterError as error:
-            facts.partition_silence = f"after {count} of them: {error}"
-            return
+            if self._left_ms() > 1:  # it is no end of the time that all have together
+                facts.partition_silence = f"after {count} of them: {error}"
+                return
         facts.partition_silence = (
-            f"there was time for {count} of them: raise default.api.timeout.ms "
-            f"above {self._settings.api_timeout_ms}"
+            f"there was time for {count} of them: raise default.api.timeout.ms in the file of "
+            f"--command-config above {self._settings.api_timeout_ms}"
         )
 
     # -- controllers ------------------------------------------------------------------------------

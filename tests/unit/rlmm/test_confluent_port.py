@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 from rlmm.api import Fence
 from rlmm.store import MemoryStore
 from rlmm.testing import PARTITION
-from rlmm.topic_based.confluent_port import ConfluentPort
+from rlmm.topic_based.confluent_port import ConfluentPort, Refusals
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.reader import sort_events
 from rlmm.topic_based.settings import ManagerSettings, parse
@@ -83,6 +83,25 @@ def test_what_was_queued_before_a_fatal_error_tells_it_too(port: ConfluentPort) 
             break
     assert [type(result) for result in results] == [AppendFailed]
     assert port.failure is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("h:1/11: SASL authentication error: invalid credentials (after 3ms in AUTH_REQ)", True),
+        ("h:1/11: Unsupported SASL mechanism (after 1ms in state AUTH_HANDSHAKE)", True),
+        (
+            "h:1/11: SASL SCRAM-SHA-256 mechanism handshake failed: Local: Broker transport failure"
+            ": broker's supported mechanisms: (n/a) (after 0ms in state DOWN)",
+            False,
+        ),
+    ],
+)
+def test_a_connection_that_breaks_in_its_handshake_is_no_refusal(text: str, refused: bool) -> None:
+    refusals = Refusals(ManualClock())
+    refusals.note(KafkaError(KafkaError._AUTHENTICATION, text))
+    assert bool(refusals.last()) is refused
+    assert " (after " not in refusals.last(), "the text stays the same from report to report"
 
 
 def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:
