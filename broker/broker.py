@@ -40,7 +40,7 @@ from broker.node.raft_config import moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
-from broker.process.broker_logs import BrokerLogs
+from broker.process.broker_logs import BrokerLogs, RemovalsRead
 from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
@@ -171,6 +171,7 @@ class Broker(ServerProcess):
         self._on_stop(self._node.close)
         await self._open_node(self._node, self._settle_directories)
         await wiring.follow(self._node)
+        self._removals = RemovalsRead(self._node)
         if self._node.is_alone:
             self._node.start()
             if moved := moved_voter(self.config, self._node.voters):
@@ -221,7 +222,9 @@ class Broker(ServerProcess):
             lambda: [one.path for one in self._logs.online_dirs()],
         )
         self._on_stop(self._close_logs)
-        await self._opened.open(self._image(), is_missing_some=self._is_missing_some)
+        await self._opened.open(
+            self._image(), self._removals.end(), is_missing_some=self._is_missing_some
+        )
         self._is_missing_some = self._opened.is_missing_some
 
     async def _close_logs(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,36 @@ from local_log.errors import KafkaStorageError, LogClosed
 from local_log.manager.load_run import LoadRun
 from local_log.manager.loading import Loaded
 from local_log.manager.log_dirs import LogManager
+from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
+
+
+class RemovalsRead:
+    """Which topics were removed, by the records that a start reads before it opens the logs.
+
+    Attributes:
+        topic_ids: so far; nothing more after `end`.
+    """
+
+    def __init__(self, node: MetadataNode) -> None:
+        """Read on from what the node has replayed."""
+        self.topic_ids = set(node.first_removed)
+        self._is_over = False
+        node.subscribe(self._see)
+
+    def _see(self, _image: MetadataImage, delta: MetadataDelta) -> None:
+        if not self._is_over:
+            self.topic_ids |= delta.removed_topics
+
+    def end(self) -> Container[bytes]:
+        """What was read: from here on a removed topic is taken away as it goes."""
+        self._is_over = True
+        return self.topic_ids
 
 
 class BrokerLogs:
@@ -68,8 +94,12 @@ class BrokerLogs:
         for path, reason in directories.offline.items():
             self.manager.put_offline(path, reason)
 
-    async def open(self, image: MetadataImage, *, is_missing_some: bool) -> None:
+    async def open(
+        self, image: MetadataImage, removed_topics: Container[bytes], *, is_missing_some: bool
+    ) -> None:
         """Open what the metadata want of what lies in the directories.
+
+        Of `removed_topics` (ids) the removal was read: what is here of them is deleted.
 
         As in Kafka nothing is served before all of it is open; but the health pages answer, the
         tier is held, and a signal ends the start.
@@ -89,6 +119,7 @@ class BrokerLogs:
             without_sidecars=without_sidecars(image, node_id, self._directories.ids),
             last_broker_epoch=None if previous is None else previous.epoch,
             assigned=assigned_partitions(image, node_id),
+            removed_topics=removed_topics,
         )
         self.manager.take(await self._finished(run))
         self.incarnation_id = self._ports.dice.uuid()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import dump_partition_metadata, parse_partition_metadata
@@ -69,18 +69,30 @@ class Refused:
     foreign: Sequence[LogDir] = ()
 
 
+class Unwanted(NamedTuple):
+    """A partition directory that the metadata do not mean.
+
+    Attributes:
+        was_removed: the removal of its topic id was read; else nobody knows.
+    """
+
+    topic_partition: TopicPartition
+    directory: LogDir
+    was_removed: bool
+
+
 @dataclass(slots=True)
 class Loaded:
     """What became of the directories that were found.
 
     Attributes:
-        aside: directories of partitions that nobody wants.
+        unwanted: directories that are to be renamed away.
         moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
     refused: dict[TopicPartition, Refused] = field(default_factory=dict)
-    aside: list[tuple[TopicPartition, LogDir]] = field(default_factory=list)
+    unwanted: list[Unwanted] = field(default_factory=list)
     moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
 
     @classmethod
@@ -90,7 +102,7 @@ class Loaded:
         for part in parts:
             whole.opened += part.opened
             whole.refused |= part.refused
-            whole.aside += part.aside
+            whole.unwanted += part.unwanted
             whole.moved += part.moved
         return whole
 
@@ -120,12 +132,15 @@ class LoadFacts(TypedDict, total=False):
         last_broker_epoch: see `LogDir.read_clean_mark`.
         assigned: partitions that the metadata assign to a log directory, by its id. Where its
             recovery points were lost, they stay unknown for those that are not there now.
+        removed_topics: topic ids whose removal was read in the metadata log: their directories are
+            deleted. Without that, nothing proves that a topic is gone.
     """
 
     compare: bool
     without_sidecars: Collection[Path]
     last_broker_epoch: int | None
     assigned: Mapping[bytes, Collection[TopicPartition]]
+    removed_topics: Container[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +161,7 @@ class LoadRequest:
     without_sidecars: Collection[Path] = ()
     last_broker_epoch: int | None = None
     assigned: Mapping[bytes, Collection[TopicPartition]] = field(default_factory=dict)
+    removed_topics: Container[bytes] = ()
 
 
 class Loader:
@@ -238,8 +254,13 @@ class Loader:
             )
         else:
             wanted = wanted_for(tp)
+        removed = [one for one in candidates if self._was_removed(tp, one)]
+        outcome = Loaded(unwanted=[Unwanted(tp, one.directory, True) for one in removed])
+        candidates = [one for one in candidates if one not in removed]
         if wanted is None:
-            return Loaded(aside=[(tp, one.directory) for one in candidates])
+            outcome.unwanted += [Unwanted(tp, one.directory, False) for one in candidates]
+        if wanted is None or not candidates:
+            return outcome
         candidates = [self._believed(one, wanted) for one in candidates]
         found = [
             FoundReplica(
@@ -259,15 +280,26 @@ class Loader:
                 for one, says in zip(candidates, found, strict=True)
                 if not says.fits(wanted)
             ]
-            return refusal(tp, directories, placement.offline, foreign=strange)
-        outcome = Loaded()
+            left = [one for one in directories if one not in {each.directory for each in removed}]
+            refused = refusal(tp, left, placement.offline, foreign=strange)
+            return Loaded.of_all([outcome, refused])
         if placement.opened is not None:
             # Who asks for whatever is there knows of no replica that was served.
             never_served = wanted_for is None or _was_never_served(wanted)
             one = candidates[placement.opened]
-            outcome = self._open(tp, one, wanted, never_served=never_served)
-        outcome.aside += [(tp, candidates[index].directory) for index in placement.aside]
+            opened = self._open(tp, one, wanted, never_served=never_served)
+            outcome = Loaded.of_all([outcome, opened])
+        outcome.unwanted += [
+            Unwanted(tp, candidates[index].directory, False) for index in placement.aside
+        ]
         return outcome
+
+    def _was_removed(self, tp: TopicPartition, one: _Candidate) -> bool:
+        """Whether all that names its topic names one whose removal was read."""
+        owner = one.files.owner
+        if owner is not None and (owner.topic_id, owner.partition) != (one.topic_id, tp.partition):
+            return False
+        return one.topic_id is not None and one.topic_id in self._request.removed_topics
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)

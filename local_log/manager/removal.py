@@ -11,7 +11,7 @@ from local_log.manager.checkpoints import Checkpoints
 from local_log.manager.deletion import DelayedDeletion, Removal
 from local_log.manager.dir_failures import DirFailures
 from local_log.manager.hosted_logs import HostedLogs
-from local_log.manager.loading import Loaded
+from local_log.manager.loading import Loaded, Unwanted
 from local_log.manager.log_dir import CHECKPOINTS, LogDir
 from runtime.ports import Ports
 
@@ -34,7 +34,7 @@ class LogRemoval:
         self._hosted, self._checkpoints = hosted, checkpoints
         self._deletion, self._failures = deletion, failures
         self._config_for = config_for
-        self._aside: list[tuple[TopicPartition, LogDir]] = []
+        self._unwanted: list[Unwanted] = []
         self._moved: list[tuple[TopicPartition, LogDir, LogDir]] = []
 
     # -- deletion -------------------------------------------------------------------------------
@@ -98,36 +98,46 @@ class LogRemoval:
 
     def note(self, loaded: Loaded) -> None:
         """Take note of what a start has found in the wrong place."""
-        self._aside, self._moved = loaded.aside, loaded.moved
+        self._unwanted, self._moved = loaded.unwanted, loaded.moved
 
     def moved_to(self) -> set[LogDir]:
         """Directories that partitions were moved to by hand, until `set_aside`."""
         return {directory for _, _, directory in self._moved}
 
     def set_aside(self) -> list[Path]:
-        """Rename away what `load` found to be no partition of this broker; nothing is deleted.
+        """Rename away what `load` found to be no partition of this broker.
 
-        Called when the metadata have noted where the partitions lie.
+        Deleted is only what is of a topic whose removal was read. Called when the metadata have
+        noted where the partitions lie.
 
         Returns:
-            The new paths.
+            The new paths of what is kept.
         """
         moved, self._moved = self._moved, []
         for tp, home, _ in moved:
             stale = home.forget([tp])
             if home.works:
                 self._checkpoints.write(home, stale)
-        aside, self._aside = self._aside, []
+        unwanted, self._unwanted = self._unwanted, []
         renames: dict[LogDir, list[tuple[Path, Path]]] = {}
-        for tp, directory in aside:
+        removed: set[Path] = set()
+        for tp, directory, was_removed in unwanted:
             if directory.works:
-                log.error(
-                    "partition is not in the metadata and is put aside: partition=%s directory=%s",
-                    tp,
-                    directory.path,
-                )
-                target = directory.path / renamed_dir(tp, self._dice.uuid(), "stray")
+                suffix = "delete" if was_removed else "stray"
+                target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+                if was_removed:
+                    log.info("its topic was removed: partition=%s path=%s", tp, target)
+                    removed.add(target)
+                else:
+                    log.error(
+                        "partition is not in the metadata and is put aside: partition=%s "
+                        "directory=%s",
+                        tp,
+                        directory.path,
+                    )
                 pair = directory.path / partition_dir(tp), target
                 renames.setdefault(directory, []).append(pair)
         done = [pairs for home, pairs in renames.items() if self._rename(pairs, home)]
-        return [target for pairs in done for _, target in pairs]
+        targets = [target for pairs in done for _, target in pairs]
+        self._deletion.later([one for one in targets if one in removed], 0)  # nobody reads them
+        return [one for one in targets if one not in removed]

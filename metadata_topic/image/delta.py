@@ -39,6 +39,7 @@ class MetadataDelta:
         created_topics: ids of topics that `base` does not have.
         deleted_topics: topics of `base` that are gone; a topic made and removed in between is in
             neither.
+        removed_topics: ids of which a RemoveTopicRecord was read, also of topics made in between.
         changed_partitions: by topic id, the partitions that are new or different, in created
             topics all of them.
         changed_configs: (resource type, name) pairs with another value or none.
@@ -54,6 +55,7 @@ class MetadataDelta:
         self.base = base
         self.created_topics: set[bytes] = set()
         self.deleted_topics: dict[bytes, TopicName] = {}
+        self.removed_topics: set[bytes] = set()
         self.changed_partitions: dict[bytes, set[int]] = {}
         self.changed_configs: set[ConfigKey] = set()
         self.changed_brokers: set[int] = set()

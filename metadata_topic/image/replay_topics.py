@@ -37,6 +37,7 @@ def _topic(delta: MetadataDelta, value: Any) -> None:
 def _remove_topic(delta: MetadataDelta, value: Any) -> None:
     topic = _topic_of(delta, value.topic_id, "RemoveTopicRecord")
     delta.remove_topic(topic)
+    delta.removed_topics.add(topic.id)
     delta.drop_configs((ResourceType.TOPIC, topic.name))
     if topic.was_tiered:
         delta.add_removed(topic.id)

@@ -275,6 +275,11 @@ class MetadataNode:
         return self._replica.applied_end
 
     @property
+    def first_removed(self) -> frozenset[bytes]:
+        """Topic ids of the RemoveTopicRecords that were replayed at the start."""
+        return self._replica.first_removed
+
+    @property
     def last_batch(self) -> CommittedBatch | None:
         """The last committed batch that was applied in this life; None before the first."""
         return self._replica.last_batch

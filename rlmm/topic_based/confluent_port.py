@@ -56,6 +56,7 @@ log = logging.getLogger(__name__)
 CLIENT_ID = "tidemark-tier"
 """A name for logs: no right follows from it, for librdkafka writes it into each of its lines."""
 _LOOKUP_SECONDS = 5.0
+_ENDS_METADATA_AGE_MS = 1_000
 _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
 _REFUSED_FOR_MS = 90_000
@@ -252,7 +253,10 @@ class ConfluentPort:
         if not ends:
             return
         if self._admin is None:
-            self._admin = make_client(AdminClient, self._passed, self._common)
+            # ListOffsets names the leader epoch that the client knows, and on 74 it asks again with
+            # the same one until what it knows is too old.
+            ours = self._common | {"metadata.max.age.ms": _ENDS_METADATA_AGE_MS}
+            self._admin = make_client(AdminClient, self._passed, ours)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # no stub
         wanted = {TopicPartition(REMOTE_LOG_METADATA_TOPIC, number): latest for number, _ in ends}
         asked = self._admin.list_offsets(wanted, request_timeout=_LOOKUP_SECONDS)

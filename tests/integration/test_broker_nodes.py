@@ -17,6 +17,7 @@ from tests.support.quorum.serving import (
     brokers,
     consume,
     create,
+    delete,
     grow,
     leaders,
     produce,
@@ -93,9 +94,14 @@ async def test_one_is_stopped_wiped_paused_and_killed(tmp_path: Path) -> None:
         other.resume()
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
         assert other.pid == pid
+        await create(here, "gone", PARTITIONS)
         other.kill()
+        await delete(here, "gone")
+        await create(here, "gone", 1)
         await other.start()
         await until_true(lambda: leaders(here, "t") == before, "it leads again")
+        left = [one.name for one in other.logs.iterdir() if one.name.endswith("-stray")]
+        assert left == [], "it has read that the topic was removed"
         assert await asyncio.to_thread(consume, here, "t", len(said), "h") == said
 
 

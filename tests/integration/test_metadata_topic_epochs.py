@@ -48,3 +48,32 @@ def test_the_partitions_of_the_topic_may_all_have_a_new_leader_epoch_at_once(
         of_one = [each for each in read if each.partition == number]
         assert [each.value for each in of_one] == [b"0", b"1", b"2"]
         assert len({each.leader_epoch for each in of_one}) == 3
+
+
+def test_the_end_is_told_again_after_the_leader_epoch_rose(
+    make_broker: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a broker that fences shows what librdkafka does with the epoch that it knows."""
+    monkeypatch.setattr(confluent_port, "REMOTE_LOG_METADATA_TOPIC", TOPIC)
+    broker = make_broker().start()
+    create(broker, TOPIC, 1)
+    configs = {"node.id": "1", "cluster.id": "c", "log.dir": "/nowhere"}
+    port = ConfluentPort(parse({**configs, "bootstrap.servers": broker.bootstrap}))
+    ends: list[int | None] = []
+
+    def is_told(wanted: int) -> bool:
+        if not ends or ends[-1] is None:
+            port.ask_end(0, ends.append)
+        port.poll(100)
+        return bool(ends) and ends[-1] == wanted
+
+    try:
+        until(lambda: is_told(0), "the end of the empty log", deadline_s=20)
+        for life in range(1, 3):
+            assert broker.terminate() == 0
+            broker.start()
+            produce(broker, TOPIC, [(None, b"x")], partition=0)
+            ends.clear()
+            until(lambda life=life: is_told(life), "the end after a start", deadline_s=20)  # type: ignore[misc]
+    finally:
+        port.close()

@@ -75,6 +75,11 @@ def consume(address: str, topic: str, count: int, group: str = "g") -> set[bytes
     return found
 
 
+async def delete(address: str, topic: str) -> None:
+    tools = admin(address)
+    await asyncio.to_thread(tools.delete_topics([topic])[topic].result, 30)
+
+
 async def create(address: str, topic: str, partitions: int, *, replicas: int = 1) -> dict[int, int]:
     """Create a topic; partition to leader."""
     tools = admin(address)

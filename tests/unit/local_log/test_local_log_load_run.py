@@ -131,7 +131,7 @@ def test_partitions_that_are_refused_or_put_aside_are_counted_too(
     run = manager.load_run(wanted.get)
     loaded = run.run()
     assert (run.done, run.total) == (6, 6)
-    assert len(loaded.aside) + len(loaded.refused) == 6
+    assert len(loaded.unwanted) + len(loaded.refused) == 6
 
 
 def test_as_many_at_once_as_the_directory_has_threads(

@@ -162,6 +162,47 @@ def test_a_wrong_topic_id_that_was_never_assigned_is_put_aside(tmp_path: Path) -
     assert record_bytes(host.paths[0] / aside) == before
 
 
+@pytest.mark.parametrize("is_wanted", [False, True], ids=["gone", "made anew"])
+def test_files_of_a_topic_whose_removal_was_read_are_deleted(
+    tmp_path: Path, *, is_wanted: bool
+) -> None:
+    host = stopped(tmp_path)
+    host.wanted = {}
+    if is_wanted:
+        other = WantedReplica(b"n" * 16, 0, host.id_of(1), was_never_served=False)
+        host.wanted = {ORDERS: other}
+    manager = host.start(removed_topics={IDS["orders"]})
+    assert (manager.all(), manager.refused) == ([], {})
+    (going,) = [name for name in names_in(host.paths[0]) if name.startswith("orders")]
+    assert going.endswith("-delete")
+    host.scheduler.advance(1)
+    assert not (host.paths[0] / going).exists()
+
+
+@pytest.mark.parametrize("removed", [set(), {b"?" * 16}], ids=["none", "another"])
+def test_files_of_a_topic_whose_removal_was_not_read_stay(
+    tmp_path: Path, removed: set[bytes]
+) -> None:
+    host = stopped(tmp_path)
+    host.wanted = {}
+    before = record_bytes(tmp_path)
+    host.start(removed_topics=removed)
+    host.scheduler.advance(10**7)
+    (aside,) = [name for name in names_in(host.paths[0]) if name.startswith("orders")]
+    assert aside.endswith("-stray")
+    assert record_bytes(host.paths[0] / aside) == before
+
+
+def test_files_that_name_a_removed_topic_in_one_place_only_stay(tmp_path: Path) -> None:
+    host = stopped(tmp_path)
+    host.wanted = {}
+    removed = b"x" * 16
+    (host.directory() / PARTITION_METADATA).write_bytes(dump_partition_metadata(removed))
+    host.start(removed_topics={removed})  # the sidecar names another
+    (aside,) = [name for name in names_in(host.paths[0]) if name.startswith("orders")]
+    assert aside.endswith("-stray")
+
+
 def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:
     host = stopped(tmp_path)
     host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, None, was_never_served=False)}

@@ -1,6 +1,7 @@
 import pytest
 
 from kafka_protocol.types import ZERO_UUID
+from metadata_topic.image.difference import difference
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import (
@@ -77,6 +78,14 @@ def test_a_name_can_be_used_again_at_once() -> None:
     assert image.topics_by_name["t"].id == other
     assert set(image.topics_by_id) == {other}
     assert image.topics_by_name["t"].partitions == {}
+
+
+def test_a_delta_names_each_topic_whose_removal_was_read() -> None:
+    loader = load(topic(), topic("u", b"u" * 16), make("RemoveTopicRecord", topic_id=T))
+    image, first = loader.take()
+    assert (first.removed_topics, set(first.deleted_topics)) == ({T}, set())
+    kept = apply(EMPTY_IMAGE, [topic("v", b"v" * 16)])
+    assert difference(image, kept).removed_topics == set(), "what is missing proves nothing"
 
 
 @pytest.mark.parametrize(
