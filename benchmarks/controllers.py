@@ -1,6 +1,7 @@
 """Three controllers of Tidemark beside three of Apache Kafka: commits, losses, rest, size, start.
 
-    python -m benchmarks.controllers [commits] [loss] [idle] [start] [wide] [--quick] [--no-kafka]
+    python -m benchmarks.controllers [commits] [loss] [idle] [start] [wide] [broker]
+        [--quick] [--no-kafka]
 
 * commits: a topic's config is changed over the wire, one at a time and 100 at once, each on its own
   connection, with a linger of 0 and of 25 ms; the wait until the answer, so fsync on a majority
@@ -9,6 +10,7 @@
   which asks the other two without a pause. Default timeouts.
 * idle: without brokers and clients.
 * start: a follower comes back to the two others, from the start of its process.
+* broker: the start of a broker that hosts 1,000 of 100,000 partitions, see `controllers_broker`.
 * wide: 100,000 partitions of three replicas, see `controllers_wide`.
 
 Both kinds have their defaults, three processes on this machine and the same client, which shares
@@ -24,6 +26,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.controllers_broker import broker
 from benchmarks.controllers_commits import commits
 from benchmarks.controllers_loss import loss
 from benchmarks.controllers_rest import idle, start
@@ -42,6 +45,11 @@ class WideKafkaController(KafkaController):
     heap = "1g"
 
 
+def wide_one(kind: type[Controller]) -> type[Controller]:
+    """The kind with room for very many partitions."""
+    return WideKafkaController if kind is KafkaController else kind
+
+
 def parts_of(options: argparse.Namespace) -> dict[str, Part]:
     """What can be measured, by name."""
     quick = options.quick
@@ -51,8 +59,7 @@ def parts_of(options: argparse.Namespace) -> dict[str, Part]:
         return await loss(kind, directory, kills=kills, stops=options.stops)
 
     async def wides(kind: type[Controller], directory: Path) -> dict[str, float]:
-        room = WideKafkaController if kind is KafkaController else kind
-        return await wide(room, directory, options.partitions)
+        return await wide(wide_one(kind), directory, options.partitions)
 
     return {
         "commits": lambda kind, directory: commits(kind, directory, 2 if quick else 6),
@@ -60,6 +67,9 @@ def parts_of(options: argparse.Namespace) -> dict[str, Part]:
         "idle": lambda kind, directory: idle(kind, directory, 5 if quick else 30),
         "start": lambda kind, directory: start(kind, directory, 2 if quick else 6),
         "wide": wides,
+        "broker": lambda kind, directory: broker(
+            wide_one(kind), directory, options.partitions, 1 if quick else 3
+        ),
     }
 
 
@@ -94,16 +104,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", nargs="*", metavar="PART", help="commits loss idle start wide")
+    parser.add_argument(
+        "part", nargs="*", metavar="PART", help="commits loss idle start wide broker"
+    )
     parser.add_argument("--quick", action="store_true", help="small numbers, to try the program")
     parser.add_argument("--kills", type=int, help="of Tidemark's controllers, default 100")
     parser.add_argument("--kafka-kills", type=int, help="of Kafka's, default 12")
     parser.add_argument("--stops", type=int, help="of each, default 8")
-    parser.add_argument("--partitions", type=int, help="in `wide`, default 100000")
+    parser.add_argument("--partitions", type=int, help="in `wide` and `broker`, default 100000")
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--no-tidemark", action="store_true")
     options = parser.parse_args()
-    wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide"}
+    wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide", "broker"}
     if wrong:
         sys.exit(f"no such part: {', '.join(sorted(wrong))}")
     if not options.no_kafka and (reason := why_not()) is not None:
