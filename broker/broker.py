@@ -223,7 +223,7 @@ class Broker(ServerProcess):
         )
         self._on_stop(self._close_logs)
         await self._opened.open(
-            self._image(), self._removals.end(), is_missing_some=self._is_missing_some
+            self._image(), self._removals.take(), is_missing_some=self._is_missing_some
         )
         self._is_missing_some = self._opened.is_missing_some
 
@@ -415,7 +415,7 @@ class Broker(ServerProcess):
         await self._register()
         await self._keep_mark()
         self._tier_wiring.show_registration(self.health, self._node)
-        await self._opened.set_aside()
+        await self._opened.set_aside(self._removals.end())
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()

@@ -15,7 +15,9 @@ from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
 from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
 from broker.replica.wanted import assigned_partitions, wanted_replica
+from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed
+from local_log.manager.deletion import Removal
 from local_log.manager.load_run import LoadRun
 from local_log.manager.loading import Loaded
 from local_log.manager.log_dirs import LogManager
@@ -29,26 +31,26 @@ log = logging.getLogger(__name__)
 
 
 class RemovalsRead:
-    """Which topics were removed, by the records that a start reads before it opens the logs.
-
-    Attributes:
-        topic_ids: so far; nothing more after `end`.
-    """
+    """Which topics were removed, by the records that a start reads before it hosts partitions."""
 
     def __init__(self, node: MetadataNode) -> None:
         """Read on from what the node has replayed."""
-        self.topic_ids = set(node.first_removed)
-        self._is_over = False
+        self._topic_ids, self._is_over = set(node.first_removed), False
         node.subscribe(self._see)
 
     def _see(self, _image: MetadataImage, delta: MetadataDelta) -> None:
         if not self._is_over:
-            self.topic_ids |= delta.removed_topics
+            self._topic_ids |= delta.removed_topics
 
-    def end(self) -> Container[bytes]:
-        """What was read: from here on a removed topic is taken away as it goes."""
+    def take(self) -> frozenset[bytes]:
+        """Topic ids that were read since the last call."""
+        taken, self._topic_ids = frozenset(self._topic_ids), set()
+        return taken
+
+    def end(self) -> frozenset[bytes]:
+        """The same; from here on a removed topic is taken away as it goes."""
         self._is_over = True
-        return self.topic_ids
+        return self.take()
 
 
 class BrokerLogs:
@@ -155,9 +157,20 @@ class BrokerLogs:
             except OSError as error:
                 self.manager.fail(directory, error)
 
-    async def set_aside(self) -> None:
-        """Rename what is no partition of ours; whoever cancels this gets the end of it first."""
-        self.aside = await beside_the_loop(self._pool, self.manager.set_aside, stop=lambda: None)
+    async def set_aside(self, removed_topics: Container[bytes]) -> None:
+        """Rename what is no partition of ours; whoever cancels this gets the end of it first.
+
+        Logs of `removed_topics` go, too: their removal was read while the logs were opened.
+        """
+        gone = [one for one in self.manager.all() if one.topic_id in removed_topics]
+        removal = Removal()
+        self.manager.let_go((TopicPartition(one.topic, one.partition) for one in gone), removal)
+
+        def work() -> list[Path]:
+            self.manager.remove(removal)
+            return self.manager.set_aside()
+
+        self.aside = await beside_the_loop(self._pool, work, stop=lambda: None)
 
     async def close(self, *, clean: bool, broker_epoch: int) -> None:
         """Close all logs, and say how far it is.

@@ -10,26 +10,45 @@ import pytest
 
 from broker.broker import Broker
 from broker.config.broker_config import BrokerConfig
+from kafka_protocol.types import ZERO_UUID
+from metadata_topic.controller.topic_deletion import delete_topics
 from runtime.disk import Disk
 from runtime.ports import system_ports
+from tests.support.brokers.clients import produce
 from tests.support.brokers.process import BrokerProcess
 from tests.support.worlds.pools import turns
 
 pytestmark = pytest.mark.smoke
 
 
-class SlowToRename(Disk):
-    """Waits, where a stray is renamed, until the test says so."""
+class SlowDisk(Disk):
+    """Waits at one place until the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reached, self.go_on = threading.Event(), threading.Event()
 
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.go_on.wait(10)
+
+
+class SlowToRename(SlowDisk):
+    """Where a stray is renamed."""
+
     def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
         if target.name.endswith("-stray"):
-            self.reached.set()
-            assert self.go_on.wait(10)
+            self.wait()
         super().rename(source, target, durable=durable)
+
+
+class SlowToOpen(SlowDisk):
+    """Where the logs of a start are opened."""
+
+    def list_dir(self, path: Path) -> list[str]:
+        if path.name == "t-0":
+            self.wait()
+        return super().list_dir(path)
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -63,6 +82,36 @@ def test_the_loop_goes_on_while_strays_are_renamed(
                 await starting
             assert not stray.exists()
             assert len(list(formatted.log_directory.glob("gone-0.*-stray"))) == 1
+        finally:
+            disk.go_on.set()
+            await broker.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_is_removed_while_logs_are_opened_leaves_nothing(
+    make_broker: Callable[..., BrokerProcess],
+) -> None:
+    """Its log is open before the removal is read, and nobody asks for it later."""
+    before = make_broker()
+    before.start()
+    produce(before, "t", [(None, b"x")])
+    assert before.terminate() == 0
+    config, _ = BrokerConfig.load(before.properties())
+    disk = SlowToOpen()
+
+    async def scenario() -> None:
+        ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
+        broker = Broker(config, ports)
+        starting = asyncio.ensure_future(broker.start())
+        try:
+            assert await asyncio.to_thread(disk.reached.wait, 10)
+            deleted = await broker._node.submit(lambda now: delete_topics(now, [("t", ZERO_UUID)]))
+            assert [one.error for one in deleted] == [None]
+            disk.go_on.set()
+            await starting
+            left = [path.name for path in before.log_directory.glob("t-0*")]
+            assert [name.endswith("-delete") for name in left] == [True], left
         finally:
             disk.go_on.set()
             await broker.stop()
