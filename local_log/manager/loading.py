@@ -254,7 +254,8 @@ class Loader:
             )
         else:
             wanted = wanted_for(tp)
-        removed = [one for one in candidates if self._was_removed(tp, one)]
+        gone = self._request.removed_topics
+        removed = [one for one in candidates if one.topic_id is not None and one.topic_id in gone]
         outcome = Loaded(unwanted=[Unwanted(tp, one.directory, True) for one in removed])
         candidates = [one for one in candidates if one not in removed]
         if wanted is None:
@@ -293,13 +294,6 @@ class Loader:
             Unwanted(tp, candidates[index].directory, False) for index in placement.aside
         ]
         return outcome
-
-    def _was_removed(self, tp: TopicPartition, one: _Candidate) -> bool:
-        """Whether all that names its topic names one whose removal was read."""
-        owner = one.files.owner
-        if owner is not None and (owner.topic_id, owner.partition) != (one.topic_id, tp.partition):
-            return False
-        return one.topic_id is not None and one.topic_id in self._request.removed_topics
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)

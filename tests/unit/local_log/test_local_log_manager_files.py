@@ -193,16 +193,6 @@ def test_files_of_a_topic_whose_removal_was_not_read_stay(
     assert record_bytes(host.paths[0] / aside) == before
 
 
-def test_files_that_name_a_removed_topic_in_one_place_only_stay(tmp_path: Path) -> None:
-    host = stopped(tmp_path)
-    host.wanted = {}
-    removed = b"x" * 16
-    (host.directory() / PARTITION_METADATA).write_bytes(dump_partition_metadata(removed))
-    host.start(removed_topics={removed})  # the sidecar names another
-    (aside,) = [name for name in names_in(host.paths[0]) if name.startswith("orders")]
-    assert aside.endswith("-stray")
-
-
 def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:
     host = stopped(tmp_path)
     host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, None, was_never_served=False)}
