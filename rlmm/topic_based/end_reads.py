@@ -11,6 +11,8 @@ from itertools import chain
 from rlmm.topic_based.topic_port import TopicPort
 
 ASK_AGAIN_MS = 100
+LATE_MS = 60_000
+"""An end that was not told for so long is a fault that health names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,22 +24,30 @@ class EndRead:
         reached: called once, when all below `end` was read.
         end: None while the log has not been asked, or not answered.
         asked: a question that began after this asker came is under way.
+        since_ms: of the first question; -1 before.
     """
 
     of: object
     reached: Callable[[], None]
     end: int | None = None
     asked: bool = False
+    since_ms: int = -1
 
 
 class EndReads:
-    """The askers of one metadata partition; not thread-safe."""
+    """The askers of one metadata partition; not thread-safe.
 
-    __slots__ = ("_ask_again_ms", "_reads")
+    Attributes:
+        waits_since_ms: of the asker that has waited longest for an end, when `ask` was called
+            last; None: all have one. Any thread may look.
+    """
+
+    __slots__ = ("_ask_again_ms", "_reads", "waits_since_ms")
 
     def __init__(self) -> None:
         self._reads: dict[int, list[EndRead]] = {}  # by identity of whose they are
         self._ask_again_ms = 0
+        self.waits_since_ms: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self._reads)
@@ -62,7 +72,11 @@ class EndReads:
         An end below `position`, as a new leader may name for a moment, proves nothing: it is asked
         for again.
         """
-        asking = [read for read in self._all() if read.end is None and not read.asked]
+        waiting = [read for read in self._all() if read.end is None]
+        for read in waiting:
+            read.since_ms = now_ms if read.since_ms < 0 else read.since_ms
+        self.waits_since_ms = min((read.since_ms for read in waiting), default=None)
+        asking = [read for read in waiting if not read.asked]
         if not asking or now_ms < self._ask_again_ms:
             return
         for read in asking:

@@ -9,8 +9,9 @@ from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
 from rlmm.partition_view import PartitionView
 from rlmm.red import RedText
 from rlmm.store import MetadataStore, PartitionKey, partition_key
+from rlmm.topic_based.end_reads import LATE_MS
 from rlmm.topic_based.roles import Role, Tracked
-from rlmm.topic_based.topic_port import metadata_partition_for
+from rlmm.topic_based.topic_port import metadata_partition_for, without_end
 from rlmm.topic_based.view_cache import ViewCache
 from rsm_plugins.segment import RemoteLogSegmentId
 
@@ -100,10 +101,15 @@ class Lookups:
                     found += self._views.deletions.finished_of(number, topic_ids)
         return found
 
-    def unreadable(self) -> tuple[RedText, ...]:
-        """Why metadata partitions cannot be read, a line for each."""
-        tracked_now = self._tracked.copy().items()
-        reasons = [(number, tracked.unreadable) for number, tracked in tracked_now]
+    def unreadable(self, now_ms: int) -> tuple[RedText, ...]:
+        """Why metadata partitions cannot be read, or not up to an end, a line for each."""
+        reasons = list[tuple[int, RedText]]()
+        for number, tracked in self._tracked.copy().items():
+            since_ms = tracked.end_reads.waits_since_ms
+            reason = tracked.unreadable
+            if not reason and since_ms is not None and now_ms - since_ms >= LATE_MS:
+                reason = without_end(number, (now_ms - since_ms) // 1_000)
+            reasons.append((number, reason))
         return tuple(reason for _, reason in sorted(reasons) if reason)
 
     def leads_all(self) -> bool:

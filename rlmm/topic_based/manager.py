@@ -302,7 +302,8 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
 
     def unreadable(self) -> tuple[RedText, ...]:
         """See RemoteLogMetadataManager."""
-        reasons = () if self._engine is None else self._engine.lookups.unreadable()
+        now_ms, engine = self._clock.monotonic_ms(), self._engine
+        reasons = () if engine is None else engine.lookups.unreadable(now_ms)
         refused = NOT_RED if self._port is None else self._port.refused()
         return (refused, *reasons) if refused else reasons
 

@@ -34,6 +34,12 @@ class TopicRed(RedKind):
         "put the same file (tidemark.cluster.secret.file) on all brokers, and restart those that "
         "had another one",
     )
+    NO_END = (
+        "{name}: its leader has not said for {seconds} s where its log ends. What deleted topics "
+        "left in the remote store is not removed where its records are there",
+        "the broker that leads that metadata partition is away, or answers no ListOffsets",
+        "start the broker that leads it, and if it runs, restart this one",
+    )
 
 
 def damaged(partition: int, offset: int) -> RedText:
@@ -44,6 +50,12 @@ def damaged(partition: int, offset: int) -> RedText:
         topic=REMOTE_LOG_METADATA_TOPIC,
         partition=partition,
     )
+
+
+def without_end(partition: int, seconds: int) -> RedText:
+    """That nobody says up to where a metadata partition must be read."""
+    name = f"{REMOTE_LOG_METADATA_TOPIC}-{partition}"
+    return TopicRed.NO_END.text(name=name, seconds=seconds)
 
 
 class TopicUnavailableError(TidemarkError):

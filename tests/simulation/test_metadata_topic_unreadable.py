@@ -5,7 +5,7 @@ import pytest
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence, MetadataNotReadyError, MetadataWriteTimeoutError, PartitionDeleteState
 from rlmm.testing import segment
-from rlmm.topic_based.topic_port import damaged, metadata_partition_for
+from rlmm.topic_based.topic_port import damaged, metadata_partition_for, without_end
 from tests.support.sim.clock import ManualClock
 from tests.support.tier.led_partitions import PARTITIONS, one_in_each
 from tests.support.tier.memory_topic import MemoryTopic
@@ -148,3 +148,25 @@ def test_it_is_said_once_for_as_long_as_it_is_so(
     [again] = node.manager.unreadable()
     assert again != reason, "it is another batch"
     assert again in [record.message for record in caplog.records]
+
+
+def test_an_end_that_is_not_told_for_a_minute_is_named(topic: MemoryTopic) -> None:
+    node = Node(topic, ManualClock(), 1)
+    node.port.tells_ends = False
+    node.manager.lead([2])
+    node.turn(3)
+    node.clock.advance(59_999)
+    node.turn()
+    assert node.manager.unreadable() == ()
+    node.clock.advance(1)
+    node.turn()
+    assert node.manager.unreadable() == (without_end(2, 60),)
+    node.port.tells_ends = True
+    node.clock.advance(100)  # it asks again
+    node.turn()
+    assert node.manager.unreadable() == ()
+    node.port.tells_ends = False
+    node.manager.lead([])
+    node.manager.lead([2])
+    node.turn(2)
+    assert node.manager.unreadable() == (), "this question is a new one"

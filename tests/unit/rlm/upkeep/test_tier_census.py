@@ -96,7 +96,7 @@ def test_readiness_is_answered_while_the_engine_has_its_turn() -> None:
     answers: list[object] = []
 
     def ask() -> None:
-        answers.extend((lookups.is_ready(tip), lookups.unreadable()))
+        answers.extend((lookups.is_ready(tip), lookups.unreadable(0)))
 
     with engines:
         asking = threading.Thread(target=ask, daemon=True)
