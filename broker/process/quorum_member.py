@@ -19,11 +19,7 @@ from broker.node.committed_mark import Comparison, Marks, read_marks, way_out
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
-from broker.node.raft_config import (
-    check_idle_records_among_several,
-    fetch_timeout_ms,
-    moved_voter,
-)
+from broker.node.raft_config import fetch_timeout_ms, moved_voter
 from broker.observe.health import Health
 from broker.observe.quorum_health import QuorumHealth
 from broker.process.controller_registration import register_in_metadata
@@ -64,10 +60,9 @@ class QuorumMember:
             on_end: told when the process must end, because another process is this node.
 
         Raises:
-            ConfigError, QuorumConfigError: it may not take part; names both sides.
+            QuorumConfigError: it may not take part; names both sides.
             OSError: the listener cannot be opened.
         """
-        check_idle_records_among_several(self._config)
         quorum = self._watch_the_quorum(health, on_stop)
         watch = self._identity_watch()
         await watch.before_the_start()
