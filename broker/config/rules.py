@@ -26,6 +26,8 @@ from broker.config.resolve import effective_name
 
 CLUSTER_SECRET_KEY: Final = "tidemark.cluster.secret.file"
 CONTROL_TOKEN_CHARS_MIN: Final = 16
+IDLE_INTERVAL_MS_MAX: Final = 10_000
+"""Two idle records within the time that a tier waits for an image, `ConfirmedImages`."""
 _ANY_HOSTS: Final = ("0.0.0.0", "::", "[::]")  # compared, never bound
 _MAP_KEY: Final = "listener.security.protocol.map"
 _SERVED_PROTOCOL: Final = "PLAINTEXT"
@@ -125,6 +127,7 @@ def check_values(
     _check_replication_times(values)
     _check_local_retention(values)
     _check_remote(values, entries, addresses)
+    _check_idle_records(values, addresses)
     codec = _number(values["offsets.topic.compression.codec"])
     if codec not in range(5):
         allowed = "must be 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"
@@ -430,4 +433,27 @@ def _check_remote(
             None,
             "must name the storage plugin, `package.module:Class`, because "
             f"remote.log.storage.system.enable={entries.get('remote.log.storage.system.enable')}",
+        )
+
+
+def _check_idle_records(values: Mapping[str, Value], addresses: Addresses) -> None:
+    """A controller must not leave the tiers' question about the image open.
+
+    It cannot know yet whether another broker will ask it. DIFFERS: Kafka allows any interval; its
+    tier deletes without asking.
+    """
+    key = "metadata.max.idle.interval.ms"
+    interval_ms = _number(values[key])
+    if (
+        "controller" in addresses.process_roles
+        and values["remote.log.storage.system.enable"]
+        and not 1 <= interval_ms <= IDLE_INTERVAL_MS_MAX
+    ):
+        raise ConfigError(
+            key,
+            interval_ms,
+            f"must be from 1 to {IDLE_INTERVAL_MS_MAX} on a controller with "
+            "remote.log.storage.system.enable=true: without its idle records the high watermark "
+            "does not pass in time the log end that the tiers of other brokers wait for, and no "
+            "deleted topic leaves the store",
         )

@@ -15,7 +15,7 @@ written once the broker has registered, then each minute, and at a stop. Without
 damaged, nothing is compared. DIFFERS: Kafka notices none of this and puts the partitions aside.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,9 @@ from runtime.executors import make_mutex
 
 KEEP_MS: Final = 60_000
 _HEAD: Final = f"{COMMITTED_METADATA} 1"
+
+Marks = Mapping[CommittedBatch, Sequence[Path]]
+"""The directories that note each batch."""
 
 
 class Comparison(Enum):
@@ -60,22 +63,20 @@ def parse_mark(data: bytes) -> CommittedBatch:
         raise CorruptFileError(f"{COMMITTED_METADATA}: {error}") from error
 
 
-def newest_mark(
-    disk: Disk, directories: Iterable[Path]
-) -> tuple[CommittedBatch | None, list[Path]]:
-    """The newest batch that any directory notes, and those that note it; None if none can be read.
+def read_marks(disk: Disk, directories: Iterable[Path]) -> Marks:
+    """The batches that directories note, newest first; one that cannot be read is left out.
 
-    An older one is of the same log, or the directory is an older copy. The newest may be of another
-    log than the rest: its directory was away while the broker came to follow a younger log.
+    Directories differ where one was away for a while, or is an older copy. Any of them may be of
+    another log than the rest: the broker came to follow a younger log while that one was away.
     """
-    found: dict[Path, CommittedBatch] = {}
+    found: dict[CommittedBatch, list[Path]] = {}
     for path in directories:
         try:
-            found[path] = parse_mark(disk.read_file(path / COMMITTED_METADATA))
+            batch = parse_mark(disk.read_file(path / COMMITTED_METADATA))
         except (OSError, CorruptFileError):
             continue
-    newest = max(found.values(), key=lambda batch: batch.base_offset, default=None)
-    return newest, [path for path, batch in found.items() if batch == newest]
+        found.setdefault(batch, []).append(path)
+    return {batch: found[batch] for batch in sorted(found, reverse=True)}
 
 
 def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Comparison | None:
@@ -100,13 +101,14 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
     return Comparison.SAME if there == batch else Comparison.OTHER
 
 
-def way_out(paths: Iterable[Path]) -> str:
+def way_out(marks: Marks) -> str:
     """What a person does about a log that is not ours."""
+    paths = [path for noted in marks.values() for path in noted]
     files = ", ".join(str(path / name) for path in paths for name in (COMMITTED_METADATA, LIVES))
     return (
         "Nothing was changed here. Put the controllers' newest metadata directory back, or correct "
-        "the addresses. If those metadata are lost for good, this broker's partitions are in no "
-        f"metadata: remove {files}, and the start puts them aside"
+        "the addresses. If those metadata are lost for good, the partitions of these directories "
+        f"are in no metadata: remove {files}, and the start puts them aside"
     )
 
 

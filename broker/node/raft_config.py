@@ -1,8 +1,6 @@
-"""The quorum's settings out of the broker's, and what of them this version refuses at the start."""
+"""The quorum's settings out of the broker's."""
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.key import ConfigError
-from broker.remote.confirmed_images import IDLE_INTERVAL_MS_MAX
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
@@ -88,26 +86,3 @@ def _advertised(config: BrokerConfig) -> list[str]:
     given = config.layers.merged().get("advertised.listeners", "").split(",")
     names = config.controller_listener_names
     return [text.strip() for text in given if text.strip().partition("://")[0] in names]
-
-
-def check_idle_records_among_several(config: BrokerConfig) -> None:
-    """Refuse a tier beside controllers that would leave its question about the image open.
-
-    A controller that judges tiered topics is refused, too: the leader's interval is the one that
-    counts.
-
-    DIFFERS: Kafka allows any interval; its tier deletes without asking.
-
-    Raises:
-        ConfigError: names the setting and the way out.
-    """
-    interval_ms = config.metadata_max_idle_interval_ms
-    if config.remote_log_storage_system_enable and not 1 <= interval_ms <= IDLE_INTERVAL_MS_MAX:
-        raise ConfigError(
-            "metadata.max.idle.interval.ms",
-            str(interval_ms),
-            f"must be from 1 to {IDLE_INTERVAL_MS_MAX} with remote.log.storage.system.enable=true "
-            "beside a quorum of controllers: without the idle records of the active controller the "
-            "high watermark does not pass in time the log end that the tier waits for, and no "
-            "deleted topic leaves the store",
-        )

@@ -8,12 +8,11 @@ The leader's log must have what this broker knows to be committed (`node.committ
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
-from pathlib import Path
 from typing import Final
 
-from broker.node.committed_mark import Comparison, way_out
+from broker.node.committed_mark import Comparison, Marks, way_out
 from broker.node.identity_check import Doubts, Identity, Look, other_cluster, other_voters
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
@@ -87,41 +86,49 @@ class IdentityWatch:
             await self._pause(EVERY_MS)
             await self._look()
 
-    async def compare(self, batch: CommittedBatch, places: Sequence[Path]) -> Comparison | None:
+    async def compare(self, marks: Marks) -> dict[CommittedBatch, Comparison]:
         """Return when the leader is known to have what was committed; after `before_the_start`.
 
         Args:
-            batch: the last that this broker has noted.
-            places: its log directories, for the message.
+            marks: what this broker has noted.
 
         Returns:
-            None: nobody leads yet, or says; never to a node that is only a broker.
+            Without those of which nobody says anything yet: a node that votes does not wait long.
 
         Raises:
             QuorumConfigError: the leader's log is another one; names both.
         """
+        found: dict[CommittedBatch, Comparison] = {}
+        others: dict[CommittedBatch, Look] = {}
         for looks in count(1):
             if self._leader is not None:
-                node, look = self._leader
-                # A leader of an older epoch may be cut off from the others: then it soon gives up.
-                found = Comparison.OTHER if looks >= LOOKS_MAX else None
-                if look.epoch >= batch.epoch:
-                    found = await self._questions.compare(
-                        node, look.epoch, batch, self._me.cluster_id
-                    )
-                if found is Comparison.OTHER:
-                    raise QuorumConfigError(_younger_log(self._me, batch, look, places))
-                if found is not None:
-                    return found
+                for batch in marks.keys() - found.keys():
+                    said = await self._compare(*self._leader, batch, is_late=looks >= LOOKS_MAX)
+                    if said is not None:
+                        found[batch] = said
+                    if said is Comparison.OTHER:
+                        others[batch] = self._leader[1]
             elif self._me.may_vote:
                 break  # it may be needed to elect one
+            if len(found) == len(marks):
+                break
             if looks == LOOKS_MAX:
                 log.warning("no leader says whether its log is the one that this node followed")
-                if self._me.may_vote:
-                    break
+            if looks >= LOOKS_MAX and (self._me.may_vote or others):
+                break
             await self._pause(EVERY_MS)
             await self._look()
-        return None
+        if others:
+            raise QuorumConfigError(_younger_log(self._me, marks, others))
+        return found
+
+    async def _compare(
+        self, node: Node, look: Look, batch: CommittedBatch, *, is_late: bool
+    ) -> Comparison | None:
+        if look.epoch >= batch.epoch:
+            return await self._questions.compare(node, look.epoch, batch, self._me.cluster_id)
+        # A leader of an older epoch may be cut off from the others: then it soon gives up.
+        return Comparison.OTHER if is_late else None
 
     async def until_listed(self) -> None:
         """While this node takes part: return when the leader knows it, and no other of its id.
@@ -175,12 +182,14 @@ def _epoch(found: tuple[Node, Look]) -> int:
     return found[1].epoch
 
 
-def _younger_log(me: Identity, batch: CommittedBatch, look: Look, places: Sequence[Path]) -> str:
+def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, Look]) -> str:
+    refused = {batch: places for batch, places in marks.items() if batch in others}
+    batches = " and one ".join(f"at offset {at} of epoch {epoch}" for at, epoch, _ in refused)
+    leader = next(iter(others.values())).leader
     return (
-        f"node.id={me.key.id} ({me.place}): {look.leader} has cluster.id={me.cluster_id}, but not "
-        f"the metadata log of this broker, which knows a committed batch at offset "
-        f"{batch.base_offset} of epoch {batch.epoch} that is not there: the log is a younger one, "
-        f"or an older copy. {way_out(places)}"
+        f"node.id={me.key.id} ({me.place}): {leader} has cluster.id={me.cluster_id}, but not "
+        f"the metadata log of this broker, which knows a committed batch {batches} that is not "
+        f"there: the log is a younger one, or an older copy. {way_out(refused)}"
     )
 
 

@@ -8,7 +8,6 @@ as an observer, and is never asked for a vote.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
@@ -16,15 +15,11 @@ from broker.handlers.controllers.changes import (
     ChangeParts,
     creation_without_broker,
 )
-from broker.node.committed_mark import Comparison, newest_mark, way_out
+from broker.node.committed_mark import Comparison, Marks, read_marks, way_out
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
-from broker.node.raft_config import (
-    check_idle_records_among_several,
-    fetch_timeout_ms,
-    moved_voter,
-)
+from broker.node.raft_config import fetch_timeout_ms, moved_voter
 from broker.observe.health import Health
 from broker.observe.quorum_health import QuorumHealth
 from broker.process.controller_registration import register_in_metadata
@@ -34,7 +29,6 @@ from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.errors import QuorumConfigError
-from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
@@ -53,9 +47,7 @@ class QuorumMember:
         """Take the parts; `node` is open and not started."""
         self._config, self._directories = config, directories
         self._node, self._ports = node, ports
-        self._mark: CommittedBatch | None = None
-        self._marked: list[Path] = []
-        self._is_unproven = False
+        self._unproven: Marks = {}
 
     async def begin(
         self, health: Health, on_stop: OnStop, on_end: Callable[[BaseException], None]
@@ -68,10 +60,9 @@ class QuorumMember:
             on_end: told when the process must end, because another process is this node.
 
         Raises:
-            ConfigError, QuorumConfigError: it may not take part; names both sides.
+            QuorumConfigError: it may not take part; names both sides.
             OSError: the listener cannot be opened.
         """
-        check_idle_records_among_several(self._config)
         quorum = self._watch_the_quorum(health, on_stop)
         watch = self._identity_watch()
         await watch.before_the_start()
@@ -93,30 +84,30 @@ class QuorumMember:
     async def _compare(self, watch: IdentityWatch) -> None:
         """See that the leader has what this node's broker knows to be committed."""
         disk, pool = self._ports.disk, self._ports.executors.reads
-        newest = await pool.run(newest_mark, disk, list(self._directories.ids))
-        self._mark, self._marked = newest
-        if self._mark is not None:
-            found = await watch.compare(self._mark, self._marked)
-            self._is_unproven = found is Comparison.TRIMMED
+        marks = await pool.run(read_marks, disk, list(self._directories.ids))
+        found = await watch.compare(marks)
+        if Comparison.SAME not in found.values():  # else this broker has registered in this log
+            self._unproven = {batch: marks[batch] for batch in marks if batch in found}
 
     def check_registration(self, image: MetadataImage) -> None:
         """Refuse metadata in which nothing speaks for a life of this broker.
 
-        Where a snapshot stands for the batch that was noted, this broker's registration does: it
+        Where a snapshot stands for each batch that was noted, this broker's registration does: it
         goes only by UnregisterBroker.
 
         Raises:
             QuorumConfigError: it is not there; names the offset and the way out.
         """
-        config, mark = self._config, self._mark
-        if mark is None or not self._is_unproven or config.node_id in image.brokers:
+        config = self._config
+        if not self._unproven or config.node_id in image.brokers:
             return
+        mark = next(iter(self._unproven))
         raise QuorumConfigError(
             f"node.id={config.node_id}: cluster.id={self._node.cluster_id} has no registration of "
             f"this broker, which had registered before offset {mark.base_offset} (epoch "
             f"{mark.epoch}) of the metadata log, and that log begins later by now. Either the "
             "broker was unregistered, or this is a younger log, in which its partitions are not. "
-            f"{way_out(self._marked)}"
+            f"{way_out(self._unproven)}"
         )
 
     async def _listen(self, on_stop: OnStop) -> None:

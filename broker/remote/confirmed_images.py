@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from broker.config.rules import IDLE_INTERVAL_MS_MAX
 from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, judge, leader_end
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.quorum.node import MetadataNode
@@ -16,8 +17,6 @@ from runtime.scheduler import pause
 
 DEADLINE_MS: Final = 25_000
 """Twice, for a question that waits for others first, it is below the tier's own patience."""
-IDLE_INTERVAL_MS_MAX: Final = 10_000
-"""Highest `metadata.max.idle.interval.ms` beside a tier: two idle records within `DEADLINE_MS`."""
 ASK_AGAIN_MS: Final = 200
 LOOK_AGAIN_MS: Final = 20
 _ANSWER_MS: Final = 5_000

@@ -460,12 +460,11 @@ class Hosting:
             partition_log = made.get(tp) or self._logs.get(tp)
             if self._newest.get(tp) is not one or partition_log is None:
                 continue  # something else was said since; or it is offline, and said so
-            if reason := self._why_barred(tp.topic):
-                self._end_pending(tp)
-                self._put_offline(tp, reason)
-                continue
             if isinstance(partition_log, KafkaStorageError):
                 self._put_offline(tp, str(partition_log))
+                continue
+            if self._is_barred(partition_log):
+                self._end_pending(tp)
                 continue
             directory = self._logs.directory_of(tp)
             assert directory is not None
@@ -529,6 +528,8 @@ class Hosting:
     def _serve(self, one: Wanted, partition_log: PartitionLog) -> Partition | None:
         """Take the role that the metadata give; a failing disk is this partition's trouble only."""
         tp, wanted = one.topic_partition, one.partition
+        if self._is_barred(partition_log):  # by now: its epoch was just written beside the loop
+            return None
         leads = wanted.leader in (self._node_id, NO_LEADER)  # none yet: fenced until it has started
         written = partition_log.epochs.latest_epoch or 0
         if leads and written > wanted.leader_epoch:
@@ -574,6 +575,14 @@ class Hosting:
 
     def _why_barred(self, topic: str) -> str:
         return why_barred(self._image, topic, has_tier=self._judgements is not None)
+
+    def _is_barred(self, partition_log: PartitionLog) -> bool:
+        """Whether it needs a tier that is not here: then it is offline, and loses nothing."""
+        tp = partition_log.topic_partition
+        if reason := self._why_barred(tp.topic):
+            partition_log.set_config(self._config_for(tp.topic))  # else retention goes on
+            self._put_offline(tp, reason)
+        return bool(reason)
 
     def _put_offline(self, tp: TopicPartition, reason: str) -> None:
         if self.offline.get(tp) != reason:

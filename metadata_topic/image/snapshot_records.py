@@ -19,7 +19,8 @@ from metadata_topic.image.records import (
     register_broker_version,
 )
 
-_IDS_PER_RECORD: Final = 1_000
+_IDS_PER_RECORD: Final = 50
+"""Steps count records: one with so many ids costs `RECORD_WORK`."""
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:

@@ -23,6 +23,8 @@ from rlm.link.messages import (
 from runtime.disk import OpenFile
 
 ANSWER_LIMIT_S = 60.0
+EMPTIED_MAX = 1_000
+"""Topic ids in a message: the broker and the active controller take it on their event loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +129,6 @@ class LinkBroker:
 
     def topics_emptied(self, topic_ids: Collection[bytes]) -> None:
         """Nothing is left of these removed topics; returns once the metadata log says so."""
-        self._taken(TopicsEmptied(list(topic_ids)))
+        ids = list(topic_ids)
+        for first in range(0, len(ids), EMPTIED_MAX):
+            self._taken(TopicsEmptied(ids[first : first + EMPTIED_MAX]))

@@ -61,6 +61,7 @@ _FLUSH_SECONDS = 2.0
 _BATCH_MAX = 500
 _REFUSED_FOR_MS = 90_000
 """So long a refusal counts; one that repeats itself is reported every 30 s."""
+_REFUSALS_SHOWN = 10
 _BROKEN_OFF = "failed: Local: "
 """In the text of a handshake that ended with its connection; librdkafka has one code for both."""
 _TIMES = " (after "
@@ -94,20 +95,30 @@ class Refusals:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last: tuple[int, str] | None = None  # when and why
+        self._noted: dict[str, tuple[int, str]] = {}  # by address: when and why; replaced whole
 
     def note(self, error: KafkaError) -> None:
         """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
         text = error.str()
         if error.code() == KafkaError._AUTHENTICATION and _BROKEN_OFF not in text:
-            self._last = self._clock.monotonic_ms(), text.partition(_TIMES)[0]
+            why = text.partition(_TIMES)[0]
+            # PROTOCOL://HOST:PORT/ID: a broker gets its id while it is known by its address.
+            address = why.partition(": ")[0].rpartition("/")[0]
+            self._noted = {**self._recent(), address: (self._clock.monotonic_ms(), why)}
 
-    def last(self) -> RedText:
+    def _recent(self) -> dict[str, tuple[int, str]]:
+        oldest_ms = self._clock.monotonic_ms() - _REFUSED_FOR_MS
+        return {address: one for address, one in self._noted.items() if one[0] >= oldest_ms}
+
+    def recent(self) -> RedText:
         """See TopicPort.refused."""
-        last = self._last
-        if last is None or self._clock.monotonic_ms() - last[0] > _REFUSED_FOR_MS:
+        reasons = sorted(why for _, why in self._recent().values())
+        if not reasons:
             return NOT_RED
-        return TopicRed.REFUSED.text(error=last[1], topic=REMOTE_LOG_METADATA_TOPIC)
+        shown = "; ".join(reasons[:_REFUSALS_SHOWN])
+        if len(reasons) > _REFUSALS_SHOWN:
+            shown += f"; and {len(reasons) - _REFUSALS_SHOWN} more"
+        return TopicRed.REFUSED.text(error=shown, topic=REMOTE_LOG_METADATA_TOPIC)
 
 
 class ConfluentPort:
@@ -181,7 +192,7 @@ class ConfluentPort:
 
     def refused(self) -> RedText:
         """See TopicPort."""
-        return self._refusals.last()
+        return self._refusals.recent()
 
     def connect(self) -> int:
         """See TopicPort."""

@@ -27,7 +27,7 @@ class TopicRed(RedKind):
         "start the broker again and see `tidemark log inspect {topic} {partition}`",
     )
     REFUSED = (
-        "a broker refuses the clients of this tier: {error}. Records of remote segments in "
+        "the clients of this tier are refused by {error}. Records of remote segments in "
         "partitions of {topic} that lie there are neither read nor written: nothing of theirs is "
         "copied or deleted",
         "its secret of the cluster is another one than this broker's",
@@ -136,7 +136,7 @@ class TopicPort(Protocol):
     failure: str | None
 
     def refused(self) -> RedText:
-        """Why a broker did not let these clients in of late; `NOT_RED` where none refused.
+        """Which brokers refused these clients of late, and why; `NOT_RED` where none did.
 
         It is called from any thread, and never waits.
         """

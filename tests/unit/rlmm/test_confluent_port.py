@@ -100,8 +100,32 @@ def test_what_was_queued_before_a_fatal_error_tells_it_too(port: ConfluentPort) 
 def test_a_connection_that_breaks_in_its_handshake_is_no_refusal(text: str, refused: bool) -> None:
     refusals = Refusals(ManualClock())
     refusals.note(KafkaError(KafkaError._AUTHENTICATION, text))
-    assert bool(refusals.last()) is refused
-    assert " (after " not in refusals.last(), "the text stays the same from report to report"
+    assert bool(refusals.recent()) is refused
+    assert " (after " not in refusals.recent(), "the text stays the same from report to report"
+
+
+def test_each_broker_that_refuses_is_named_once_and_of_many_some() -> None:
+    clock = ManualClock()
+    refusals = Refusals(clock)
+
+    def refuse(broker: str) -> None:
+        text = f"sasl_plaintext://{broker}: SASL authentication error: invalid (after 3ms in AUTH)"
+        refusals.note(KafkaError(KafkaError._AUTHENTICATION, text))
+
+    for broker in ("h:2/bootstrap", "[::1]:9/3", "h:2/2"):
+        refuse(broker)
+    said = refusals.recent()
+    assert [said.count(one) for one in ("h:2/2", "h:2/bootstrap", "[::1]:9/3")] == [1, 0, 1]
+    clock.advance(60_000)
+    refuse("h:2/2")
+    assert refusals.recent() == said, "whichever was reported last"
+    clock.advance(30_001)
+    assert "h:2/2" in refusals.recent()
+    assert "[::1]" not in refusals.recent(), "it lets them in by now, or is away"
+    for number in range(12):
+        refuse(f"h:{1000 + number}/{number}")
+    assert refusals.recent().count("sasl_plaintext") == 10
+    assert "; and 3 more. " in refusals.recent()
 
 
 def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:

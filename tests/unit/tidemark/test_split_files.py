@@ -250,22 +250,6 @@ def emptied(root: Path) -> None:
     (root / "two" / "t-0").mkdir()
 
 
-def test_settings_that_none_of_the_new_nodes_would_start_with_are_refused_before(
-    tmp_path: Path,
-) -> None:
-    """A lone node has nobody to write idle records for."""
-    told: dict[str, str | None] = {
-        "remote.log.storage.system.enable": "true",
-        "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
-        "rsm.config.dir": str(tmp_path / "store"),
-        "metadata.max.idle.interval.ms": "25000",
-    }
-    config = lone_node(tmp_path, **told)
-    with pytest.raises(ConfigError, match=r"metadata\.max\.idle\.interval\.ms=25000"):
-        split(config, tmp_path / "new")
-    assert (tmp_path / "one" / METADATA_DIRECTORY).is_dir()
-
-
 @pytest.mark.parametrize(
     ("change", "options", "error", "words"),
     [

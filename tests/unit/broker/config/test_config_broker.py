@@ -163,6 +163,26 @@ def test_with_a_remote_tier_local_retention_stays_below_the_total() -> None:
     assert load(log__retention__ms="1000", log__local__retention__ms="1001")
 
 
+@pytest.mark.parametrize("interval_ms", ["0", "10001"])
+def test_a_controller_beside_a_tier_writes_idle_records_in_time(interval_ms: str) -> None:
+    """A lone one, too: a broker may come beside it, whose tier waits for them."""
+    asked = {"metadata.max.idle.interval.ms": interval_ms}
+    message = refusal({**TIERED, **asked})
+    assert f"metadata.max.idle.interval.ms={interval_ms}: must be from 1 to 10000" in message
+    assert load_entries({**asked})
+    only_a_broker = {"process.roles": "broker", "listeners": "PLAINTEXT://:9092"}
+    voters = {"controller.quorum.voters": "2@h:1"}
+    assert load_entries({**TIERED, **asked, **only_a_broker, **voters})
+    only_a_controller = {"process.roles": "controller", "listeners": "CONTROLLER://:9093"}
+    message = refusal({**TIERED, **asked, **only_a_controller})
+    assert f"metadata.max.idle.interval.ms={interval_ms}" in message
+
+
+@pytest.mark.parametrize("interval_ms", ["1", "10000"])
+def test_idle_records_that_are_frequent_enough_pass_beside_a_tier(interval_ms: str) -> None:
+    assert load_entries({**TIERED, "metadata.max.idle.interval.ms": interval_ms})
+
+
 def test_broker_id_stands_in_for_node_id() -> None:
     assert load(node__id=None, broker__id="4", controller__quorum__voters="4@h:1").node_id == 4
     assert load().get("broker.id") == 1

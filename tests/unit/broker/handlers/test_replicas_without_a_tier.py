@@ -93,12 +93,15 @@ def test_a_topic_that_is_switched_on_here_goes_offline_at_once_and_stays_so(
     assert partition.deleted, "whoever waits there was told"
     with pytest.raises(KafkaStorageError):
         broker.replicas.require("tides", 0)
-    epoch = broker.image.brokers[NODE].epoch
-    broker.commit(*fence_broker(broker.image, broker_id=NODE, broker_epoch=epoch).records)
-    with pytest.raises(KafkaStorageError):
-        broker.replicas.require("tides", 0)
     expired = broker.logs.run_retention(NOW_MS + 10_000)
     assert {tp.topic for tp, _, _ in expired} == {"plain"}
+    epoch = broker.image.brokers[NODE].epoch
+    broker.commit(*fence_broker(broker.image, broker_id=NODE, broker_epoch=epoch).records)
+    before = files(broker)
+    broker.change_leader_epoch(partition.log.topic_id, 0)
+    assert files(broker) == before, "its leader epochs, too"
+    with pytest.raises(KafkaStorageError):
+        broker.replicas.require("tides", 0)
     broker.start()
     assert broker.ends("tides", 1) == [3]
     assert broker.replicas.require("tides", 0).log.log_start_offset == 0

@@ -10,8 +10,8 @@ from broker.node.committed_mark import (
     MarkKeeper,
     compare,
     dump_mark,
-    newest_mark,
     parse_mark,
+    read_marks,
 )
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.records.batch import read_header
@@ -78,19 +78,17 @@ def test_a_log_that_begins_later_or_a_refusal_proves_nothing() -> None:
     assert compare(BATCH, replace(ANSWER, error=ErrorCode.FENCED_LEADER_EPOCH), b"") is None
 
 
-def test_the_newest_of_all_directories_counts_with_those_that_note_it(tmp_path: Path) -> None:
-    disk = Disk()
+def test_each_batch_that_directories_note_is_read_newest_first(tmp_path: Path) -> None:
+    disk, older = Disk(), BATCH._replace(base_offset=3)
     paths = [tmp_path / name for name in ("old", "new", "too", "damaged", "none", "gone")]
     for path, data in zip(
-        paths,
-        (dump_mark(BATCH._replace(base_offset=3)), *[dump_mark(BATCH)] * 2, b"damaged", None),
-        strict=False,
+        paths, (dump_mark(older), *[dump_mark(BATCH)] * 2, b"damaged", None), strict=False
     ):
         path.mkdir()
         if data is not None:
             (path / COMMITTED_METADATA).write_bytes(data)
-    assert newest_mark(disk, paths) == (BATCH, paths[1:3])
-    assert newest_mark(disk, paths[3:]) == (None, [])
+    assert list(read_marks(disk, paths).items()) == [(BATCH, paths[1:3]), (older, paths[:1])]
+    assert read_marks(disk, paths[3:]) == {}
 
 
 def test_a_disk_that_fails_leaves_the_others_with_the_mark(tmp_path: Path) -> None:
@@ -102,10 +100,10 @@ def test_a_disk_that_fails_leaves_the_others_with_the_mark(tmp_path: Path) -> No
     found[0] = BATCH
     with pytest.raises(OSError, match="fails"):
         keeper.keep()
-    assert newest_mark(Disk(), [works])[0] == BATCH
+    assert read_marks(Disk(), [works]) == {BATCH: [works]}
     (tmp_path / "fails").mkdir()
     keeper.keep()
-    assert newest_mark(Disk(), [tmp_path / "fails"])[0] == BATCH
+    assert BATCH in read_marks(Disk(), [tmp_path / "fails"])
 
 
 def test_an_idle_broker_writes_nothing(tmp_path: Path) -> None:
@@ -113,4 +111,4 @@ def test_an_idle_broker_writes_nothing(tmp_path: Path) -> None:
     keeper.keep()
     (tmp_path / COMMITTED_METADATA).unlink()
     keeper.keep()
-    assert newest_mark(Disk(), [tmp_path])[0] is None
+    assert read_marks(Disk(), [tmp_path]) == {}

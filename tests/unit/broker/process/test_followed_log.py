@@ -20,9 +20,9 @@ from metadata_topic.raft.messages import Node
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import system_ports
 
-BATCH = CommittedBatch(40, 3, 7)
+BATCH, OLDER = CommittedBatch(40, 3, 7), CommittedBatch(7, 2, 7)
 CONTROLLER = Node(1, "h1", 9093)
-PLACES = [Path("/d1"), Path("/d2")]
+MARKS = {BATCH: [Path("/d1"), Path("/d2")]}
 
 
 class Scripted:
@@ -63,7 +63,7 @@ async def compared(
     try:
         watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
         await watch.before_the_start()
-        return await watch.compare(BATCH, PLACES), Questions
+        return (await watch.compare(MARKS)).get(BATCH), Questions
     finally:
         ports.executors.shutdown()
 
@@ -111,34 +111,82 @@ async def test_a_voter_takes_part_where_the_leader_does_not_say(
     assert "no leader says" in caplog.text
 
 
-async def test_only_directories_that_note_the_batch_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A disk that was away comes back with the log of its time: the others are sound."""
-    sound, stale = tmp_path / "sound", tmp_path / "stale"
-    for path, mark in ((sound, BATCH._replace(base_offset=7)), (stale, BATCH)):
-        path.mkdir()
-        (path / COMMITTED_METADATA).write_bytes(dump_mark(mark))
-    directories: Any = SimpleNamespace(ids={sound: b"", stale: b""})
-    nothing: Any = None
-    ports = system_ports(asyncio.get_running_loop())
-    member = QuorumMember(nothing, directories, nothing, ports)
+async def begun(
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    leader_epoch: int,
+    log: dict[CommittedBatch, Comparison],
+) -> QuorumMember:
+    """A member after its comparison; its directories `newer` and `older` note the two batches."""
 
     class Questions(Scripted):
-        pass
+        async def compare(self, *asked: Any) -> Comparison:
+            return log[asked[2]]
 
-    Questions.epochs, Questions.found = [3], [Comparison.OTHER]
+    Questions.epochs = [leader_epoch]
     monkeypatch.setattr(identity_watch, "ControllerQuestions", Questions)
+    monkeypatch.setattr(identity_watch, "EVERY_MS", 1)
+    for name, mark in (("older", OLDER), ("newer", BATCH)):
+        (path / name).mkdir()
+        (path / name / COMMITTED_METADATA).write_bytes(dump_mark(mark))
+    directories: Any = SimpleNamespace(ids={path / "older": b"", path / "newer": b""})
+    config: Any = SimpleNamespace(node_id=11)
+    node: Any = SimpleNamespace(cluster_id="mine")
+    ports = system_ports(asyncio.get_running_loop())
+    member = QuorumMember(config, directories, node, ports)
     me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=False)
     watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
     try:
         await watch.before_the_start()
-        with pytest.raises(QuorumConfigError) as refused:
-            await member._compare(watch)
+        await member._compare(watch)
     finally:
         ports.executors.shutdown()
-    assert str(stale / COMMITTED_METADATA) in str(refused.value)
-    assert str(sound) not in str(refused.value)
+    return member
+
+
+SAME, OTHER, TRIMMED = Comparison.SAME, Comparison.OTHER, Comparison.TRIMMED
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "newer", "older", "named"),
+    [
+        (3, OTHER, SAME, {"newer"}),  # it comes back with the log of its time
+        (3, SAME, OTHER, {"older"}),  # likewise; the younger log has passed its offset
+        (3, OTHER, OTHER, {"newer", "older"}),
+        (2, SAME, OTHER, {"newer", "older"}),  # epochs began anew: one is refused after a while
+        (3, OTHER, TRIMMED, {"newer"}),
+    ],
+)
+async def test_directories_of_each_batch_that_is_not_there_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    leader_epoch: int,
+    newer: Comparison,
+    older: Comparison,
+    named: set[str],
+) -> None:
+    """A disk that was away comes back with the log of its time: the others are sound."""
+    with pytest.raises(QuorumConfigError) as refused:
+        await begun(monkeypatch, tmp_path, leader_epoch, {BATCH: newer, OLDER: older})
+    said = str(refused.value)
+    for name, batch in (("newer", BATCH), ("older", OLDER)):
+        assert (str(tmp_path / name / COMMITTED_METADATA) in said) == (name in named)
+        assert (f"at offset {batch.base_offset} of epoch {batch.epoch}" in said) == (name in named)
+
+
+async def test_a_trimmed_mark_needs_no_registration_beside_one_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That one was noted when the broker had registered in this very log."""
+    image: Any = SimpleNamespace(brokers={})
+    (tmp_path / "all").mkdir()
+    member = await begun(monkeypatch, tmp_path / "all", 3, {BATCH: TRIMMED, OLDER: TRIMMED})
+    with pytest.raises(QuorumConfigError) as refused:
+        member.check_registration(image)
+    for name in ("newer", "older"):
+        assert str(tmp_path / "all" / name / COMMITTED_METADATA) in str(refused.value)
+    member = await begun(monkeypatch, tmp_path, 3, {BATCH: SAME, OLDER: TRIMMED})
+    member.check_registration(image)
 
 
 def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> Said:
@@ -172,7 +220,7 @@ async def looked(
     try:
         watch = IdentityWatch(identity, known, needed, ports)
         await watch.before_the_start()
-        await watch.compare(BATCH, PLACES)
+        await watch.compare(MARKS)
     finally:
         ports.executors.shutdown()
     return asked, epochs[0] if epochs else None
@@ -206,7 +254,7 @@ async def test_a_node_does_not_count_among_the_others_of_another_cluster(
 def member_beside_a_trimmed_log() -> QuorumMember:
     parts: Any = [SimpleNamespace(node_id=11), None, SimpleNamespace(cluster_id="mine"), None]
     member = QuorumMember(*parts)
-    member._mark, member._marked, member._is_unproven = BATCH, PLACES[:1], True
+    member._unproven = {BATCH: [Path("/d1")]}
     return member
 
 

@@ -18,6 +18,7 @@ from kafka_protocol.files.offset_checkpoint import RECOVERY_POINTS
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.file_names import EPOCH_CHECKPOINT
+from metadata_topic.image.image import ResourceType
 from metadata_topic.image.records import make
 from runtime.disk import Disk
 from tests.support.worlds.data_plane import World
@@ -137,6 +138,31 @@ def test_a_topic_deleted_while_it_gets_a_new_epoch_is_not_served_again(
     assert told == []
     assert broker.replicas.partitions == {}
     assert not any((path / "t-0").exists() for path in broker.paths)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_topic_that_needs_a_tier_by_the_time_it_is_made_is_not_served(
+    broker: OneBroker, pool: HeldPool, is_new: bool
+) -> None:
+    broker.start(has_tier=False)
+    if is_new:
+        _raise_epoch(broker, broker.create("t"))
+        pool.is_holding = True
+        broker.commit_assignments()
+    else:
+        broker.served("t")
+        pool.is_holding = True
+        _raise_epoch(broker, b"t" * 16)
+    told = _led(broker)
+    assert pool.held == 1, "its leader epoch"
+    switch = {"resource_type": int(ResourceType.TOPIC), "resource_name": "t"}
+    broker.commit(make("ConfigRecord", name="remote.storage.enable", value="true", **switch))
+    pool.release()
+    assert (told, broker.replicas.partitions) == ([], {})
+    assert "no remote tier" in broker.replicas.offline[TopicPartition("t", 0)]
+    log = broker.logs.get(TopicPartition("t", 0))
+    assert log is not None
+    assert log.config.remote_storage_enable, "retention takes nothing"
 
 
 def test_many_partitions_cost_few_syncs_of_their_directories_and_checkpoints(

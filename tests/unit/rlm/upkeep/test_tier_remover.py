@@ -1,14 +1,17 @@
 """The remover of deleted topics within the tier: its passes, calls that hang, what health says."""
 
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkFailureError, Received
-from rlm.link.messages import Health, ImageChanged, Unassign
+from rlm.link.messages import Ack, AnyMessage, Health, ImageChanged, TopicsEmptied, Unassign
+from rlm.upkeep.broker_port import LinkBroker
 from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL
 from rlmm.api import Fence, PartitionDeleteState
@@ -258,3 +261,22 @@ def test_a_record_that_the_broker_does_not_take_is_named_to_the_remover(error: E
     broker = RemovedTopicsOfBroker(Full())
     with pytest.raises(NotTakenError, match=r"no space left|does not answer"):
         broker.topics_emptied([b"T" * 16])
+
+
+def test_many_topics_leave_the_list_some_at_a_time() -> None:
+    """The broker takes each message in one turn of its event loop."""
+    asked: list[list[bytes]] = []
+
+    class Link:
+        def ask(self, message: AnyMessage) -> "Future[Received]":
+            assert isinstance(message, TopicsEmptied)
+            asked.append(message.topic_ids)
+            answer: Future[Received] = Future()
+            answer.set_result(Received(Ack()))
+            return answer
+
+    link: Any = Link()
+    ids = [number.to_bytes(16, "big") for number in range(2_500)]
+    LinkBroker(link).topics_emptied(ids)
+    assert [len(some) for some in asked] == [1_000, 1_000, 500]
+    assert [one for some in asked for one in some] == ids
