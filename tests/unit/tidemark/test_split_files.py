@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import app
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.properties import parse
@@ -64,31 +65,31 @@ def lone_node(root: Path, *, is_dynamic: bool = True, **changes: str | None) -> 
     return config
 
 
-def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
+def live(
+    root: Path, life: int = 1, *, is_dynamic: bool = True, names: tuple[str, ...] = ("one", "two")
+) -> None:
     """Elect the node, and let it register as broker and controller and make a topic."""
-    ids = [
-        parse_meta_properties((root / name / META_PROPERTIES).read_bytes()).directory_id
-        for name in ("one", "two")
-    ]
+    metas = [parse_meta_properties((root / name / META_PROPERTIES).read_bytes()) for name in names]
+    me, ids = metas[0].node_id, [meta.directory_id for meta in metas]
     assert ids[0] is not None
     ports = replace(looped(simulated(life)), disk=Disk())
-    identity = NodeIdentity(node_id=4, cluster_id=CLUSTER, directory_id=ids[0])
-    settings = sole_voter(node_id=4, static=not is_dynamic)
+    identity = NodeIdentity(node_id=me, cluster_id=metas[0].cluster_id, directory_id=ids[0])
+    settings = sole_voter(node_id=me, static=not is_dynamic)
 
     def decide(_image: MetadataImage) -> ControllerResult[None]:
         topic_id = ports.dice.uuid()
         records = (
-            make("RegisterBrokerRecord", 3, broker_id=4, incarnation_id=topic_id, log_dirs=ids),
+            make("RegisterBrokerRecord", 3, broker_id=me, incarnation_id=topic_id, log_dirs=ids),
             make("RegisterBrokerRecord", 3, broker_id=7, incarnation_id=topic_id),
             make("TopicRecord", name=f"t{life}", topic_id=topic_id),
             make("ConfigRecord", resource_type=2, resource_name=f"t{life}", name="a.b", value="7"),
-            make("ProducerIdsRecord", broker_id=4, next_producer_id=5_000),
+            make("ProducerIdsRecord", broker_id=me, next_producer_id=5_000),
             make("NoOpRecord", removed_tiered_topics=[b"removed-topic-01"]),
         )
         return ControllerResult(records, None)
 
     async def lives() -> None:
-        node = MetadataNode(root / "one", identity, ports, settings, lambda _error: None)
+        node = MetadataNode(root / names[0], identity, ports, settings, lambda _error: None)
         await node.begin()
         await node.submit(decide)
         await node.close()
@@ -217,6 +218,23 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         "controller.quorum.voters": NEW,
         "tidemark.cluster.secret.file": str(secret),
     }
+
+
+def test_a_development_node_is_split_by_the_file_that_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "run", lambda _config, **_: 0)
+    told = ("--override", "num.partitions=7", "--override", "rsm.config.secret=a=b\\")
+    assert tidemark("dev", "--data", tmp_path, "--port", 19092, *told).exit_code == 0
+    live(tmp_path, names=("logs",))
+    (tmp_path / "logs" / CLEAN_SHUTDOWN).touch()
+    config, into = tmp_path / "dev.properties", tmp_path / "new"
+    done = tidemark("split", "--config", config, "--controllers", NEW, "--into", into)
+    assert done.exit_code == 0, done.output
+    said = entries(into / "broker-1.properties")
+    assert (said["log.dirs"], said["num.partitions"]) == (str(tmp_path / "logs"), "7")
+    assert said["listeners"] == "PLAINTEXT://127.0.0.1:19092"
+    assert entries(config)["rsm.config.secret"] == "a=b\\"
 
 
 def test_voters_in_the_log_are_found_by_their_addresses(tmp_path: Path) -> None:
