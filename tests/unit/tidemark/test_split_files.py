@@ -22,13 +22,14 @@ from local_log.manager.log_dir import CLEAN_SHUTDOWN, LIVES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
+from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, SET_ASIDE_DIRECTORY
 from metadata_topic.quorum.start.quorum_start import static_voter_set
-from metadata_topic.quorum.start.recovery import read_directory
+from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import Node
 from runtime.clock import SystemClock
@@ -159,6 +160,23 @@ def test_every_controller_begins_with_the_nodes_metadata(tmp_path: Path, is_dyna
             assert voter.key.directory_id == meta.directory_id
         snapshots.append(snapshot.voters)
     assert len(set(snapshots)) == 1
+
+
+def test_the_first_start_of_a_controller_warns_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    split(lone_node(tmp_path), tmp_path / "new")
+    directory = tmp_path / "new" / "controller-101" / METADATA_DIRECTORY
+    files = SnapshotFiles(directory, Disk(), SystemDice(), cluster_id=CLUSTER)
+    found = read_directory(directory, files=files, disk=Disk())
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        opened = repair(
+            found, files=files, config=MetadataLogConfig(), disk=Disk(), clock=SystemClock()
+        )
+    opened.close()
+    assert "the log begins at a snapshot: offset=" in caplog.text
+    assert {one.levelname for one in caplog.records} == {"INFO"}
 
 
 @pytest.mark.parametrize("voted_in", [1, 9], ids=["the log is later", "the vote is later"])
