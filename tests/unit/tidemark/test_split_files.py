@@ -13,6 +13,7 @@ import pytest
 from broker import app
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
+from broker.config.listeners import parse_voters
 from broker.config.properties import parse
 from broker.node.directories import DirectoryError
 from broker.node.lives import Life, dump_lives
@@ -43,6 +44,7 @@ from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.one_node import looped, sole_voter
 from tidemark.node_files.log_directories import stopped
 from tidemark.node_files.split import NOTE, Split, SplitError, split_node
+from tidemark.node_files.split_properties import pages
 
 pytestmark = pytest.mark.lasts(seconds=15)
 
@@ -224,6 +226,7 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         "log.dirs": str(tmp_path / "new" / "controller-103"),
         "num.partitions": "7",
         "remote.log.storage.system.enable": "true",
+        "tidemark.http.listener": "127.0.0.1:9467",
     }
     secret = tmp_path / "new" / "cluster.secret"
     assert secret.stat().st_mode & 0o077 == 0
@@ -236,6 +239,27 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         "controller.quorum.voters": NEW,
         "tidemark.cluster.secret.file": str(secret),
     }
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ("", []),
+        ("127.0.0.1:9090", ["127.0.0.1:9091", "127.0.0.1:9095", "127.0.0.1:9096"]),
+        ("[::]:9464", ["[::]:9465", "[::]:9466", "[::]:9467"]),
+        (":9464", [":9465", ":9466", ":9467"]),
+        ("h:9464", ["h1:9465", "h2:9466", "[::1]:9467"]),
+        ("h:65534", ["h1:65535", "h2:1024", "[::1]:1025"]),
+        ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
+    ],
+)
+def test_controllers_have_pages_as_the_node_has(
+    tmp_path: Path, listener: str, expected: list[str]
+) -> None:
+    """The node listens on 9092 and 9093, the controllers on 9093 and 9094."""
+    config = BrokerConfig.load(write_config(tmp_path, tidemark__http__listener=listener))[0]
+    found = pages(config, parse_voters("--controllers", NEW.split(",")))
+    assert list(found.values()) == expected
 
 
 def test_a_development_node_is_split_by_the_file_that_it_leaves(
@@ -252,6 +276,11 @@ def test_a_development_node_is_split_by_the_file_that_it_leaves(
     said = entries(into / "broker-1.properties")
     assert (said["log.dirs"], said["num.partitions"]) == (str(tmp_path / "logs"), "7")
     assert said["listeners"] == "PLAINTEXT://127.0.0.1:19092"
+    for one, line in zip((101, 102, 103), (9465, 9466, 9467), strict=True):
+        assert entries(into / f"controller-{one}.properties")["tidemark.http.listener"].endswith(
+            f":{line}"
+        )
+        assert f"(tidemark.http.listener): 127.0.0.1:{line}\n" in done.output
     assert entries(config)["rsm.config.secret"] == "a=b\\"
 
 
