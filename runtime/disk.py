@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import resource
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,10 +37,15 @@ def raise_file_limit() -> int:
 
 
 class LockHeldError(TidemarkError):
-    """Another process holds the lock file."""
+    """Another process holds the lock file.
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is locked by another process")
+    Attributes:
+        holder: that process, "another process" where the system does not show its pid.
+    """
+
+    def __init__(self, path: Path, pid: int = 0) -> None:
+        self.holder = f"another process, pid {pid}" if pid > 0 else "another process"
+        super().__init__(f"{path} is locked by {self.holder}")
         self.path = path
 
 
@@ -159,7 +165,7 @@ class Disk:
             fcntl.flock(file.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise LockHeldError(path) from None
+                raise LockHeldError(path, _holder(file)) from None
             raise
         return Lock(file)
 
@@ -404,6 +410,13 @@ class Disk:
     def modified_ms(self, path: Path) -> int:
         """When the file was last written, wall clock."""
         return path.stat().st_mtime_ns // 1_000_000
+
+
+def _holder(file: OpenFile) -> int:
+    """The pid of the process that holds the lock of `file`; 0 or below where nobody shows it."""
+    layout = "hhqqi"  # struct flock: type, whence, start, length, pid
+    asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    return int(struct.unpack(layout, fcntl.fcntl(file.fd, fcntl.F_GETLK, asked))[-1])
 
 
 def _nothing() -> None:

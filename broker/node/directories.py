@@ -158,9 +158,9 @@ def is_changed(path: Path, disk: Disk) -> bool:
 def _lock(path: Path, disk: Disk) -> Lock:
     try:
         return disk.lock(path / LOCK_FILE)
-    except LockHeldError:
+    except LockHeldError as error:
         raise DirectoryError(
-            f"log directory {path} is locked by another process ({path / LOCK_FILE}); is a broker "
+            f"log directory {path} is locked by {error.holder} ({path / LOCK_FILE}); is a node "
             "already running on it?"
         ) from None
 

@@ -203,6 +203,7 @@ def _replicas_of(
                 replication_factor=factor,
                 start=start,
                 what=found.what,
+                why_few=found.why_few,
             )
         )
     if len(topic.assignments) != added:

@@ -26,6 +26,7 @@ def place(
     replication_factor: int,
     start: int,
     what: str = "are registered",
+    why_few: str = "",
 ) -> Steps[list[tuple[int, ...]]]:
     """Choose replicas for every partition, in steps.
 
@@ -35,6 +36,7 @@ def place(
         replication_factor: how long each list is.
         start: any number; shifts the first leader, so that topics of one partition spread.
         what: what `brokers` have in common, for the message.
+        why_few: ends it.
 
     Returns:
         Per partition broker ids, the leader first.
@@ -46,15 +48,15 @@ def place(
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): the target "
             f"replication factor of {replication_factor} cannot be reached because only "
-            f"{len(brokers)} broker(s) {what}."
+            f"{len(brokers)} broker(s) {what}.{why_few}"
         )
     racks = {broker.id: broker.rack or "" for broker in brokers}
     active = _striped([b for b in brokers if b.is_active])
     idle = _striped([b for b in brokers if not b.is_active])
     if not active:
         raise InvalidReplicationFactorError(
-            "Unable to place a partition: all brokers are currently fenced or in controlled "
-            "shutdown."
+            f"Unable to place a partition: all brokers that {what} are currently fenced or in "
+            f"controlled shutdown.{why_few}"
         )
     placed: list[tuple[int, ...]] = []
     pace = Pace()

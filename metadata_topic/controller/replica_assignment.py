@@ -62,7 +62,7 @@ def replicas_of(
         if factor > len(brokers):
             raise InvalidReplicationFactorError(
                 f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
-                f"broker(s) {found.what}."
+                f"broker(s) {found.what}.{found.why_few}"
             )
     return (
         yield from place.steps(
@@ -71,6 +71,7 @@ def replicas_of(
             replication_factor=factor,
             start=start,
             what=found.what,
+            why_few=found.why_few,
         )
     )
 
@@ -105,7 +106,8 @@ def _manual_replicas(
         assigned.update(replicas)
         if pace.is_step_over():
             yield
-    candidates_for(image, topic.name, configs, assigned).check(sorted(assigned))
+    tiered = {one for one in assigned if image.brokers[one].remote_store is not None}
+    candidates_for(image, topic.name, configs, tiered).check(sorted(assigned))
     return ordered
 
 
@@ -146,5 +148,5 @@ def check_manual(
     if not any(brokers[broker_id].is_active for broker_id in replicas):
         raise InvalidReplicaAssignmentError(
             f"All brokers specified in the manual partition assignment for partition {index} are "
-            "fenced or in controlled shutdown."
+            "fenced or in controlled shutdown: start one of them, or choose another."
         )

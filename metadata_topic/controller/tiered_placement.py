@@ -27,12 +27,12 @@ class Candidates:
     Attributes:
         brokers: by id.
         what: what they have in common, after "only 2 broker(s)".
-        needs_tier: others are refused because of their tier.
+        why_few: sentences for a refusal: which other brokers there are, and the way out.
     """
 
     brokers: Mapping[int, BrokerImage]
     what: str = "are registered"
-    needs_tier: bool = False
+    why_few: str = ""
 
     def check(self, replicas: Iterable[int]) -> None:
         """Refuse a manual assignment to other brokers; all are registered.
@@ -40,14 +40,12 @@ class Candidates:
         Raises:
             InvalidReplicaAssignmentError: naming broker, cause and way out.
         """
-        if not self.needs_tier:
-            return
         for broker_id in replicas:
             if broker_id not in self.brokers:
+                fit = f": choose among {_shown(self.brokers)}" if self.brokers else ""
                 raise InvalidReplicaAssignmentError(
                     f"The manual partition assignment includes broker {broker_id}, which does not "
-                    f"{self.what}: choose among {_shown(self.brokers)}, or set "
-                    f"remote.log.storage.system.enable=true with that store on broker {broker_id}."
+                    f"{self.what}{fit}.{self.why_few}"
                 )
 
 
@@ -60,12 +58,12 @@ def candidates_for(
         image: its brokers are asked.
         name: of the topic.
         configs: its overrides.
-        hosts: brokers that have replicas of it, or that it is assigned to by hand; empty for a new
-            topic that is placed here.
+        hosts: brokers that have replicas of it, or that it is assigned to by hand and that have a
+            tier; empty for a new topic that is placed here.
     """
     if name == REMOTE_LOG_METADATA_TOPIC:
         on = {one.id: one for one in image.brokers.values() if one.remote_store is not None}
-        return Candidates(on, "have a remote tier", needs_tier=True)
+        return Candidates(on, "have a remote tier", _why_few(image, on))
     if not is_tiered(configs):
         return Candidates(image.brokers)
     store = _common_store(image, hosts or image.brokers.keys())
@@ -74,7 +72,22 @@ def candidates_for(
         for one in image.brokers.values()
         if store is not None and one.remote_store == store
     }
-    return Candidates(alike, "have a remote tier with the store of this topic", needs_tier=True)
+    if store is None and not hosts:
+        return Candidates({}, "have a remote tier", _why_few(image, {}))
+    what = "have a remote tier with the store of this topic"
+    return Candidates(alike, what, _why_few(image, alike, " and that store"))
+
+
+def _why_few(image: MetadataImage, fit: Mapping[int, BrokerImage], also: str = "") -> str:
+    others = [one for one in image.brokers.values() if one.id not in fit]
+    idle = sum(not one.is_active for one in fit.values())
+    off = sum(one.remote_store is None for one in others)
+    return (
+        f" Of {len(image.brokers)} registered broker(s) {idle} with such a tier are fenced or "
+        f"stopping, {off} are without a tier, {len(others) - off} have another store. "
+        f"{'Start those that are fenced, or one' if idle else 'Start a broker'} with "
+        f"remote.log.storage.system.enable=true{also}."
+    )
 
 
 def _common_store(image: MetadataImage, broker_ids: Iterable[int]) -> RemoteStore | None:

@@ -64,6 +64,7 @@ _REFUSED_FOR_MS = 90_000
 _REFUSALS_SHOWN = 10
 _BROKEN_OFF = "failed: Local: "
 """In the text of a handshake that ended with its connection; librdkafka has one code for both."""
+_REFUSED = "SASL authentication error"
 _TIMES = " (after "
 """What follows differs from report to report."""
 _UNKNOWN_KEY = re.compile(r'No such configuration property: "([^"]+)"')
@@ -88,6 +89,19 @@ _NOT_WRITTEN = {
 }
 
 Client = TypeVar("Client", Producer, Consumer, AdminClient)
+
+
+class ClientLog:
+    """Takes what librdkafka logs. It tries a connection that fails again: that is no ERROR.
+
+    A refusal is one: nothing but a person ends it.
+    """
+
+    def log(self, level: int, message: str, facility: str, client: str, text: str) -> None:
+        """As `logging.Logger.log`, the one method that the client calls."""
+        if facility == "FAIL" and _REFUSED not in text:
+            level = min(level, logging.WARNING)
+        log.log(level, message, facility, client, text)
 
 
 class Refusals:
@@ -135,7 +149,7 @@ class ConfluentPort:
             "bootstrap.servers": settings.bootstrap_servers,
             **settings.security,
             "client.id": CLIENT_ID,
-            "logger": log,
+            "logger": ClientLog(),
             "statistics.interval.ms": 0,
             "log.connection.close": False,
             "socket.keepalive.enable": True,

@@ -65,7 +65,7 @@ def test_records_groups_and_metadata_go_on(
         said = filled(node, numbers)
         refused = node.split(*options)
         assert refused.returncode == 1
-        assert "is a broker already running on it?" in refused.stderr
+        assert "is a node already running on it?" in refused.stderr
         assert node.terminate() == 0
         done = node.split(*options)
         assert done.returncode == 0, done.stderr

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.properties import dump
 from broker.node.cluster_secret import draw_cluster_secret
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from tidemark.dev.settings import CONTROLLERS_MAX, S3Bucket, dev_settings
+from tidemark.dev.settings import CONTROLLERS_MAX, PROPERTIES, S3Bucket, dev_settings
 from tidemark.node_files.formatting import format_node, is_formatted
 from tidemark.node_files.loading import load, log_to_stdout
+from tidemark.node_files.log_directories import stopped
 
 if TYPE_CHECKING:
     from broker.process.server_process import ServerProcess
@@ -72,6 +74,7 @@ def command(
         draw_cluster_secret(Path(secret), Disk(), SystemDice())
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
+    _write_properties(config, directory)
     if on_started is None:
         _warn_of_half_a_topic(directory)
         click.echo(welcome(config, directory, s3))
@@ -84,6 +87,19 @@ def command(
         if on_started is None
         else run(config, on_started=on_started, extend=extend)
     )
+
+
+def _write_properties(config: BrokerConfig, data: Path) -> None:
+    """Leave what the node is started with, for commands that take `--config`.
+
+    Raises:
+        DirectoryError: it runs already, maybe with other settings.
+    """
+    disk, file = Disk(), data / PROPERTIES
+    with stopped(config, disk):
+        disk.make_dirs(data)
+        disk.unlink(file)
+        disk.create_private(file, dump(config.layers.static).encode())  # an override may be secret
 
 
 def _cluster(
@@ -151,7 +167,7 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
     return f"""
-Tidemark on {address}, data in {data}. Stop it with Ctrl-C.
+Tidemark on {address}, data in {data}, settings in {data / PROPERTIES}. Stop it with Ctrl-C.
 
 A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
   from confluent_kafka.admin import AdminClient, NewTopic

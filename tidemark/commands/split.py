@@ -1,5 +1,6 @@
 """`tidemark split`: a lone combined node becomes a broker beside controllers of their own."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from runtime.dice import SystemDice
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
 from tidemark.node_files.split import OPTION, Split, split_node
+from tidemark.node_files.split_properties import pages
 from tidemark.remote.options import config_options
 
 
@@ -45,10 +47,10 @@ def command(
         clock=SystemClock(),
         dice=SystemDice(),
     )
-    click.echo(_what_next(done))
+    click.echo(_what_next(done, pages(config, done.controllers)))
 
 
-def _what_next(done: Split) -> str:
+def _what_next(done: Split, listeners: Mapping[int, str]) -> str:
     lines = [f"node {done.node_id} is a broker now, of cluster.id={done.cluster_id}. Next:", ""]
     for one in done.controllers:
         home, file = done.into / f"controller-{one.id}", done.properties(one)
@@ -57,6 +59,8 @@ def _what_next(done: Split) -> str:
             f"  {file.name}, then",
             f"  tidemark start --config {file}",
         ]
+        if one.id in listeners:
+            lines.append(f"  its pages (tidemark.http.listener): {listeners[one.id]}")
     lines += [
         f"broker {done.node_id}, here:",
         f"  tidemark start --config {done.broker_properties}",

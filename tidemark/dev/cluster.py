@@ -26,6 +26,7 @@ from tidemark.dev.settings import (
 )
 from tidemark.node_files.formatting import format_cluster
 from tidemark.node_files.loading import load
+from tidemark.node_files.log_directories import stopped
 
 STOP_LIMITS_MS: Final = (20_000, 10_000)
 """Of the broker, then of the controllers."""
@@ -86,9 +87,14 @@ class DevCluster:
             The exit code: 0 after Ctrl-C, 1 where a node did not start or none is left.
 
         Raises:
-            ConfigError, FormatError, OSError: they cannot be started; none was.
+            ConfigError, FormatError, DirectoryError, OSError: they cannot be started, or one runs
+                already; none was.
         """
-        cluster_id = format_cluster(self._configs())
+        configs = self._configs()
+        cluster_id = format_cluster(configs)
+        for config in configs:
+            with stopped(config, Disk()):
+                pass  # nodes that run already would answer as if they were those of this start
         draw_cluster_secret(self._secret, Disk(), SystemDice())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)

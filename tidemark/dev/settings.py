@@ -13,6 +13,8 @@ HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11
 """Beside controllers, whose ids are 1 to 5."""
+PROPERTIES: Final = "dev.properties"
+"""In the directory of a lone node: what it was last started with."""
 _MEBIBYTE: Final = 1 << 20
 
 

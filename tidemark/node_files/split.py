@@ -63,9 +63,11 @@ from tidemark.node_files.formatting import directories_of
 from tidemark.node_files.initial_controllers import parse_initial_controllers
 from tidemark.node_files.log_directories import LOST, stopped
 from tidemark.node_files.split_properties import (
+    PAGES_KEY,
     address,
     broker_entries,
     controller_entries,
+    pages,
     quorum_entries,
 )
 
@@ -264,10 +266,12 @@ def _check_complete(config: BrokerConfig, directories: Directories, image: Metad
 def _properties(plan: Split, config: BrokerConfig, disk: Disk) -> dict[str, dict[str, str]]:
     """The entries of every new node, by file name; each could be started with them."""
     quorum = quorum_entries(plan.controllers, is_dynamic=plan.is_dynamic)
+    listeners = pages(config, plan.controllers)
     files = {
         plan.properties(one).name: controller_entries(
             config, one, quorum, plan.into / f"controller-{one.id}"
         )
+        | ({PAGES_KEY: listeners[one.id]} if listeners else {})
         for one in plan.controllers
     }
     lacks_secret = (

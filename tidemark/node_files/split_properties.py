@@ -3,17 +3,20 @@
 Pure. What the combined node was told goes on, with the addresses, roles and directories of each new
 node. A controller judges topics by the cluster's defaults and limits, so it gets them, too; it gets
 neither the storage plugin's settings nor those of the metadata manager's clients: both may hold
-secrets, and it runs neither.
+secrets, and it runs neither. Where the node has pages, each controller gets some of its own.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.listeners import Voter
+from broker.config.listeners import Voter, is_loopback
 from broker.config.rules import CLUSTER_SECRET_KEY
 
+PAGES_KEY: Final = "tidemark.http.listener"
+_EVERYWHERE: Final = ("", "0.0.0.0", "::")
 _QUORUM: Final = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 _OF_THE_BROKER: Final = (
     "advertised.listeners",
@@ -28,7 +31,7 @@ _OF_THE_BROKER: Final = (
     CLUSTER_SECRET_KEY,
     "tidemark.control.listener",
     "tidemark.control.token",
-    "tidemark.http.listener",
+    PAGES_KEY,
     "tidemark.tier.advertised.listener",
     "tidemark.tier.listener",
 )
@@ -51,6 +54,26 @@ def address(controller: Voter) -> str:
     """`host:port`, with brackets around an IPv6 address."""
     host = f"[{controller.host}]" if ":" in controller.host else controller.host
     return f"{host}:{controller.port}"
+
+
+def pages(config: BrokerConfig, controllers: Sequence[Voter]) -> dict[int, str]:
+    """`tidemark.http.listener` of each controller by its id; empty where the node has no pages.
+
+    They listen as the node's do: everywhere, on loopback, or where the controller does. The ports
+    after the node's are taken, a different one each: nobody knows which names are one machine.
+    """
+    if config.http_listener is None:
+        return {}
+    host, port = config.http_listener
+    taken = {one.port for one in controllers} | {one.port for one in config.listeners}
+    if config.tier_listener is not None:
+        taken.add(config.tier_listener.port)
+    free = (one for one in chain(range(port + 1, 1 << 16), range(1024, port)) if one not in taken)
+    keeps_host = host in _EVERYWHERE or is_loopback(host)
+    return {
+        one.id: address(Voter(one.id, host if keeps_host else one.host, number if port else 0))
+        for one, number in zip(controllers, free, strict=False)
+    }
 
 
 def controller_entries(

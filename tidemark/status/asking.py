@@ -1,11 +1,11 @@
 """Asks a cluster how it is: brokers, controllers and their pages, all within one deadline.
 
 A node that does not answer is a fact, no error. Nodes are asked side by side: those that are silent
-cost one patience together. Partitions come last, page by page: one answer cannot hold those of a
-large cluster.
+cost one patience together. Beside all of that one broker is asked for the partitions, page by page:
+one answer cannot hold those of a large cluster.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
@@ -59,19 +59,26 @@ class StatusAsker:
         """
         self._ends_ms = self._clock.monotonic_ms() + self._settings.api_timeout_ms
         facts = ClusterFacts()
-        asked = None
+        first = None
         if self._servers is not None:
             with BlockingClient(self._servers, self._settings.client_id) as client:
-                asked = self._ask_brokers(client, facts)
+                first = self._find_brokers(client, facts)
+        pool = ThreadPool("partitions", 1)
+        try:
+            asking = first and pool.submit(self._ask_for_partitions, first, facts)
+            self._ask_nodes(facts)
+            if asking:
+                asking.result()
+        finally:
+            pool.shutdown()
+        return facts
+
+    def _ask_nodes(self, facts: ClusterFacts) -> None:
+        brokers = (facts.brokers or {}).values()
+        _side_by_side(self._ask_node, brokers)
         with self._client() as client:
             self._ask_controllers(client, facts)
-        _side_by_side(
-            self._read_page, (*facts.controllers.values(), *(facts.brokers or {}).values())
-        )
-        if asked is not None:
-            with self._client() as client:
-                self._ask_for_partitions(client, asked, facts)
-        return facts
+        _side_by_side(self._read_page, (*facts.controllers.values(), *brokers))
 
     def _client(self) -> BlockingClient:
         given = self._controllers or self._servers or ""
@@ -79,7 +86,7 @@ class StatusAsker:
 
     # -- brokers ----------------------------------------------------------------------------------
 
-    def _ask_brokers(self, client: BlockingClient, facts: ClusterFacts) -> Address | None:
+    def _find_brokers(self, client: BlockingClient, facts: ClusterFacts) -> Address | None:
         """Find the brokers; return the one that named them."""
         problems: list[ClusterError] = []
         for address in client.present(client.bootstrap, self._limit_s(), problems):
@@ -93,40 +100,60 @@ class StatusAsker:
                 one.broker_id: NodeFacts(one.broker_id, (one.host, one.port), one.is_fenced)
                 for one in sorted(cluster.brokers, key=lambda one: one.broker_id)
             }
-            _side_by_side(self._ask_node, facts.brokers.values())
             return address
         facts.broker_silence = "; ".join(map(str, problems))
         return None
 
-    def _ask_for_partitions(
-        self, client: BlockingClient, address: Address, facts: ClusterFacts
-    ) -> None:
+    def _ask_for_partitions(self, first: Address, facts: ClusterFacts) -> None:
+        """Look at all, in the time that is left; where a broker fails, the next one goes on."""
         key, count, cursor = ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, None
-        try:
-            while self._left_ms() > 0:
-                page = self._ask(client, address, key, _PARTITIONS_VERSION, cursor=cursor)
-                for topic in page.topics:
-                    count += len(topic.partitions)
-                    facts.offline += [
-                        f"{topic.name}-{one.partition_index}"
-                        for one in topic.partitions
-                        if one.leader_id < 0
-                    ]
-                if page.next_cursor is None:
-                    facts.partition_count = count
-                    return
-                cursor = codec.request(key).cls.Cursor(
-                    topic_name=page.next_cursor.topic_name,
-                    partition_index=page.next_cursor.partition_index,
-                )
-        except ClusterError as error:
-            if self._left_ms() > 1:  # it is no end of the time that all have together
-                facts.partition_silence = f"after {count} of them: {error}"
-                return
-        facts.partition_silence = (
-            f"there was time for {count} of them: raise default.api.timeout.ms in the file of "
-            f"--command-config above {self._settings.api_timeout_ms}"
-        )
+        problems: list[ClusterError] = []
+        with self._client() as client:
+            for address in self._askable(client, first, facts, problems):
+                try:
+                    while self._left_ms() > 0:
+                        page = self._ask(client, address, key, _PARTITIONS_VERSION, cursor=cursor)
+                        for topic in page.topics:
+                            count += len(topic.partitions)
+                            facts.offline += [
+                                f"{topic.name}-{one.partition_index}"
+                                for one in topic.partitions
+                                if one.leader_id < 0
+                            ]
+                        if page.next_cursor is None:
+                            facts.partition_count = count
+                            return
+                        cursor = codec.request(key).cls.Cursor(
+                            topic_name=page.next_cursor.topic_name,
+                            partition_index=page.next_cursor.partition_index,
+                        )
+                except ClusterError as error:
+                    problems.append(error)
+        if self._left_ms() > 1:  # it is no end of the time that all have together
+            said = "; ".join(map(str, problems))
+            facts.partition_silence = f"after {count} of them: {said}"
+        else:
+            facts.partition_silence = (
+                f"there was time for {count} of them: raise default.api.timeout.ms in the file of "
+                f"--command-config above {self._settings.api_timeout_ms}"
+            )
+
+    def _askable(
+        self,
+        client: BlockingClient,
+        first: Address,
+        facts: ClusterFacts,
+        problems: list[ClusterError],
+    ) -> Iterator[Address]:
+        """The one that named the brokers, then those of them that are there."""
+        yield first
+        assert facts.brokers is not None
+        others = [
+            one.address
+            for one in facts.brokers.values()
+            if one.address is not None and one.address != first and not one.is_fenced
+        ]
+        yield from client.present(others, self._limit_s(), problems)
 
     # -- controllers ------------------------------------------------------------------------------
 

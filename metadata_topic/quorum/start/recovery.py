@@ -227,7 +227,7 @@ def repair(
     )
     if verdict.is_replaced:
         assert found.snapshot_id is not None
-        log.warning("a snapshot replaces the log: log_end=%d snapshot=%d", opened.end_offset, start)
+        log.info("the log begins at a snapshot: offset=%d", start)
         opened.restart_at(found.snapshot_id)
         return opened
     if opened.end_offset > verdict.end_offset:
@@ -271,9 +271,15 @@ def _drop_log(found: FoundMetadata, disk: Disk) -> None:
     if noted.restart != found.snapshot_id:
         intent = FlushedEnd(noted.offset, found.snapshot_id)
         FlushedEndFile(found.directory, disk).write(intent)
-    for name in disk.list_dir(found.directory):
-        if parse_segment_file(name) is not None or name == EPOCH_CHECKPOINT:
-            disk.unlink(found.directory / name)
+    dropped = [
+        name
+        for name in disk.list_dir(found.directory)
+        if parse_segment_file(name) is not None or name == EPOCH_CHECKPOINT
+    ]
+    if dropped:  # none in a directory that was made with the snapshot alone
+        log.warning("a snapshot replaces the log: offset=%d files=%d", noted.offset, len(dropped))
+    for name in dropped:
+        disk.unlink(found.directory / name)
     disk.fsync_path(found.directory)
 
 

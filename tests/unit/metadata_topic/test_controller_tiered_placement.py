@@ -140,6 +140,59 @@ def test_a_tiered_topic_without_enough_brokers_is_refused_with_the_reason() -> N
     assert code_of(made)[0] == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+ALL_IDLE = "all brokers that have a remote tier with the store of this topic are currently fenced"
+
+
+@pytest.mark.parametrize(
+    ("stores", "out", "why", "counted"),
+    [
+        ({}, (), "only 0 broker(s) have a remote tier.", (0, 0, 0, 0)),
+        ({1: None, 2: None}, (), "only 0 broker(s) have a remote tier.", (2, 0, 2, 0)),
+        ({1: HERE, 2: None, 3: None}, (1,), ALL_IDLE, (3, 1, 2, 0)),
+        ({1: HERE, 2: HERE, 3: THERE}, (1, 2, 3), ALL_IDLE, (3, 2, 0, 1)),
+    ],
+    ids=["none is there", "no tier", "fenced", "fenced, and another store"],
+)
+def test_a_refusal_counts_the_brokers_and_says_the_way_out(
+    stores: Mapping[int, RemoteStore | None],
+    out: tuple[int, ...],
+    why: str,
+    counted: tuple[int, int, int, int],
+) -> None:
+    image = cluster(stores)
+    for broker_id in out:
+        image = fenced(image, broker_id)
+    code, text = code_of(created(image, TopicSpec("t", 1, 1, configs=TIERED))[0])
+    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert why in text
+    assert said(*counted) in text
+    ways = ("Start a broker with ", "Start those that are fenced, or one with ")
+    assert f"{ways[bool(out)]}remote.log.storage.system.enable=true" in text
+
+
+def said(registered: int, idle: int, off: int, other: int) -> str:
+    return (
+        f"Of {registered} registered broker(s) {idle} with such a tier are fenced or stopping, "
+        f"{off} are without a tier, {other} have another store."
+    )
+
+
+def test_a_manual_assignment_counts_the_brokers_too() -> None:
+    image = fenced(cluster({1: HERE, 2: HERE, 3: None, 4: THERE}), 2)
+    assert said(4, 1, 1, 1) in code_of(created(image, by_hand("t", 1, 4))[0])[1]
+    text = code_of(created(cluster({1: None}), by_hand("t", 1))[0])[1]
+    assert "does not have a remote tier. Of 1 " in text
+    text = code_of(created(cluster({1: None, 2: HERE}), by_hand("t", 1))[0])[1]
+    assert "the store of this topic: choose among 2. Of 2 " in text
+
+
+def test_a_manual_assignment_to_a_fenced_broker_says_the_way_out() -> None:
+    image = fenced(cluster({1: HERE}), 1)
+    code, text = code_of(created(image, by_hand("t", 1))[0])
+    assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert text.endswith("fenced or in controlled shutdown: start one of them, or choose another.")
+
+
 @pytest.mark.parametrize(
     ("stores", "assigned", "named"),
     [
@@ -200,7 +253,9 @@ def test_a_topic_that_is_tiered_already_may_be_changed_while_its_broker_is_witho
     assert image.brokers[1].remote_store is None
     assert switched_on(image, "t").error is None
     (grown,) = create_partitions(image, [More("t", 2)]).response
-    assert code_of(grown)[0] == ErrorCode.INVALID_REPLICATION_FACTOR
+    code, text = code_of(grown)
+    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "only 0 broker(s) have a remote tier with the store of this topic" in text
 
 
 def test_a_broker_that_is_unregistered_counts_as_off() -> None:

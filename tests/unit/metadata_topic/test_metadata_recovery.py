@@ -72,12 +72,16 @@ def fetched(
         SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
 
 
-def test_a_snapshot_of_a_newer_epoch_replaces_the_log(home: Home) -> None:
+def test_a_snapshot_of_a_newer_epoch_replaces_the_log(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
     """The log's tail lost an election: its records were never committed (KIP-630)."""
     home.life(three_topics)
     fetched(home, SnapshotId(8, 3), "x", "y")
     for epoch in (4, 5):
         node = home.life()
+        assert ("a snapshot replaces the log" in caplog.text) is (epoch == 4)
+        caplog.clear()
         assert set(node.image.topics_by_name) == {"x", "y"}
         assert node.leader_epoch == epoch
         assert node.log_start_offset == 8

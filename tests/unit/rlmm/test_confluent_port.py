@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 from rlmm.api import Fence
 from rlmm.store import MemoryStore
 from rlmm.testing import PARTITION
-from rlmm.topic_based.confluent_port import ConfluentPort, Refusals
+from rlmm.topic_based.confluent_port import ClientLog, ConfluentPort, Refusals
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.reader import sort_events
 from rlmm.topic_based.settings import ManagerSettings, parse
@@ -126,6 +126,35 @@ def test_each_broker_that_refuses_is_named_once_and_of_many_some() -> None:
         refuse(f"h:{1000 + number}/{number}")
     assert refusals.recent().count("sasl_plaintext") == 10
     assert "; and 3 more. " in refusals.recent()
+
+
+@pytest.mark.parametrize(
+    ("level", "facility", "text", "logged"),
+    [
+        (logging.ERROR, "FAIL", "Connect to h failed", logging.WARNING),
+        (logging.INFO, "FAIL", "Connect to h failed", logging.INFO),
+        (logging.ERROR, "FAIL", "SASL authentication error: wrong", logging.ERROR),
+        (logging.ERROR, "PROTOERR", "no answer", logging.ERROR),
+    ],
+)
+def test_a_connection_that_fails_is_no_error_in_the_log(
+    level: int, facility: str, text: str, logged: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        ClientLog().log(level, "%s [%s] %s", facility, "rdkafka#producer-1", text)
+    (line,) = caplog.records
+    said = f"{facility} [rdkafka#producer-1] {text}"
+    assert (line.levelno, line.getMessage()) == (logged, said)
+
+
+def test_the_clients_of_the_topic_log_that_way(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing listens there; librdkafka itself makes the line."""
+    made = ConfluentPort(parse({key: CONFIGS[key] for key in CONFIGS if "log_level" not in key}))
+    while not caplog.records:
+        made.poll(100)
+    made.close()
+    assert {line.levelno for line in caplog.records} == {logging.WARNING}
+    assert "FAIL [" in caplog.text
 
 
 def test_a_broker_that_is_away_is_none(port: ConfluentPort) -> None:

@@ -3,11 +3,14 @@
 import errno
 import os
 import resource
+import subprocess
+import sys
 
 import pytest
 
 from runtime.disk import Disk, FileRegion, LockHeldError, Mapping, raise_file_limit
 from runtime.disk_errors import half_done, is_exhausted
+from tests.support.brokers.process import environment
 from tests.support.sim.faulty_disk import FaultyDisk
 
 
@@ -68,6 +71,17 @@ def test_lock_is_exclusive_until_released(disk, tmp_path):
         disk.lock(tmp_path / ".lock")
     lock.release()
     disk.lock(tmp_path / ".lock").release()
+
+
+def test_a_lock_of_another_process_names_its_pid(tmp_path):
+    lock = Disk().lock(tmp_path / ".lock")
+    code = "import pathlib, runtime.disk as d; d.Disk().lock(pathlib.Path('.lock'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=tmp_path, env=environment(),
+        capture_output=True, text=True,
+    )  # fmt: skip
+    lock.release()
+    assert f"LockHeldError: .lock is locked by another process, pid {os.getpid()}\n" in done.stderr
 
 
 def test_memory_file_is_always_resident(disk):

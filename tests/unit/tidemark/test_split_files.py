@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from broker import app
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
+from broker.config.listeners import parse_voters
 from broker.config.properties import parse
 from broker.node.directories import DirectoryError
 from broker.node.lives import Life, dump_lives
@@ -21,13 +23,14 @@ from local_log.manager.log_dir import CLEAN_SHUTDOWN, LIVES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import make
+from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, SET_ASIDE_DIRECTORY
 from metadata_topic.quorum.start.quorum_start import static_voter_set
-from metadata_topic.quorum.start.recovery import read_directory
+from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import Node
 from runtime.clock import SystemClock
@@ -41,6 +44,7 @@ from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.one_node import looped, sole_voter
 from tidemark.node_files.log_directories import stopped
 from tidemark.node_files.split import NOTE, Split, SplitError, split_node
+from tidemark.node_files.split_properties import pages
 
 pytestmark = pytest.mark.lasts(seconds=15)
 
@@ -64,31 +68,31 @@ def lone_node(root: Path, *, is_dynamic: bool = True, **changes: str | None) -> 
     return config
 
 
-def live(root: Path, life: int = 1, *, is_dynamic: bool = True) -> None:
+def live(
+    root: Path, life: int = 1, *, is_dynamic: bool = True, names: tuple[str, ...] = ("one", "two")
+) -> None:
     """Elect the node, and let it register as broker and controller and make a topic."""
-    ids = [
-        parse_meta_properties((root / name / META_PROPERTIES).read_bytes()).directory_id
-        for name in ("one", "two")
-    ]
+    metas = [parse_meta_properties((root / name / META_PROPERTIES).read_bytes()) for name in names]
+    me, ids = metas[0].node_id, [meta.directory_id for meta in metas]
     assert ids[0] is not None
     ports = replace(looped(simulated(life)), disk=Disk())
-    identity = NodeIdentity(node_id=4, cluster_id=CLUSTER, directory_id=ids[0])
-    settings = sole_voter(node_id=4, static=not is_dynamic)
+    identity = NodeIdentity(node_id=me, cluster_id=metas[0].cluster_id, directory_id=ids[0])
+    settings = sole_voter(node_id=me, static=not is_dynamic)
 
     def decide(_image: MetadataImage) -> ControllerResult[None]:
         topic_id = ports.dice.uuid()
         records = (
-            make("RegisterBrokerRecord", 3, broker_id=4, incarnation_id=topic_id, log_dirs=ids),
+            make("RegisterBrokerRecord", 3, broker_id=me, incarnation_id=topic_id, log_dirs=ids),
             make("RegisterBrokerRecord", 3, broker_id=7, incarnation_id=topic_id),
             make("TopicRecord", name=f"t{life}", topic_id=topic_id),
             make("ConfigRecord", resource_type=2, resource_name=f"t{life}", name="a.b", value="7"),
-            make("ProducerIdsRecord", broker_id=4, next_producer_id=5_000),
+            make("ProducerIdsRecord", broker_id=me, next_producer_id=5_000),
             make("NoOpRecord", removed_tiered_topics=[b"removed-topic-01"]),
         )
         return ControllerResult(records, None)
 
     async def lives() -> None:
-        node = MetadataNode(root / "one", identity, ports, settings, lambda _error: None)
+        node = MetadataNode(root / names[0], identity, ports, settings, lambda _error: None)
         await node.begin()
         await node.submit(decide)
         await node.close()
@@ -160,6 +164,23 @@ def test_every_controller_begins_with_the_nodes_metadata(tmp_path: Path, is_dyna
     assert len(set(snapshots)) == 1
 
 
+def test_the_first_start_of_a_controller_warns_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    split(lone_node(tmp_path), tmp_path / "new")
+    directory = tmp_path / "new" / "controller-101" / METADATA_DIRECTORY
+    files = SnapshotFiles(directory, Disk(), SystemDice(), cluster_id=CLUSTER)
+    found = read_directory(directory, files=files, disk=Disk())
+    caplog.clear()
+    with caplog.at_level("INFO"):
+        opened = repair(
+            found, files=files, config=MetadataLogConfig(), disk=Disk(), clock=SystemClock()
+        )
+    opened.close()
+    assert "the log begins at a snapshot: offset=" in caplog.text
+    assert {one.levelname for one in caplog.records} == {"INFO"}
+
+
 @pytest.mark.parametrize("voted_in", [1, 9], ids=["the log is later", "the vote is later"])
 def test_the_epoch_is_above_the_log_and_above_the_vote(tmp_path: Path, voted_in: int) -> None:
     """The node may have voted in an epoch of which its log has nothing, or have lost the vote."""
@@ -205,6 +226,7 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         "log.dirs": str(tmp_path / "new" / "controller-103"),
         "num.partitions": "7",
         "remote.log.storage.system.enable": "true",
+        "tidemark.http.listener": "127.0.0.1:9467",
     }
     secret = tmp_path / "new" / "cluster.secret"
     assert secret.stat().st_mode & 0o077 == 0
@@ -217,6 +239,49 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         "controller.quorum.voters": NEW,
         "tidemark.cluster.secret.file": str(secret),
     }
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ("", []),
+        ("127.0.0.1:9090", ["127.0.0.1:9091", "127.0.0.1:9095", "127.0.0.1:9096"]),
+        ("[::]:9464", ["[::]:9465", "[::]:9466", "[::]:9467"]),
+        (":9464", [":9465", ":9466", ":9467"]),
+        ("h:9464", ["h1:9465", "h2:9466", "[::1]:9467"]),
+        ("h:65534", ["h1:65535", "h2:1024", "[::1]:1025"]),
+        ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
+    ],
+)
+def test_controllers_have_pages_as_the_node_has(
+    tmp_path: Path, listener: str, expected: list[str]
+) -> None:
+    """The node listens on 9092 and 9093, the controllers on 9093 and 9094."""
+    config = BrokerConfig.load(write_config(tmp_path, tidemark__http__listener=listener))[0]
+    found = pages(config, parse_voters("--controllers", NEW.split(",")))
+    assert list(found.values()) == expected
+
+
+def test_a_development_node_is_split_by_the_file_that_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "run", lambda _config, **_: 0)
+    told = ("--override", "num.partitions=7", "--override", "rsm.config.secret=a=b\\")
+    assert tidemark("dev", "--data", tmp_path, "--port", 19092, *told).exit_code == 0
+    live(tmp_path, names=("logs",))
+    (tmp_path / "logs" / CLEAN_SHUTDOWN).touch()
+    config, into = tmp_path / "dev.properties", tmp_path / "new"
+    done = tidemark("split", "--config", config, "--controllers", NEW, "--into", into)
+    assert done.exit_code == 0, done.output
+    said = entries(into / "broker-1.properties")
+    assert (said["log.dirs"], said["num.partitions"]) == (str(tmp_path / "logs"), "7")
+    assert said["listeners"] == "PLAINTEXT://127.0.0.1:19092"
+    for one, line in zip((101, 102, 103), (9465, 9466, 9467), strict=True):
+        assert entries(into / f"controller-{one}.properties")["tidemark.http.listener"].endswith(
+            f":{line}"
+        )
+        assert f"(tidemark.http.listener): 127.0.0.1:{line}\n" in done.output
+    assert entries(config)["rsm.config.secret"] == "a=b\\"
 
 
 def test_voters_in_the_log_are_found_by_their_addresses(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
+from runtime.disk import Disk
+from tests.support.samples.command_line import tidemark
 from tidemark.commands.dev import welcome
 from tidemark.dev.settings import (
     ClusterPorts,
@@ -11,6 +13,7 @@ from tidemark.dev.settings import (
     dev_controller_settings,
     dev_settings,
 )
+from tidemark.node_files.formatting import format_cluster
 
 
 def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> None:
@@ -80,3 +83,18 @@ def test_the_settings_of_a_cluster_are_valid_and_meet_nowhere(tmp_path: Path) ->
     assert sorted(listened) == list(range(9092, 9100))
     assert configs[3].rsm_settings["bucket"] == "tides"
     assert all(config.remote_log_storage_system_enable for config in configs)
+
+
+def test_a_cluster_with_a_node_that_runs_already_is_not_started(tmp_path: Path) -> None:
+    ports = ClusterPorts.in_a_row(9092, 3)
+    controllers = [dev_controller_settings(tmp_path, ports, one) for one in (1, 2, 3)]
+    format_cluster(BrokerConfig.load(one)[0] for one in controllers)
+    running = tmp_path / "controller-2" / "metadata"
+    lock = Disk().lock(running / ".lock")
+    result = tidemark("dev", "--controllers", "3", "--data", tmp_path)
+    lock.release()
+    assert result.exit_code == 1
+    said = f"tidemark: log directory {running} is locked by another process"
+    assert result.stderr.startswith(said)
+    assert result.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("*/server.*"))

@@ -1,4 +1,4 @@
-"""Nodes of a cluster are asked side by side, and for partitions page by page."""
+"""Nodes of a cluster are asked side by side, and meanwhile one for partitions, page by page."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,6 +9,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from runtime.clock import SystemClock
 from tests.support.kafka_client.node import Node, framed, serving
+from tests.support.sim.clock import ManualClock
 from tidemark.quorum.client_settings import ClientSettings
 from tidemark.status.asking import StatusAsker
 from tidemark.status.facts import PAGE_KEY, ClusterFacts, Page
@@ -29,18 +30,22 @@ class Cluster:
 
     Attributes:
         brokers: that the bootstrap broker names.
-        pages: of partitions, in their order; none left: it hangs up.
+        pages: of partitions, in their order; none left: it hangs up, and the time of a clock that
+            stands still ends.
     """
 
     def __init__(self) -> None:
         self.brokers: list[tuple[Node, int]] = []
         self.pages: list[dict[str, Any]] = []
-        self._settings, self._health = (asyncio.Barrier(NODES) for _ in range(2))
+        self.clock: SystemClock | ManualClock = SystemClock()
+        self._settings, self._health = (asyncio.Barrier(n) for n in (NODES + 1, NODES))
 
-    def named(self, key: int, version: int, number: int) -> bytes:
+    async def named(self, key: int, version: int, number: int) -> bytes:
         """What the bootstrap broker answers."""
         if key == PARTITIONS:
-            return encoded(PARTITIONS, version, number, **self.pages.pop(0)) if self.pages else b""
+            if len(self.brokers) == NODES:
+                await self._settings.wait()
+            return self._page(version, number)
         broker = response(ApiKey.DESCRIBE_CLUSTER).cls.Brokers
         brokers = [
             broker(broker_id=node_id, host="127.0.0.1", port=node.port)
@@ -48,9 +53,16 @@ class Cluster:
         ]
         return encoded(ApiKey.DESCRIBE_CLUSTER, version, number, cluster_id="c", brokers=brokers)
 
+    def _page(self, version: int, number: int) -> bytes:
+        if self.pages:
+            return encoded(PARTITIONS, version, number, **self.pages.pop(0))
+        if isinstance(self.clock, ManualClock):
+            self.clock.advance(ClientSettings().api_timeout_ms)
+        return b""
+
     @asynccontextmanager
     async def broker(self, node_id: int) -> AsyncIterator[None]:
-        """One that shows its settings when all are asked for them; likewise its page."""
+        """One that shows its settings when all are asked, one for partitions; likewise its page."""
 
         async def settings(key: int, version: int, number: int) -> bytes:
             assert key == ApiKey.DESCRIBE_CONFIGS
@@ -77,13 +89,14 @@ class Cluster:
         """What `tidemark status` finds."""
         async with serving(self.named, APIS) as first:
             servers = f"127.0.0.1:{first.port}"
-            asker = StatusAsker(servers, None, ClientSettings(), SystemClock())
+            asker = StatusAsker(servers, None, ClientSettings(), self.clock)
             return await asyncio.to_thread(asker.ask)
 
 
 async def test_nodes_and_their_pages_are_asked_side_by_side() -> None:
     """Silent ones would take the time of the others, which then look silent, too."""
     cluster = Cluster()
+    cluster.pages = [{}]
     async with AsyncExitStack() as stack:
         for node_id in range(NODES):
             await stack.enter_async_context(cluster.broker(node_id))
@@ -91,6 +104,7 @@ async def test_nodes_and_their_pages_are_asked_side_by_side() -> None:
     assert facts.brokers is not None
     assert [one.silence for one in facts.brokers.values()] == [""] * NODES
     assert [one.page for one in facts.brokers.values()] == [Page("green", "running")] * NODES
+    assert facts.partition_count == 0
 
 
 def some(topic: str, *leaders: int) -> Any:
@@ -119,3 +133,32 @@ async def test_a_page_of_partitions_that_is_missing_is_told() -> None:
     facts = await cluster.asked()
     assert (facts.partition_count, facts.offline) == (None, ["a-1"])
     assert facts.partition_silence.startswith("after 2 of them: 127.0.0.1:")
+
+
+async def test_another_broker_goes_on_where_one_falls_silent() -> None:
+    """The first one hangs up after a page; what it has said is not counted twice."""
+    cluster, asked = Cluster(), []
+    cursor = response(PARTITIONS).cls.NextCursor(topic_name="b", partition_index=0)
+    cluster.pages = [{"topics": [some("a", 1, -1)], "next_cursor": cursor}]
+
+    def second(key: int, version: int, number: int) -> bytes:
+        asked.append(key)
+        if key != PARTITIONS:
+            return b""
+        return encoded(PARTITIONS, version, number, topics=[some("b", -1)])
+
+    async with serving(second, APIS) as node:
+        cluster.brokers.append((node, 0))
+        facts = await cluster.asked()
+    assert PARTITIONS in asked
+    assert (facts.partition_count, facts.offline) == (3, ["a-1", "b-0"])
+    assert facts.partition_silence == ""
+
+
+async def test_the_end_of_the_time_amid_a_page_is_no_fault_of_the_broker() -> None:
+    cluster = Cluster()
+    cluster.clock = ManualClock()
+    cursor = response(PARTITIONS).cls.NextCursor(topic_name="b", partition_index=0)
+    cluster.pages = [{"topics": [some("a", 1, -1)], "next_cursor": cursor}]
+    facts = await cluster.asked()
+    assert facts.partition_silence.startswith("there was time for 2 of them: raise default.api.")
