@@ -2,8 +2,13 @@
 
 The request goes on as it came, in an Envelope, and its answer comes back as it is. While there
 is no active controller the client waits, as at a broker of Kafka, for as long as it allows: many
-clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again. Only a request
-that was surely not carried out is tried again, so that nothing is done twice.
+clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking again.
+
+A request that was surely not carried out is tried again. One whose connection was lost may have
+been: it waits for the controller of a later epoch, which begins with all that the one before
+committed, and gets nothing of it later. What was done is refused there (TOPIC_ALREADY_EXISTS) or
+changes nothing. DIFFERS: Kafka's brokers also ask the same controller again, which may take the
+first request after the second, and repeat the requests of `_ONCE`.
 
 What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
 """
@@ -14,7 +19,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from broker.network.dispatch import decoded
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.node.active_controller import ActiveController
+from broker.node.active_controller import ActiveController, Unanswered
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -32,6 +37,8 @@ RETRY_MAX_MS: Final = 1_000
 
 
 _MAKING: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
+_ONCE: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER})
+"""Done twice, they could take away what another client has made under the name in between."""
 Settled = Callable[[Sequence[str]], Awaitable[None] | None]
 
 
@@ -135,6 +142,8 @@ class Forwarded(DecodedHandler):
                 )
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
+                if isinstance(error, Unanswered) and self.api_key not in _ONCE:
+                    may_wait = await self._until_begun(end_ms, above=error.epoch)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:
                     refusable: Refusable = self._here
                     return refusable.refuse(context, request, error)
@@ -154,12 +163,13 @@ class Forwarded(DecodedHandler):
         names = [topic.name for topic in request.topics]
         return lambda: self._settled(names)
 
-    async def _until_begun(self, end_ms: int) -> None:
-        """Wait until somebody takes decisions, as far as is known; not beyond the end."""
-        if not self._waits:
-            return
-        while not self._active.has_begun and end_ms - self._clock.monotonic_ms() > RETRY_MS:
+    async def _until_begun(self, end_ms: int, *, above: int = -1) -> bool:
+        """Wait until somebody takes decisions in an epoch above, as far as is known, or the end."""
+        while self._waits and end_ms - self._clock.monotonic_ms() > RETRY_MS:
+            if self._active.has_begun and self._active.epoch > above:
+                return True
             await pause(self._scheduler, RETRY_MS)
+        return False
 
 
 def _guarded(here: Guarding, entries: list[Any]) -> Steps[tuple[list[Any], list[Any]]]:

@@ -45,6 +45,20 @@ Envelope.
 """
 
 
+class Unanswered(DecisionTimedOut):
+    """The connection to the active controller ended before its answer.
+
+    What was asked for is committed when the controller of a later epoch begins, or never.
+
+    Attributes:
+        epoch: in which that controller led.
+    """
+
+    def __init__(self, text: str, epoch: int) -> None:
+        super().__init__(text)
+        self.epoch = epoch
+
+
 class ActiveController:
     """See the module."""
 
@@ -128,12 +142,14 @@ class ActiveController:
             ApiError: UNSUPPORTED_VERSION: it does not take the request in this version.
             NotControllerError: nobody leads as far as is known, or it cannot be reached; it was
                 not asked.
-            DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done.
+            DecisionTimedOut: it was asked, and there is no answer: what was asked for may be done;
+                `Unanswered` unless it may have ended the connection for a large request.
             ApiError: UNSUPPORTED_VERSION: it does not serve this; it was not asked.
         """
         if self.is_here:
             return await self._ask_here(api_key, version, question, timeout_ms=timeout_ms)
         host, port = address = self._address()
+        epoch = self.epoch
         connections = self._lifecycle if api_key in _LIFECYCLE else self._forwarding
         connections = self._large if is_large else connections
         try:
@@ -151,10 +167,11 @@ class ActiveController:
                 f"the active controller at {host}:{port} cannot be reached: {error}"
             ) from error
         except NoAnswerError as error:
-            raise DecisionTimedOut(
+            text = (
                 f"no answer of the active controller at {host}:{port}; the change may be carried "
                 "out or not"
-            ) from error
+            )
+            raise (DecisionTimedOut(text) if is_large else Unanswered(text, epoch)) from error
 
     async def forward(
         self,

@@ -24,7 +24,8 @@ class RaftConfig:
             quorum has its addresses in the voter set.
         listener_name: the first of `controller.listener.names`: of a voter with several listeners
             in the voter set the one of this name is asked.
-        close_timeout_ms: how long a closing leader waits for the others to hear of it.
+        close_timeout_ms: how long a closing leader waits for the others to hear of it; then it
+            stays until another stands, for `election_backoff_max_ms` at most.
     """
 
     can_vote: bool = True

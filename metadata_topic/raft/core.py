@@ -432,7 +432,8 @@ class RaftCore:
         replica = self.replica
         if replica.closing_deadline_ms is None or self._is_closed:
             return
-        is_heard = not isinstance(replica.state, Resigned) or not replica.state.unacknowledged
-        if is_heard or replica.now_ms >= replica.closing_deadline_ms:
+        # Until another stands: a follower of Kafka 4.3.1 gives no pre-vote, so ours may be needed.
+        is_needed = isinstance(replica.state, Resigned) and len(replica.voters.ids) > 1
+        if not is_needed or replica.now_ms >= replica.closing_deadline_ms:
             self._is_closed = True
             replica.do(Closed())

@@ -275,6 +275,9 @@ def on_end_response(replica: Replica, pending: Pending, response: EndQuorumEpoch
     if isinstance(state, Resigned) and pending.to.id in state.unacknowledged:
         if response.error is ErrorCode.NONE:
             state.unacknowledged.remove(pending.to.id)
+            if replica.closing_deadline_ms is not None and not state.unacknowledged:
+                last_ms = replica.now_ms + replica.config.election_backoff_max_ms
+                replica.closing_deadline_ms = min(replica.closing_deadline_ms, last_ms)
         else:
             replica.back_off(pending.to)
 

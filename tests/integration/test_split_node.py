@@ -113,6 +113,41 @@ async def _lose_the_active_one(node: LoneNode) -> None:
     await node.quorum.controllers[leader.node_id].start()
 
 
+def test_two_empty_controllers_get_no_broker_and_yield_to_the_third(
+    tmp_path: Path, numbers: Iterator[int]
+) -> None:
+    """A majority of static voters elects itself, in Raft: only processes show what comes of it."""
+    node = LoneNode(tmp_path)
+    nodes = node.quorum.controllers
+    try:
+        said = filled(node, numbers)
+        assert node.terminate() == 0
+        assert node.split().returncode == 0
+        node.is_split = True
+        asyncio.run(_start_empty(node, 101, 102))
+        refused = node.start_to_end()
+        assert refused.returncode == 1
+        assert "but not the metadata log of this broker" in refused.stderr
+
+        asyncio.run(nodes[103].start())  # its snapshot has an epoch above theirs
+        until(lambda: asyncio.run(node.quorum.settled()).node_id == 103, "the third leads")
+        node.start()
+        until(lambda: -1 not in leaders(node.bootstrap, "read").values(), "all are led")
+        read = [consume(node.bootstrap, one, PARTITIONS, "other") for one in ("read", "unread")]
+        assert set().union(*read) == said
+    finally:
+        node.close()
+
+
+async def _start_empty(node: LoneNode, *ids: int) -> None:
+    for controller in (node.quorum.controllers[one] for one in ids):
+        shutil.rmtree(controller.logs)
+        controller.membership = replace(controller.membership, cluster_id=cluster_of(node))
+        await controller.format()
+        await controller.start()
+    assert (await node.quorum.leader()).node_id in ids
+
+
 @pytest.mark.parametrize("is_dynamic", [False, True], ids=["static", "dynamic"])
 def test_the_tier_goes_on(tmp_path: Path, is_dynamic: bool) -> None:
     """Only whole processes show that the tier is let in by the drawn secret, and owns its store."""

@@ -63,11 +63,13 @@ class Controller(ABC):
     """One process with its directory.
 
     Attributes:
+        terminated: exit code after SIGTERM.
         port: where it listens itself; what the others are told is the membership's.
         settings: over those that every controller has.
     """
 
     kind: str
+    terminated = 0
 
     def __init__(
         self,

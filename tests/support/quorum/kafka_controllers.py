@@ -22,6 +22,7 @@ class KafkaController(Controller):
     """One JVM; ask `require_kafka_tools` before."""
 
     kind = "kafka"
+    terminated = 143
     heap = "256m"
     features_off: tuple[str, ...] = ()
 

@@ -159,10 +159,10 @@ class Quorum:
         logs = "\n".join(one.log_tail(15) for one in self.controllers.values())
         raise AssertionError(f"no leader above epoch {above} within {deadline_s} s:\n{logs}")
 
-    async def leaderless(self) -> None:
-        """Wait until no controller says that it leads."""
+    async def leaderless(self, *, without: Iterable[int] = ()) -> None:
+        """Wait until no controller but those `without` says that it leads."""
         async with asyncio.timeout(LEADER_S):
-            while await self.claims():  # noqa: ASYNC110 - no event tells it
+            while await self.claims(without=without):  # noqa: ASYNC110 - no event tells it
                 await asyncio.sleep(0.05)
 
     async def settled(self, node_ids: Iterable[int] | None = None) -> Leader:

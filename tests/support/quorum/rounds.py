@@ -50,9 +50,23 @@ class Report:
 
 
 async def run_rounds(
-    quorum: Quorum, *, seed: int, rounds: int, say: Callable[[str], None] = lambda _text: None
+    quorum: Quorum,
+    *,
+    seed: int,
+    rounds: int,
+    in_turn: str = "",
+    say: Callable[[str], None] = lambda _text: None,
 ) -> Report:
-    """Go through rounds, and judge what is on the disks in the end."""
+    """Go through rounds, and judge what is on the disks in the end.
+
+    Args:
+        quorum: of three, where they take turns.
+        seed: of changes and deeds.
+        rounds: how many.
+        in_turn: "kill" or "stop": the only deed, and the next node by its number leads after it;
+            otherwise the dice say what is done.
+        say: gets a line a round.
+    """
     dice, report = Random(seed), Report()
     changes = Changes(quorum, seed)
     _, tasks = await registered(quorum, seed)
@@ -68,8 +82,10 @@ async def run_rounds(
             _raise_broken(tasks)
             leader = await quorum.leader()
             report.led.append(leader.node_id)
-            deed = dice.choice(DEEDS)
-            if deed == "pause a follower":
+            deed = in_turn or dice.choice(DEEDS)
+            if in_turn:
+                said = await _handed_on(quorum, leader, deed, changes)
+            elif deed == "pause a follower":
                 said = await _follower_sleeps(quorum, leader, changes, dice)
             else:
                 began = time.monotonic()
@@ -115,6 +131,35 @@ async def _without(quorum: Quorum, leader: Leader, deed: str) -> tuple[float, in
         led = time.monotonic()
         quorum.links.heal()
     return led, other.epoch
+
+
+async def _handed_on(quorum: Quorum, leader: Leader, deed: str, changes: Changes) -> str:
+    """End the leader: the next one leads, since the third sleeps before and lacks changes."""
+    ids = sorted(quorum.controllers)
+    place = ids.index(leader.node_id)
+    heir, third = ids[(place + 1) % 3], quorum.controllers[ids[(place + 2) % 3]]
+    controller = quorum.controllers[leader.node_id]
+    await quorum.settled()
+    third.pause()
+    done = changes.history.acknowledged + BETWEEN
+    await until(
+        lambda: changes.history.acknowledged >= done,
+        f"{BETWEEN} changes are acknowledged without controller {third.node_id}",
+        deadline_s=PROGRESS_S,
+    )
+    if deed == "kill":
+        controller.kill()
+    stopped = asyncio.create_task(controller.stop())
+    await quorum.leaderless(without=[heir])  # which the leader itself may have elected
+    third.resume()
+    after = await quorum.leader(above=leader.epoch, without=[leader.node_id])
+    assert after.node_id == heir, f"controller {after.node_id} leads without all changes"
+    code = await stopped
+    assert deed == "kill" or code == controller.terminated, controller.log_tail()
+    changes.epoch = max(changes.epoch, after.epoch)
+    await controller.start()
+    await quorum.settled()
+    return f"controller {heir} led in epoch {after.epoch}"
 
 
 async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, dice: Random) -> str:

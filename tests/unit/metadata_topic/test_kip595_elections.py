@@ -10,6 +10,7 @@ from metadata_topic.raft.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
     Standing,
@@ -234,6 +235,37 @@ def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_li
     node.run_until(began + 5_000)
     assert node.wanted(Closed) == [Closed()]
     assert node.core.role is Role.RESIGNED, "it does not lead that epoch again"
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> None:
+    """A follower of Kafka 4.3.1 gives no pre-vote then: without this one the first heir loses."""
+    node = ToldCore()
+    node.lead()
+    node.step(Closing(0.0))
+    for end in node.take(EndQuorumEpochRequest):
+        node.answer(end, EndQuorumEpochResponse(ErrorCode.NONE, node.core.replica.standing()))
+    heard_ms, epoch, log = node.now_ms, node.core.epoch, node.core.replica.log
+    assert node.wanted(Closed) == []
+    if asks:
+        pre_vote, vote = (
+            VoteRequest(
+                epoch + is_real,
+                key(1),
+                key(2),
+                log.last_epoch,
+                log.end_offset,
+                pre_vote=not is_real,
+            )
+            for is_real in (False, True)
+        )
+        assert _is_granted(node.ask(pre_vote)[0].response)
+        node.ask(vote)
+    else:
+        node.run_until(heard_ms + 999)
+        assert node.wanted(Closed) == []
+        node.run_until(heard_ms + 1_000)
+    assert node.wanted(Closed) == [Closed()]
 
 
 def test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other() -> None:

@@ -393,6 +393,47 @@ async def test_a_large_envelope_ends_no_connection_but_its_own() -> None:
         slow.cancel()
 
 
+async def test_a_change_whose_controller_is_gone_is_asked_again_of_the_next() -> None:
+    """Not of the same one: the lost request may still come to it, after the second."""
+    async with (
+        serving(hangs_up, APIS) as gone,
+        serving(answers, APIS) as node,
+        asked(led_at(gone.port)) as active,
+    ):
+        waiting = Waiting(active, timeout_ms=5_000)
+        await until(lambda: waiting.scheduler.waiting)
+        waiting.known.view = QuorumView(epoch=4)
+        await waiting.pass_ms(1_000)
+        assert not waiting.task.done()
+        waiting.known.view = replace(led_at(node.port), epoch=4)
+        await waiting.pass_ms(4 * RETRY_MS)
+        (topic,) = decoded(await waiting.task).topics
+    assert topic.error_code == ErrorCode.NONE
+    assert (gone.versions, node.versions, waiting.here.served) == ([0], [0], 0)
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_a_change_whose_controller_is_gone_is_asked_for_once(deletes: bool) -> None:
+    """Without another controller; of a deletion, what was made anew would be deleted, too."""
+
+    class Deleting(Here):
+        api_key = ApiKey.DELETE_TOPICS
+
+    async with (
+        serving(hangs_up, APIS) as gone,
+        serving(answers, APIS) as node,
+        asked(led_at(gone.port)) as active,
+    ):
+        waiting = Waiting(active, timeout_ms=5_000, here=Deleting() if deletes else None)
+        await until(lambda: waiting.task.done() or waiting.scheduler.waiting)
+        assert waiting.task.done() == deletes
+        waiting.known.view = replace(led_at(node.port), epoch=3 + deletes)
+        await waiting.pass_ms(5_000)
+        (topic,) = (await waiting.task).topics
+    assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (gone.versions, node.versions) == ([0], [])
+
+
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER])
 async def test_what_belongs_to_the_brokers_is_refused_whoever_leads(code: ErrorCode) -> None:
     """Controllers of Kafka would do it: the rest alone is handed on to them."""
@@ -467,10 +508,10 @@ async def test_the_broker_in_the_active_controllers_process_needs_no_connection(
 class Waiting:
     """A CreateTopics at a node that knows no leader; the test moves the clock."""
 
-    def __init__(self, active: ActiveController, timeout_ms: int) -> None:
+    def __init__(self, active: ActiveController, timeout_ms: int, here: Here | None = None) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
-        self.here = Here()
+        self.here = here or Here()
         self.known: Any = active._node
         context = RequestContext(19, VERSION, 1, "", "PLAINTEXT", ("127.0.0.1", 1), 0)
         handler = Forwarded(self.here, active, self.clock, self.scheduler, InlinePool())
