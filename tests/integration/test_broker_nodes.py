@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import KafkaException
 
 from tests.support.brokers.process import free_ports
+from tests.support.quorum.committed import parse_name
+from tests.support.quorum.controllers import Controller
 from tests.support.quorum.own_controllers import TidemarkBroker, TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum, described
 from tests.support.quorum.serving import (
@@ -103,6 +105,60 @@ async def test_one_is_stopped_wiped_paused_and_killed(tmp_path: Path) -> None:
         left = [one.name for one in other.logs.iterdir() if one.name.endswith("-stray")]
         assert left == [], "it has read that the topic was removed"
         assert await asyncio.to_thread(consume, here, "t", len(said), "h") == said
+
+
+async def test_one_that_falls_behind_goes_on_with_a_snapshot(tmp_path: Path) -> None:
+    """Only processes show that a broker makes its own snapshots, and lives on by a fetched one."""
+    settings = {
+        "broker.session.timeout.ms": "3000",
+        "internal.metadata.log.segment.bytes": "20000",
+        "metadata.log.max.record.bytes.between.snapshots": "8000",
+        "metadata.max.retention.bytes": "1",
+    }
+    plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=settings)
+    async with Quorum(tmp_path, plan) as quorum:
+        one, other = made = [
+            TidemarkBroker(at, tmp_path / f"broker-{at}", quorum.membership, settings)
+            for at in (11, 12)
+        ]
+        try:
+            await asyncio.gather(*(node.start() for node in made))
+            here = one.address
+            await until_true(lambda: brokers(here) == {11, 12}, "both serve")
+            before = await create(here, "t", PARTITIONS)
+            gone = await create(here, "gone", PARTITIONS)
+            said = await asyncio.to_thread(produce, here, "t", list(before), iter(range(10)))
+            other.pause()
+            await delete(here, "gone")
+            began = (await quorum.leader()).high_watermark
+            for number in range(100):
+                await create(here, f"made-{number}", 50)
+                if all(_log_start(each) > began for each in quorum.controllers.values()):
+                    break
+            assert _log_start(other) <= began
+            other.resume()
+            await until_true(lambda: leaders(here, "t") == before, "it leads again")
+            assert _log_start(other) > began, "its log begins behind a snapshot"
+            end = max(_snapshot_ends(other))
+            for number in range(2):
+                await create(here, f"later-{number}", 50)
+            await until_true(lambda: max(_snapshot_ends(other)) > end, "it makes its own")
+            left = [path.name for path in other.logs.glob("gone-*")]
+            assert left, gone
+            assert all(name.endswith("-delete") for name in left), left
+            assert await asyncio.to_thread(consume, here, "t", len(said)) == said
+            assert [await node.stop() for node in made] == [0, 0]
+        finally:
+            for node in made:
+                node.close()
+
+
+def _log_start(node: Controller) -> int:
+    return min(int(path.stem) for path in node.metadata.glob("*.log"))
+
+
+def _snapshot_ends(node: Controller) -> list[int]:
+    return [parse_name(path).end_offset for path in node.metadata.glob("*.checkpoint")]
 
 
 def page(port: int, name: str) -> str:
