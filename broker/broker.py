@@ -115,6 +115,7 @@ class Broker(ServerProcess):
         self._extend = extend
         self._broker_epoch = -1
         self._image_waits_for: Check = lambda: ()
+        self._log_is_proven = True  # of a lone node, whose log is its own
 
     async def start(self) -> None:
         """Serve clients; returns when the tier runs, too.
@@ -192,6 +193,7 @@ class Broker(ServerProcess):
         await self._node.ready()
         self.health.progress = lambda: ""
         member.check_registration(self._image())
+        self._log_is_proven = member.log_is_proven
         await self._recovery_pool.run(self._settle_directories, self._image())
         self._image_waits_for = lambda: quorum.waits_for(clock.monotonic_ms())
 
@@ -222,9 +224,8 @@ class Broker(ServerProcess):
             lambda: [one.path for one in self._logs.online_dirs()],
         )
         self._on_stop(self._close_logs)
-        await self._opened.open(
-            self._image(), self._removals.take(), is_missing_some=self._is_missing_some
-        )
+        removed = self._removals.take() if self._log_is_proven else frozenset()
+        await self._opened.open(self._image(), removed, is_missing_some=self._is_missing_some)
         self._is_missing_some = self._opened.is_missing_some
 
     async def _close_logs(self) -> None:
@@ -415,7 +416,10 @@ class Broker(ServerProcess):
         await self._register()
         await self._keep_mark()
         self._tier_wiring.show_registration(self.health, self._node)
-        await self._opened.set_aside(self._removals.end())
+        await self._opened.set_aside(self._removals.take())
+        while removed := self._removals.take():  # what was read meanwhile
+            await self._opened.set_aside(removed)
+        self._removals.end()
         self._replicas.apply(self._image(), None)
         self._node.subscribe(self._replicas.apply)
         await self._registration.unfence()

@@ -7,8 +7,9 @@ clients (librdkafka's) hand NOT_CONTROLLER to their caller instead of asking aga
 A request that was surely not carried out is tried again. One whose connection was lost may have
 been: it waits for the controller of a later epoch, which begins with all that the one before
 committed, and gets nothing of it later. What was done is refused there (TOPIC_ALREADY_EXISTS) or
-changes nothing. DIFFERS: Kafka's brokers also ask the same controller again, which may take the
-first request after the second, and repeat the requests of `_ONCE`.
+is done once more, over what another client changed in between. DIFFERS: Kafka's brokers also ask
+the same controller again, which may take the first request after the second, and repeat the
+requests of `_ONCE`.
 
 What belongs to the brokers is refused here, whoever leads: controllers of Kafka would do it.
 """
@@ -36,6 +37,11 @@ RETRY_MAX_MS: Final = 1_000
 """Between two attempts at one controller that refuses them: it may have too much to do."""
 
 
+NEXT_MS: Final = 6_000
+"""So long a lost change waits for the next controller: an election with default time-outs.
+
+Where the connection alone was lost, no other controller comes.
+"""
 _MAKING: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
 _ONCE: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER})
 """Done twice, they could take away what another client has made under the name in between."""
@@ -143,7 +149,8 @@ class Forwarded(DecodedHandler):
             except KafkaError as error:
                 may_wait = self._waits and isinstance(error, NotControllerError)
                 if isinstance(error, Unanswered) and self.api_key not in _ONCE:
-                    may_wait = await self._until_begun(end_ms, above=error.epoch)
+                    next_ms = min(self._clock.monotonic_ms() + NEXT_MS, end_ms)
+                    may_wait = await self._until_begun(next_ms, above=error.epoch)
                 if not may_wait or end_ms - self._clock.monotonic_ms() <= RETRY_MS:
                     refusable: Refusable = self._here
                     return refusable.refuse(context, request, error)

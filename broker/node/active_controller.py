@@ -171,7 +171,9 @@ class ActiveController:
                 f"no answer of the active controller at {host}:{port}; the change may be carried "
                 "out or not"
             )
-            raise (DecisionTimedOut(text) if is_large else Unanswered(text, epoch)) from error
+            if is_large:
+                raise DecisionTimedOut(text) from error
+            raise Unanswered(text, max(epoch, self.epoch)) from error
 
     async def forward(
         self,

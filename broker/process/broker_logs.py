@@ -14,6 +14,7 @@ from broker.node.start_jobs import Count, beside_the_loop
 from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
 from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
+from broker.replica.hosting import SLICE
 from broker.replica.wanted import assigned_partitions, wanted_replica
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed
@@ -35,22 +36,29 @@ class RemovalsRead:
 
     def __init__(self, node: MetadataNode) -> None:
         """Read on from what the node has replayed."""
-        self._topic_ids, self._is_over = set(node.first_removed), False
+        self._topic_ids = set(node.first_removed)
+        self._are_opened = self._is_over = False
         node.subscribe(self._see)
 
     def _see(self, _image: MetadataImage, delta: MetadataDelta) -> None:
         if not self._is_over:
             self._topic_ids |= delta.removed_topics
+            if self._are_opened:
+                self._topic_ids |= delta.deleted_topics.keys()
 
     def take(self) -> frozenset[bytes]:
-        """Topic ids that were read since the last call."""
+        """Topic ids that were read since the last call.
+
+        From the first call on logs are opened by an image: then also topics of it that are gone,
+        as of a broker that serves.
+        """
         taken, self._topic_ids = frozenset(self._topic_ids), set()
+        self._are_opened = True
         return taken
 
-    def end(self) -> frozenset[bytes]:
-        """The same; from here on a removed topic is taken away as it goes."""
+    def end(self) -> None:
+        """From here on a removed topic is taken away as it goes."""
         self._is_over = True
-        return self.take()
 
 
 class BrokerLogs:
@@ -164,13 +172,16 @@ class BrokerLogs:
         """
         gone = [one for one in self.manager.all() if one.topic_id in removed_topics]
         removal = Removal()
-        self.manager.let_go((TopicPartition(one.topic, one.partition) for one in gone), removal)
+        for first in range(0, len(gone), SLICE):
+            some = gone[first : first + SLICE]
+            self.manager.let_go((TopicPartition(one.topic, one.partition) for one in some), removal)
+            await asyncio.sleep(0)
 
         def work() -> list[Path]:
             self.manager.remove(removal)
             return self.manager.set_aside()
 
-        self.aside = await beside_the_loop(self._pool, work, stop=lambda: None)
+        self.aside += await beside_the_loop(self._pool, work, stop=lambda: None)
 
     async def close(self, *, clean: bool, broker_epoch: int) -> None:
         """Close all logs, and say how far it is.

@@ -39,7 +39,12 @@ OnStop = Callable[[Callable[[], Awaitable[object] | None]], None]
 
 
 class QuorumMember:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        log_is_proven: the leader has a batch that this broker knows to be committed. Else a start
+            deletes nothing for what is in that log.
+    """
 
     def __init__(
         self, config: BrokerConfig, directories: Directories, node: MetadataNode, ports: Ports
@@ -48,6 +53,7 @@ class QuorumMember:
         self._config, self._directories = config, directories
         self._node, self._ports = node, ports
         self._unproven: Marks = {}
+        self.log_is_proven = False
 
     async def begin(
         self, health: Health, on_stop: OnStop, on_end: Callable[[BaseException], None]
@@ -86,7 +92,8 @@ class QuorumMember:
         disk, pool = self._ports.disk, self._ports.executors.reads
         marks = await pool.run(read_marks, disk, list(self._directories.ids))
         found = await watch.compare(marks)
-        if Comparison.SAME not in found.values():  # else this broker has registered in this log
+        self.log_is_proven = Comparison.SAME in found.values()
+        if not self.log_is_proven:  # else this broker has registered in this log
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}
 
     def check_registration(self, image: MetadataImage) -> None:

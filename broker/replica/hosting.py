@@ -463,6 +463,11 @@ class Hosting:
             if isinstance(partition_log, KafkaStorageError):
                 self._put_offline(tp, str(partition_log))
                 continue
+            if partition_log.topic_id != one.topic_id:
+                self._put_offline(
+                    tp, "the log of a removed topic of that name is open: restart this broker"
+                )
+                continue
             if self._is_barred(partition_log):
                 self._end_pending(tp)
                 continue

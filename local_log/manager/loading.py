@@ -254,8 +254,7 @@ class Loader:
             )
         else:
             wanted = wanted_for(tp)
-        gone = self._request.removed_topics
-        removed = [one for one in candidates if one.topic_id is not None and one.topic_id in gone]
+        removed = [one for one in candidates if self._was_removed(one, wanted)]
         outcome = Loaded(unwanted=[Unwanted(tp, one.directory, True) for one in removed])
         candidates = [one for one in candidates if one not in removed]
         if wanted is None:
@@ -294,6 +293,16 @@ class Loader:
             Unwanted(tp, candidates[index].directory, False) for index in placement.aside
         ]
         return outcome
+
+    def _was_removed(self, one: _Candidate, wanted: WantedReplica | None) -> bool:
+        """Whether it is of a topic whose removal was read, and nothing says otherwise."""
+        owner = one.files.owner
+        return (
+            one.is_named
+            and one.topic_id in self._request.removed_topics
+            and (owner is None or owner.topic_id == one.topic_id)
+            and (wanted is None or wanted.directory_id != one.directory.directory_id)
+        )
 
     def _look(self, tp: TopicPartition, directory: LogDir) -> _Candidate:
         path = directory.path / partition_dir(tp)

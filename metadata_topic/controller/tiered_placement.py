@@ -42,10 +42,12 @@ class Candidates:
         """
         for broker_id in replicas:
             if broker_id not in self.brokers:
-                fit = f": choose among {_shown(self.brokers)}" if self.brokers else ""
+                fit = f"choose among {_shown(self.brokers)}, or " if self.brokers else ""
+                store = " with that store" if "store" in self.what else ""
                 raise InvalidReplicaAssignmentError(
                     f"The manual partition assignment includes broker {broker_id}, which does not "
-                    f"{self.what}{fit}.{self.why_few}"
+                    f"{self.what}: {fit}set remote.log.storage.system.enable=true{store} on broker "
+                    f"{broker_id}."
                 )
 
 
@@ -82,10 +84,13 @@ def _why_few(image: MetadataImage, fit: Mapping[int, BrokerImage], also: str = "
     others = [one for one in image.brokers.values() if one.id not in fit]
     idle = sum(not one.is_active for one in fit.values())
     off = sum(one.remote_store is None for one in others)
+    ways = "Start those that are fenced, or one" if idle else "Start a broker"
+    if fit and not idle:
+        ways = f"Ask for {len(fit)} replica(s) at most, or start a broker"
     return (
         f" Of {len(image.brokers)} registered broker(s) {idle} with such a tier are fenced or "
         f"stopping, {off} are without a tier, {len(others) - off} have another store. "
-        f"{'Start those that are fenced, or one' if idle else 'Start a broker'} with "
+        f"{ways} with "
         f"remote.log.storage.system.enable=true{also}."
     )
 

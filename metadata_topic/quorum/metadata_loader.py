@@ -82,7 +82,6 @@ class MetadataLoader:
         image: the newest that was published.
         end_offset: first offset (exclusive end) that was not looked at.
         last_batch: the last one that was read; None before the first.
-        first_removed: topic ids of the RemoveTopicRecords that were replayed at the start.
     """
 
     def __init__(
@@ -114,8 +113,7 @@ class MetadataLoader:
         self._committed = self.end_offset = end_offset
         self._fetched: SnapshotId | None = None
         self.last_batch: CommittedBatch | None = None
-        self.image, first = loader.take()
-        self.first_removed = frozenset(first.removed_topics)
+        self.image, _ = loader.take()
         self.metrics = LoaderMetrics(ports.metrics, ports.clock, lambda: self.image)
         self._runner = Runner(
             self._catch_up,

@@ -277,7 +277,7 @@ class MetadataNode:
     @property
     def first_removed(self) -> frozenset[bytes]:
         """Topic ids of the RemoveTopicRecords that were replayed at the start."""
-        return self._replica.first_removed
+        return frozenset() if self._opened is None else self._opened.removed_topics
 
     @property
     def last_batch(self) -> CommittedBatch | None:

@@ -195,11 +195,6 @@ class MetadataReplica:
         return self._loader.end_offset
 
     @property
-    def first_removed(self) -> frozenset[bytes]:
-        """Topic ids of the RemoveTopicRecords that were replayed at the start."""
-        return self._loader.first_removed
-
-    @property
     def last_batch(self) -> CommittedBatch | None:
         """The last committed batch that was applied; None before the first."""
         return self._loader.last_batch

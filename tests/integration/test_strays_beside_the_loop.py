@@ -14,8 +14,9 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.topic_deletion import delete_topics
 from runtime.disk import Disk
 from runtime.ports import system_ports
-from tests.support.brokers.clients import produce
+from tests.support.brokers.clients import produce, read_all
 from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.tiered_topics import create
 from tests.support.worlds.pools import turns
 
 pytestmark = pytest.mark.smoke
@@ -89,16 +90,18 @@ def test_the_loop_goes_on_while_strays_are_renamed(
     asyncio.run(scenario())
 
 
-def test_a_topic_that_is_removed_while_logs_are_opened_leaves_nothing(
-    make_broker: Callable[..., BrokerProcess],
+@pytest.mark.parametrize("disk", [SlowToOpen(), SlowToRename()], ids=["opened", "renamed"])
+def test_a_topic_that_is_removed_while_a_start_waits_leaves_nothing(
+    make_broker: Callable[..., BrokerProcess], disk: SlowDisk
 ) -> None:
-    """Its log is open before the removal is read, and nobody asks for it later."""
+    """Its log is open before the removal is read; one of its name would be served with it."""
     before = make_broker()
     before.start()
     produce(before, "t", [(None, b"x")])
     assert before.terminate() == 0
+    (before.log_directory / "gone-0").mkdir()
+    (before.log_directory / "gone-0" / f"{0:020d}.log").write_bytes(b"")
     config, _ = BrokerConfig.load(before.properties())
-    disk = SlowToOpen()
 
     async def scenario() -> None:
         ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
@@ -112,6 +115,9 @@ def test_a_topic_that_is_removed_while_logs_are_opened_leaves_nothing(
             await starting
             left = [path.name for path in before.log_directory.glob("t-0*")]
             assert [name.endswith("-delete") for name in left] == [True], left
+            assert len(broker._opened.aside) == 1, "that of the stray"
+            await asyncio.to_thread(create, before, "t", 1)
+            assert await asyncio.to_thread(read_all, before, "t") == []
         finally:
             disk.go_on.set()
             await broker.stop()

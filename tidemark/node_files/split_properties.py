@@ -68,6 +68,8 @@ def pages(config: BrokerConfig, controllers: Sequence[Voter]) -> dict[int, str]:
     taken = {one.port for one in controllers} | {one.port for one in config.listeners}
     if config.tier_listener is not None:
         taken.add(config.tier_listener.port)
+    if config.control_listener is not None:
+        taken.add(config.control_listener[1])
     free = (one for one in chain(range(port + 1, 1 << 16), range(1024, port)) if one not in taken)
     keeps_host = host in _EVERYWHERE or is_loopback(host)
     return {

@@ -44,6 +44,7 @@ class OpenReplica:
         started: the core's first event.
         bootstrap: the records that the format step left, for a cluster where nothing counts yet.
         bootstrap_problem: why they cannot be read, where the log is likely to have them.
+        removed_topics: ids of the RemoveTopicRecords that a sole voter has replayed.
     """
 
     key: ReplicaKey
@@ -55,6 +56,7 @@ class OpenReplica:
     started: Started
     bootstrap: tuple[MetadataRecord, ...] = ()
     bootstrap_problem: str = ""
+    removed_topics: frozenset[bytes] = frozenset()
 
     @property
     def applied_end(self) -> int:
@@ -118,8 +120,9 @@ def open_replica(
     if settings.is_controller and found.is_blank:  # as far as was looked, nothing ever counted
         is_replayed = plan.membership is Membership.SOLE_VOTER
         bootstrap, problem = _bootstrap(log_dir, disk, found, is_replayed=is_replayed)
+    image, delta = found.loader.take()
     if check is not None and plan.membership is Membership.SOLE_VOTER:
-        check(found.loader.take()[0])
+        check(image)
     for note in plan.notes:
         log.warning("metadata quorum: %s", note)
     opened = repair(found, files=files, config=config, disk=disk, clock=ports.clock)
@@ -143,6 +146,7 @@ def open_replica(
         started=started,
         bootstrap=bootstrap,
         bootstrap_problem=problem,
+        removed_topics=frozenset(delta.removed_topics),
     )
 
 

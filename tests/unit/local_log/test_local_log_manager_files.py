@@ -193,6 +193,23 @@ def test_files_of_a_topic_whose_removal_was_not_read_stay(
     assert record_bytes(host.paths[0] / aside) == before
 
 
+@pytest.mark.parametrize("has_sidecar", [False, True])
+def test_files_that_the_metadata_want_here_are_never_those_of_a_removed_topic(
+    tmp_path: Path, *, has_sidecar: bool
+) -> None:
+    """One stale file is no reason to delete what the metadata assign to this directory."""
+    host = stopped(tmp_path)
+    if has_sidecar:
+        (host.directory() / PARTITION_METADATA).write_bytes(dump_partition_metadata(b"x" * 16))
+    else:
+        wrong_id(host)
+    before = record_bytes(tmp_path)
+    host.start(removed_topics={b"x" * 16})
+    host.scheduler.advance(10**7)
+    assert record_bytes(tmp_path) == before
+    assert names_in(host.paths[0]) >= {"orders-0"}
+
+
 def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:
     host = stopped(tmp_path)
     host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, None, was_never_served=False)}

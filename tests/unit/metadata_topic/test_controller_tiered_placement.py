@@ -177,13 +177,18 @@ def said(registered: int, idle: int, off: int, other: int) -> str:
     )
 
 
-def test_a_manual_assignment_counts_the_brokers_too() -> None:
-    image = fenced(cluster({1: HERE, 2: HERE, 3: None, 4: THERE}), 2)
-    assert said(4, 1, 1, 1) in code_of(created(image, by_hand("t", 1, 4))[0])[1]
+def test_more_replicas_than_brokers_with_the_store_are_told_how_many() -> None:
+    code, text = code_of(created(cluster({1: HERE}), TopicSpec("t", 1, 3, configs=TIERED))[0])
+    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "Ask for 1 replica(s) at most, or start a broker with " in text
+
+
+def test_a_manual_assignment_is_told_which_broker_lacks_what() -> None:
     text = code_of(created(cluster({1: None}), by_hand("t", 1))[0])[1]
-    assert "does not have a remote tier. Of 1 " in text
+    assert "does not have a remote tier: set remote.log.storage.system.enable=true on b" in text
     text = code_of(created(cluster({1: None, 2: HERE}), by_hand("t", 1))[0])[1]
-    assert "the store of this topic: choose among 2. Of 2 " in text
+    assert "the store of this topic: choose among 2, or set remote.log.storage.system" in text
+    assert text.endswith("=true with that store on broker 1.")
 
 
 def test_a_manual_assignment_to_a_fenced_broker_says_the_way_out() -> None:

@@ -260,6 +260,22 @@ def test_an_unformatted_directory_is_refused_before_an_epoch_is_opened(home: Hom
     assert not (home.metadata / "quorum-state").exists()
 
 
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_a_start_knows_the_topics_whose_removal_it_replays(home: Home, *, is_checked: bool) -> None:
+    topic_id = b"r" * 16
+
+    async def removed(node: MetadataNode) -> None:
+        await node.submit(a_topic("t", topic_id))
+        await node.submit(
+            lambda _image: ControllerResult((make("RemoveTopicRecord", topic_id=topic_id),), None)
+        )
+
+    home.with_node(removed)
+    node = home.node()
+    node.open((lambda _image: None) if is_checked else None)
+    assert node.first_removed == {topic_id}
+
+
 def test_a_record_of_a_newer_version_is_fatal_and_named(home: Home) -> None:
     from kafka_protocol.records.records import build_batch
 

@@ -249,6 +249,7 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
         ("[::]:9464", ["[::]:9465", "[::]:9466", "[::]:9467"]),
         (":9464", [":9465", ":9466", ":9467"]),
         ("h:9464", ["h1:9465", "h2:9466", "[::1]:9467"]),
+        ("127.0.0.1:9468", ["127.0.0.1:9470", "127.0.0.1:9471", "127.0.0.1:9472"]),
         ("h:65534", ["h1:65535", "h2:1024", "[::1]:1025"]),
         ("127.0.0.1:0", ["127.0.0.1:0"] * 3),
     ],
@@ -256,8 +257,14 @@ def test_files_say_where_the_controllers_are_and_what_the_node_was_told(tmp_path
 def test_controllers_have_pages_as_the_node_has(
     tmp_path: Path, listener: str, expected: list[str]
 ) -> None:
-    """The node listens on 9092 and 9093, the controllers on 9093 and 9094."""
-    config = BrokerConfig.load(write_config(tmp_path, tidemark__http__listener=listener))[0]
+    """The node listens on 9092, 9093 and 9469, the controllers on 9093 and 9094."""
+    control = {
+        "tidemark__control__listener": "127.0.0.1:9469",
+        "tidemark__control__token": "0123456789abcdef",
+    }
+    config = BrokerConfig.load(
+        write_config(tmp_path, tidemark__http__listener=listener, **control)
+    )[0]
     found = pages(config, parse_voters("--controllers", NEW.split(",")))
     assert list(found.values()) == expected
 

@@ -11,7 +11,7 @@ import pytest
 
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
-from broker.handlers.forwarded import RETRY_MS, Forwarded
+from broker.handlers.forwarded import NEXT_MS, RETRY_MS, Forwarded
 from broker.network.dispatch import DECODED_AT_ONCE_BYTES
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.node.active_controller import ENVELOPE_BYTES_MAX, ActiveController
@@ -410,6 +410,19 @@ async def test_a_change_whose_controller_is_gone_is_asked_again_of_the_next() ->
         (topic,) = decoded(await waiting.task).topics
     assert topic.error_code == ErrorCode.NONE
     assert (gone.versions, node.versions, waiting.here.served) == ([0], [0], 0)
+
+
+async def test_a_change_whose_connection_alone_was_lost_is_answered_soon() -> None:
+    """Its controller goes on: no other comes, however long the client would wait."""
+    async with serving(hangs_up, APIS) as node, asked(led_at(node.port)) as active:
+        waiting = Waiting(active, timeout_ms=60_000)
+        await until(lambda: waiting.scheduler.waiting)
+        await waiting.pass_ms(NEXT_MS - 2 * RETRY_MS)
+        assert not waiting.task.done()
+        await waiting.pass_ms(4 * RETRY_MS)
+        (topic,) = (await waiting.task).topics
+    assert topic.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert node.versions == [0]
 
 
 @pytest.mark.parametrize("deletes", [False, True])

@@ -185,8 +185,10 @@ async def test_a_trimmed_mark_needs_no_registration_beside_one_that_is_there(
         member.check_registration(image)
     for name in ("newer", "older"):
         assert str(tmp_path / "all" / name / COMMITTED_METADATA) in str(refused.value)
+    assert not member.log_is_proven, "a start deletes nothing for what stands in this log"
     member = await begun(monkeypatch, tmp_path, 3, {BATCH: SAME, OLDER: TRIMMED})
     member.check_registration(image)
+    assert member.log_is_proven
 
 
 def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> Said:

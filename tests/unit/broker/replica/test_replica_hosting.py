@@ -165,6 +165,14 @@ def test_a_topic_that_needs_a_tier_by_the_time_it_is_made_is_not_served(
     assert log.config.remote_storage_enable, "retention takes nothing"
 
 
+def test_a_log_of_another_topic_of_that_name_is_not_served(broker: OneBroker) -> None:
+    broker.logs.create("t", 0, b"o" * 16)
+    broker.create("t")
+    with pytest.raises(KafkaStorageError):
+        broker.replicas.require("t", 0)
+    assert "of a removed topic" in broker.replicas.offline[TopicPartition("t", 0)]
+
+
 def test_many_partitions_cost_few_syncs_of_their_directories_and_checkpoints(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
