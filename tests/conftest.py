@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.support.stores.s3 import S3Endpoint
 
 
-pytest.register_assert_rewrite("tests.support")
+pytest.register_assert_rewrite("tests.support", "rlmm.testing")
 
 COROUTINE_SECONDS_MAX = 60
 """A coroutine test that waits for what never comes fails after this time, or its `patience`."""
