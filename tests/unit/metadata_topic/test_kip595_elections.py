@@ -264,6 +264,19 @@ def test_k595_41_voters_that_hear_late_do_not_delay_a_stop_beyond_its_limit() ->
     assert node.wanted(Closed) == [Closed()]
 
 
+def test_k595_39_a_leader_of_two_stays_for_the_backoff_at_most() -> None:
+    node = ToldCore(voters=(1, 2), config=RaftConfig(election_backoff_max_ms=300))
+    node.lead()
+    node.step(Closing(0.0))
+    (end,) = node.take(EndQuorumEpochRequest)
+    node.answer(end, EndQuorumEpochResponse(ErrorCode.NONE, node.core.replica.standing()))
+    heard_ms = node.now_ms
+    node.run_until(heard_ms + 299)
+    assert node.wanted(Closed) == []
+    node.run_until(heard_ms + 300)
+    assert node.wanted(Closed) == [Closed()]
+
+
 def test_k595_39_a_lone_leader_that_stops_waits_for_nobody() -> None:
     node = ToldCore(voters=(2,))
     node.run_until(5_000)
