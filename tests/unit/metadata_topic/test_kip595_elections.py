@@ -250,7 +250,7 @@ def test_k595_41_a_voter_that_heard_ends_no_wait_for_another() -> None:
     assert node.wanted(Closed) == [Closed()]
 
 
-def test_k595_41_voters_that_hear_late_do_not_delay_a_stop_beyond_its_limit() -> None:
+def test_k595_41_voters_that_hear_late_do_not_prolong_a_stop() -> None:
     node = ToldCore()
     node.lead()
     began = node.now_ms
