@@ -173,7 +173,7 @@ class ActiveController:
             )
             if is_large:
                 raise DecisionTimedOut(text) from error
-            raise Unanswered(text, max(epoch, self.epoch)) from error
+            raise Unanswered(text, epoch) from error
 
     async def forward(
         self,

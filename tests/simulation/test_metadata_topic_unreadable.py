@@ -150,6 +150,22 @@ def test_it_is_said_once_for_as_long_as_it_is_so(
     assert again in [record.message for record in caplog.records]
 
 
+def test_a_damaged_record_is_named_before_an_end_that_is_not_told(
+    topic: MemoryTopic, node: Node
+) -> None:
+    """No restart helps against it."""
+    bad = one_in_each()[0]
+    damage(topic, bad)
+    node.turn()
+    node.port.tells_ends = False
+    node.manager.lead([])
+    node.manager.lead([home(bad)])
+    node.turn(3)
+    node.clock.advance(60_000)
+    node.turn()
+    assert node.manager.unreadable() == (damaged(home(bad), topic.damaged[home(bad)]),)
+
+
 def test_an_end_that_is_not_told_for_a_minute_is_named(topic: MemoryTopic) -> None:
     node = Node(topic, ManualClock(), 1)
     node.port.tells_ends = False

@@ -30,6 +30,7 @@ from tests.support.worlds.log_manager import (
 
 CHECKPOINTS = [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS]
 METADATA = dump_partition_metadata(IDS["orders"])
+GONE = b"g" * 16
 Damage = Callable[[Path], object]
 
 
@@ -208,6 +209,47 @@ def test_files_that_the_metadata_want_here_are_never_those_of_a_removed_topic(
     host.scheduler.advance(10**7)
     assert record_bytes(tmp_path) == before
     assert names_in(host.paths[0]) >= {"orders-0"}
+
+
+def with_a_removed_copy(tmp_path: Path) -> Host:
+    """A second directory has a partition of the same name, of a topic that was removed."""
+    host = stopped(tmp_path, 2)
+    home, other = (host.directory(index=index) for index in (0, 1))
+    if other.exists():
+        home, other = other, home
+    shutil.copytree(home, other)
+    (other / SIDECAR).unlink()
+    (other / PARTITION_METADATA).write_bytes(dump_partition_metadata(GONE))
+    return host
+
+
+def test_removed_files_beside_a_partition_that_is_opened_are_deleted(tmp_path: Path) -> None:
+    host = with_a_removed_copy(tmp_path)
+    manager = host.start(removed_topics={GONE})
+    assert [log.log_end_offset for log in manager.all()] == [60]
+    host.scheduler.advance(1)
+    found = list(tmp_path.glob("*/orders-0*"))
+    assert found == [log.directory for log in manager.all()]
+
+
+def test_removed_files_beside_a_partition_that_is_offline_are_deleted(tmp_path: Path) -> None:
+    """They are none of its files: what is no longer there cannot be taken away with them."""
+    host = with_a_removed_copy(tmp_path)
+    host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, b"?" * 16)}
+    manager = host.start(removed_topics={GONE})
+    assert set(manager.refused) == {ORDERS}
+    host.scheduler.advance(1)
+    assert len(list(tmp_path.glob("*/orders-0*"))) == 1
+    assert manager.delete(ORDERS) == 1
+    assert len(manager.online_dirs()) == 2
+
+
+def test_of_what_is_renamed_away_what_is_kept_is_named(tmp_path: Path) -> None:
+    host = stopped(tmp_path, 1, ORDERS, BILLS)
+    host.wanted = {}
+    manager = host.start(set_aside=False, removed_topics={IDS["orders"]})
+    (aside,) = manager.set_aside()
+    assert aside.name.startswith("bills-0.")
 
 
 def test_a_wrong_topic_id_of_before_the_rule_is_offline(tmp_path: Path) -> None:

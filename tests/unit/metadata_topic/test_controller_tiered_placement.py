@@ -183,6 +183,24 @@ def test_more_replicas_than_brokers_with_the_store_are_told_how_many() -> None:
     assert "Ask for 1 replica(s) at most, or start a broker with " in text
 
 
+def test_a_refusal_by_the_default_replication_factor_counts_the_brokers() -> None:
+    text = code_of(created(cluster({1: None}), TopicSpec("t", 1, -1, configs=TIERED))[0])[1]
+    assert "default.replication.factor=" in text
+    assert said(1, 0, 1, 0) in text
+
+
+def test_a_refusal_of_more_partitions_counts_the_brokers() -> None:
+    _, image = created(cluster({1: HERE}), by_hand("t", 1))
+    (grown,) = create_partitions(started(image, 1, life=2), [More("t", 2)]).response
+    assert said(1, 0, 1, 0) in code_of(grown)[1]
+
+
+def test_a_refusal_of_the_metadata_topic_counts_the_brokers() -> None:
+    image = fenced(cluster({1: None, 2: HERE}), 2)
+    text = code_of(created(image, TopicSpec(REMOTE_LOG_METADATA_TOPIC, 1, 2))[0])[1]
+    assert said(2, 1, 1, 0) in text
+
+
 def test_a_manual_assignment_is_told_which_broker_lacks_what() -> None:
     text = code_of(created(cluster({1: None}), by_hand("t", 1))[0])[1]
     assert "does not have a remote tier: set remote.log.storage.system.enable=true on b" in text

@@ -237,6 +237,54 @@ def test_k595_41_voters_that_cannot_be_reached_do_not_delay_a_stop_beyond_its_li
     assert node.core.role is Role.RESIGNED, "it does not lead that epoch again"
 
 
+def test_k595_41_a_voter_that_heard_ends_no_wait_for_another() -> None:
+    node = ToldCore()
+    node.lead()
+    began = node.now_ms
+    node.step(Closing(0.0))
+    heard = EndQuorumEpochResponse(ErrorCode.NONE, node.core.replica.standing())
+    node.answer(node.take(EndQuorumEpochRequest)[0], heard)
+    node.run_until(began + 4_999)
+    assert node.wanted(Closed) == []
+    node.run_until(began + 5_000)
+    assert node.wanted(Closed) == [Closed()]
+
+
+def test_k595_41_voters_that_hear_late_do_not_prolong_a_stop() -> None:
+    node = ToldCore()
+    node.lead()
+    began = node.now_ms
+    node.step(Closing(0.0))
+    node.run_until(began + 4_900)
+    heard = EndQuorumEpochResponse(ErrorCode.NONE, node.core.replica.standing())
+    for end in node.take(EndQuorumEpochRequest):
+        node.answer(end, heard)
+    assert node.wanted(Closed) == []
+    node.run_until(began + 5_000)
+    assert node.wanted(Closed) == [Closed()]
+
+
+def test_k595_39_a_leader_of_two_stays_for_the_backoff_at_most() -> None:
+    node = ToldCore(voters=(1, 2), config=RaftConfig(election_backoff_max_ms=300))
+    node.lead()
+    node.step(Closing(0.0))
+    (end,) = node.take(EndQuorumEpochRequest)
+    node.answer(end, EndQuorumEpochResponse(ErrorCode.NONE, node.core.replica.standing()))
+    heard_ms = node.now_ms
+    node.run_until(heard_ms + 299)
+    assert node.wanted(Closed) == []
+    node.run_until(heard_ms + 300)
+    assert node.wanted(Closed) == [Closed()]
+
+
+def test_k595_39_a_lone_leader_that_stops_waits_for_nobody() -> None:
+    node = ToldCore(voters=(2,))
+    node.run_until(5_000)
+    assert node.core.role is Role.LEADER
+    node.step(Closing(0.0))
+    assert node.wanted(Closed) == [Closed()]
+
+
 @pytest.mark.parametrize("asks", [False, True])
 def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> None:
     """A follower of Kafka 4.3.1 gives no pre-vote then: without this one the first heir loses."""

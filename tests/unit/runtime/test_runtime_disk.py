@@ -84,6 +84,12 @@ def test_a_lock_of_another_process_names_its_pid(tmp_path):
     assert f"LockHeldError: .lock is locked by another process, pid {os.getpid()}\n" in done.stderr
 
 
+@pytest.mark.parametrize("pid", [0, -1])
+def test_a_lock_whose_process_is_not_shown_names_no_pid(tmp_path, pid):
+    """The holder is on another machine, or in another pid namespace."""
+    assert LockHeldError(tmp_path, pid).holder == "another process"
+
+
 def test_memory_file_is_always_resident(disk):
     file = disk.memfd("chunk")
     disk.write_at(file, 0, bytes(10_000))

@@ -269,6 +269,20 @@ def test_controllers_have_pages_as_the_node_has(
     assert list(found.values()) == expected
 
 
+def test_pages_of_controllers_leave_the_port_of_the_tiers(tmp_path: Path) -> None:
+    told = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": "rsm_plugins.local_fs:LocalFsRemoteStorageManager",
+        "rsm.config.dir": str(tmp_path / "store"),
+        "tidemark.cluster.secret.file": str(tmp_path / "secret"),
+        "tidemark.http.listener": "127.0.0.1:9464",
+        "tidemark.tier.listener": "127.0.0.1:9465",
+    }
+    config = BrokerConfig.load(write_config(tmp_path, **told))[0]
+    found = pages(config, parse_voters("--controllers", NEW.split(",")))
+    assert list(found.values()) == ["127.0.0.1:9466", "127.0.0.1:9467", "127.0.0.1:9468"]
+
+
 def test_a_development_node_is_split_by_the_file_that_it_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -425,12 +425,31 @@ async def test_a_change_whose_connection_alone_was_lost_is_answered_soon() -> No
     assert node.versions == [0]
 
 
-@pytest.mark.parametrize("deletes", [False, True])
-async def test_a_change_whose_controller_is_gone_is_asked_for_once(deletes: bool) -> None:
+async def test_the_next_controller_may_be_known_before_the_connection_is_lost() -> None:
+    async with serving(answers, APIS) as node, asked(QuorumView(epoch=3)) as active:
+        waiting = Waiting(active, timeout_ms=5_000)
+
+        def goes_down(key: int, version: int, number: int) -> bytes:
+            waiting.known.view = replace(led_at(node.port), epoch=4)
+            return hangs_up(key, version, number)
+
+        async with serving(goes_down, APIS) as gone:
+            waiting.known.view = led_at(gone.port)
+            await waiting.pass_ms(RETRY_MS)
+            await until(lambda: gone.ended == 1)
+            await until(lambda: waiting.task.done() or waiting.scheduler.waiting)
+            await waiting.pass_ms(5_000)
+        (topic,) = decoded(await waiting.task).topics
+    assert topic.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("key", [None, ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER])
+async def test_a_change_whose_controller_is_gone_is_asked_for_once(key: ApiKey | None) -> None:
     """Without another controller; of a deletion, what was made anew would be deleted, too."""
+    deletes = key is not None
 
     class Deleting(Here):
-        api_key = ApiKey.DELETE_TOPICS
+        api_key = key or ApiKey.DELETE_TOPICS
 
     async with (
         serving(hangs_up, APIS) as gone,

@@ -14,7 +14,7 @@ from kafka_protocol.files.meta_properties import (
     parse_meta_properties,
 )
 from local_log.checked_files import CheckedFiles
-from runtime.disk import Disk
+from runtime.disk import Disk, Lock, LockHeldError
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
@@ -72,6 +72,16 @@ def test_a_locked_directory_is_refused_and_free_again_after_release(tmp_path: Pa
         opened(path)
     first.release()
     opened(path)
+
+
+def test_a_refusal_of_a_locked_directory_names_the_process(tmp_path: Path) -> None:
+    class Held(Disk):
+        def lock(self, path: Path) -> Lock:
+            raise LockHeldError(path, 77)
+
+    path = formatted(tmp_path / "a", 1)
+    with pytest.raises(DirectoryError, match=f"{path} is locked by another process, pid 77 "):
+        open_directories([path], metadata_path=path, node_id=1, disk=Held())
 
 
 def test_a_refused_start_leaves_no_lock_behind(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whether a start takes part beside a leader, by what it says of the log that was followed."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,16 +112,34 @@ async def test_a_voter_takes_part_where_the_leader_does_not_say(
     assert "no leader says" in caplog.text
 
 
+async def test_a_broker_waits_for_a_leader_that_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would follow a younger log unseen."""
+    found, asked = await compared(monkeypatch, [3], *[None] * LOOKS_MAX, Comparison.SAME)
+    assert (found, asked.compared) == (Comparison.SAME, LOOKS_MAX + 1)
+
+
 async def begun(
     monkeypatch: pytest.MonkeyPatch,
     path: Path,
-    leader_epoch: int,
-    log: dict[CommittedBatch, Comparison],
+    leader_epoch: int | None,
+    log: Mapping[CommittedBatch, Comparison | None],
 ) -> QuorumMember:
-    """A member after its comparison; its directories `newer` and `older` note the two batches."""
+    """A member after its comparison; its directories `newer` and `older` note the two batches.
+
+    Args:
+        monkeypatch: for the questions.
+        path: of the directories.
+        leader_epoch: None: nobody leads, and the member may vote.
+        log: what the leader says of each batch.
+    """
+    answered = set[CommittedBatch]()
 
     class Questions(Scripted):
-        async def compare(self, *asked: Any) -> Comparison:
+        async def compare(self, *asked: Any) -> Comparison | None:
+            assert asked[2] not in answered, "it is asked once more for what it has said"
+            assert self.looks <= LOOKS_MAX, "what it has said is enough"
+            if log[asked[2]] is not None:
+                answered.add(asked[2])
             return log[asked[2]]
 
     Questions.epochs = [leader_epoch]
@@ -134,7 +153,8 @@ async def begun(
     node: Any = SimpleNamespace(cluster_id="mine")
     ports = system_ports(asyncio.get_running_loop())
     member = QuorumMember(config, directories, node, ports)
-    me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=False)
+    may_vote = leader_epoch is None
+    me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=may_vote)
     watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
     try:
         await watch.before_the_start()
@@ -155,6 +175,7 @@ SAME, OTHER, TRIMMED = Comparison.SAME, Comparison.OTHER, Comparison.TRIMMED
         (3, OTHER, OTHER, {"newer", "older"}),
         (2, SAME, OTHER, {"newer", "older"}),  # epochs began anew: one is refused after a while
         (3, OTHER, TRIMMED, {"newer"}),
+        (3, OTHER, None, {"newer"}),  # nobody says what the older one is
     ],
 )
 async def test_directories_of_each_batch_that_is_not_there_are_named(
@@ -162,7 +183,7 @@ async def test_directories_of_each_batch_that_is_not_there_are_named(
     tmp_path: Path,
     leader_epoch: int,
     newer: Comparison,
-    older: Comparison,
+    older: Comparison | None,
     named: set[str],
 ) -> None:
     """A disk that was away comes back with the log of its time: the others are sound."""
@@ -189,6 +210,15 @@ async def test_a_trimmed_mark_needs_no_registration_beside_one_that_is_there(
     member = await begun(monkeypatch, tmp_path, 3, {BATCH: SAME, OLDER: TRIMMED})
     member.check_registration(image)
     assert member.log_is_proven
+
+
+async def test_marks_of_which_nobody_says_anything_need_no_registration(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A node that votes takes part before a leader can answer."""
+    image: Any = SimpleNamespace(brokers={})
+    member = await begun(monkeypatch, tmp_path, None, {})
+    member.check_registration(image)
 
 
 def said(node_id: int, epoch: int | None, *, cluster_id: str = "mine") -> Said:

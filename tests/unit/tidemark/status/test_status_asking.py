@@ -30,12 +30,16 @@ class Cluster:
 
     Attributes:
         brokers: that the bootstrap broker names.
+        fenced: ids of those of them that are.
+        names_itself: the bootstrap broker is one of them.
         pages: of partitions, in their order; none left: it hangs up, and the time of a clock that
             stands still ends.
     """
 
     def __init__(self) -> None:
         self.brokers: list[tuple[Node, int]] = []
+        self.fenced: set[int] = set()
+        self.names_itself = False
         self.pages: list[dict[str, Any]] = []
         self.clock: SystemClock | ManualClock = SystemClock()
         self._settings, self._health = (asyncio.Barrier(n) for n in (NODES + 1, NODES))
@@ -46,9 +50,16 @@ class Cluster:
             if len(self.brokers) == NODES:
                 await self._settings.wait()
             return self._page(version, number)
+        if key == ApiKey.DESCRIBE_CONFIGS:
+            return b""
         broker = response(ApiKey.DESCRIBE_CLUSTER).cls.Brokers
         brokers = [
-            broker(broker_id=node_id, host="127.0.0.1", port=node.port)
+            broker(
+                broker_id=node_id,
+                host="127.0.0.1",
+                port=node.port,
+                is_fenced=node_id in self.fenced,
+            )
             for node_id, (node, _) in enumerate(self.brokers)
         ]
         return encoded(ApiKey.DESCRIBE_CLUSTER, version, number, cluster_id="c", brokers=brokers)
@@ -88,6 +99,8 @@ class Cluster:
     async def asked(self) -> ClusterFacts:
         """What `tidemark status` finds."""
         async with serving(self.named, APIS) as first:
+            if self.names_itself:
+                self.brokers.append((first, 0))
             servers = f"127.0.0.1:{first.port}"
             asker = StatusAsker(servers, None, ClientSettings(), self.clock)
             return await asyncio.to_thread(asker.ask)
@@ -153,6 +166,28 @@ async def test_another_broker_goes_on_where_one_falls_silent() -> None:
     assert PARTITIONS in asked
     assert (facts.partition_count, facts.offline) == (3, ["a-1", "b-0"])
     assert facts.partition_silence == ""
+
+
+async def test_a_broker_that_fell_silent_is_not_asked_for_partitions_again() -> None:
+    cluster = Cluster()
+    cluster.names_itself = True
+    facts = await cluster.asked()
+    assert facts.partition_silence.count("127.0.0.1:") == 1
+
+
+async def test_a_fenced_broker_is_not_asked_for_partitions() -> None:
+    """What it knows of them may be old."""
+    cluster, asked = Cluster(), list[int]()
+
+    def second(key: int, *_: int) -> bytes:
+        asked.append(key)
+        return b""
+
+    async with serving(second, APIS) as node:
+        cluster.brokers, cluster.fenced = [(node, 0)], {0}
+        facts = await cluster.asked()
+    assert facts.partition_silence
+    assert PARTITIONS not in asked
 
 
 async def test_the_end_of_the_time_amid_a_page_is_no_fault_of_the_broker() -> None:

@@ -1,0 +1,57 @@
+"""Since when the askers of a metadata partition wait for its end."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rlmm.topic_based.end_reads import ASK_AGAIN_MS, EndReads
+
+OLD, NEW = object(), object()
+
+
+class Port:
+    """Holds each question until the test answers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[int | None], None]] = []
+
+    def ask_end(self, _partition: int, on_done: Callable[[int | None], None]) -> None:
+        self.asked.append(on_done)
+
+
+def test_the_asker_that_has_waited_longest_counts() -> None:
+    port: Any = Port()
+    reads = EndReads()
+    for now_ms, asker in ((1_000, OLD), (2_000, NEW)):
+        reads.want(asker, lambda: None)
+        reads.ask(port, 0, 0, now_ms)
+    assert reads.waits_since_ms == 1_000
+    reads.drop(OLD)
+    reads.ask(port, 0, 0, 3_000)
+    assert reads.waits_since_ms == 2_000
+
+
+def test_a_question_that_failed_is_waited_for_since_the_first_one() -> None:
+    port: Any = Port()
+    reads = EndReads()
+    reads.want(OLD, lambda: None)
+    for now_ms in (1_000, 1_000 + ASK_AGAIN_MS):
+        reads.ask(port, 0, 0, now_ms)
+        port.asked.pop()(None)
+    reads.ask(port, 0, 0, 9_000)
+    assert reads.waits_since_ms == 1_000
+    port.asked.pop()(0)
+    reads.ask(port, 0, 0, 9_001)
+    assert reads.waits_since_ms is None
+
+
+def test_a_log_that_was_cut_is_asked_anew_and_waited_for_since_then() -> None:
+    port: Any = Port()
+    reads = EndReads()
+    reads.want(OLD, lambda: None)
+    reads.ask(port, 0, 0, 1_000)
+    reads.start_over()
+    reads.ask(port, 0, 0, 2_000)
+    assert (len(port.asked), reads.waits_since_ms) == (2, 2_000)
+    port.asked[0](0)
+    reads.ask(port, 0, 0, 3_000)
+    assert reads.waits_since_ms == 2_000, "the answer of before the cut counts no longer"
