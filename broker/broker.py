@@ -224,7 +224,8 @@ class Broker(ServerProcess):
             lambda: [one.path for one in self._logs.online_dirs()],
         )
         self._on_stop(self._close_logs)
-        removed = self._removals.take() if self._log_is_proven else frozenset()
+        read = self._removals.take()
+        removed = read if self._log_is_proven else frozenset()
         await self._opened.open(self._image(), removed, is_missing_some=self._is_missing_some)
         self._is_missing_some = self._opened.is_missing_some
 

@@ -107,7 +107,7 @@ class LogRemoval:
     def set_aside(self) -> list[Path]:
         """Rename away what `load` found to be no partition of this broker.
 
-        Deleted is only what is of a topic whose removal was read. Called when the metadata have
+        Only what is of a topic whose removal was read is deleted. Called when the metadata have
         noted where the partitions lie.
 
         Returns:
