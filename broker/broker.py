@@ -192,6 +192,7 @@ class Broker(ServerProcess):
         self.health.progress = lambda: waits(quorum.waits_for(clock.monotonic_ms()))
         await self._node.ready()
         self.health.progress = lambda: ""
+        await member.compare_again()
         member.check_registration(self._image())
         self._log_is_proven = member.log_is_proven
         await self._recovery_pool.run(self._settle_directories, self._image())

@@ -86,11 +86,14 @@ class IdentityWatch:
             await self._pause(EVERY_MS)
             await self._look()
 
-    async def compare(self, marks: Marks) -> dict[CommittedBatch, Comparison]:
+    async def compare(
+        self, marks: Marks, *, anew: bool = False
+    ) -> dict[CommittedBatch, Comparison]:
         """Return when the leader is known to have what was committed; after `before_the_start`.
 
         Args:
             marks: what this broker has noted.
+            anew: ask first who leads now.
 
         Returns:
             Without those of which nobody says anything yet: a node that votes does not wait long.
@@ -100,14 +103,16 @@ class IdentityWatch:
         """
         found: dict[CommittedBatch, Comparison] = {}
         others: dict[CommittedBatch, Look] = {}
+        if anew and marks:
+            await self._look()
         for looks in count(1):
-            if self._leader is not None:
+            if (leader := self._leader) is not None:
                 for batch in marks.keys() - found.keys():
-                    said = await self._compare(*self._leader, batch, is_late=looks >= LOOKS_MAX)
+                    said = await self._compare(*leader, batch, is_late=looks >= LOOKS_MAX)
                     if said is not None:
                         found[batch] = said
                     if said is Comparison.OTHER:
-                        others[batch] = self._leader[1]
+                        others[batch] = leader[1]
             elif self._me.may_vote:
                 break  # it may be needed to elect one
             if len(found) == len(marks):

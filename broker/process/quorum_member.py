@@ -70,9 +70,9 @@ class QuorumMember:
             OSError: the listener cannot be opened.
         """
         quorum = self._watch_the_quorum(health, on_stop)
-        watch = self._identity_watch()
+        self._watch = watch = self._identity_watch()
         await watch.before_the_start()
-        await self._compare(watch)
+        await self._compare()
         if self._config.is_controller:
             await self._listen(on_stop)
         # Before the listener: the others hear that this node does not lead any more.
@@ -87,11 +87,20 @@ class QuorumMember:
         on_stop(lambda: _cancelled(watching))
         return quorum
 
-    async def _compare(self, watch: IdentityWatch) -> None:
+    async def compare_again(self) -> None:
+        """Compare when this node has caught up: before it took part, nobody may have led.
+
+        Raises:
+            QuorumConfigError: the leader has not what this broker knows to be committed.
+        """
+        if not self.log_is_proven:
+            await self._compare(anew=True)
+
+    async def _compare(self, *, anew: bool = False) -> None:
         """See that the leader has what this node's broker knows to be committed."""
         disk, pool = self._ports.disk, self._ports.executors.reads
         marks = await pool.run(read_marks, disk, list(self._directories.ids))
-        found = await watch.compare(marks)
+        found = await self._watch.compare(marks, anew=anew)
         self.log_is_proven = Comparison.SAME in found.values()
         if not self.log_is_proven:  # else this broker has registered in this log
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}

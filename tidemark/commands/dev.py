@@ -96,10 +96,12 @@ def _write_properties(config: BrokerConfig, data: Path) -> None:
         DirectoryError: it runs already, maybe with other settings.
     """
     disk, file = Disk(), data / PROPERTIES
+    draft = file.with_suffix(".tmp")
     with stopped(config, disk):
         disk.make_dirs(data)
-        disk.unlink(file)
-        disk.create_private(file, dump(config.layers.static).encode())  # an override may be secret
+        disk.unlink(draft)
+        disk.create_private(draft, dump(config.layers.static).encode())  # an override may be secret
+        disk.rename(draft, file, durable=True)
 
 
 def _cluster(

@@ -123,6 +123,8 @@ async def begun(
     path: Path,
     leader_epoch: int | None,
     log: Mapping[CommittedBatch, Comparison | None],
+    *,
+    led_later: int | None = None,
 ) -> QuorumMember:
     """A member after its comparison; its directories `newer` and `older` note the two batches.
 
@@ -131,6 +133,7 @@ async def begun(
         path: of the directories.
         leader_epoch: None: nobody leads, and the member may vote.
         log: what the leader says of each batch.
+        led_later: the epoch of a leader that is there when the member has caught up.
     """
     answered = set[CommittedBatch]()
 
@@ -155,10 +158,14 @@ async def begun(
     member = QuorumMember(config, directories, node, ports)
     may_vote = leader_epoch is None
     me = Identity(ReplicaKey(11, b"m" * 16), "mine", "/d1/meta.properties", may_vote=may_vote)
-    watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
+    member._watch = watch = IdentityWatch(me, (CONTROLLER,), 1, ports)
     try:
         await watch.before_the_start()
-        await member._compare(watch)
+        await member._compare()
+        if led_later is not None:
+            assert not member.log_is_proven
+            Questions.epochs = [led_later]
+            await member.compare_again()
     finally:
         ports.executors.shutdown()
     return member
@@ -210,6 +217,17 @@ async def test_a_trimmed_mark_needs_no_registration_beside_one_that_is_there(
     member = await begun(monkeypatch, tmp_path, 3, {BATCH: SAME, OLDER: TRIMMED})
     member.check_registration(image)
     assert member.log_is_proven
+
+
+async def test_a_voter_asks_once_more_when_somebody_leads(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sound = {BATCH: SAME, OLDER: TRIMMED}
+    member = await begun(monkeypatch, tmp_path, None, sound, led_later=3)
+    assert member.log_is_proven
+    (tmp_path / "other").mkdir()
+    with pytest.raises(QuorumConfigError):
+        await begun(monkeypatch, tmp_path / "other", None, {**sound, BATCH: OTHER}, led_later=3)
 
 
 async def test_marks_of_which_nobody_says_anything_need_no_registration(
