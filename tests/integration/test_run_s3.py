@@ -81,7 +81,7 @@ def run_s3(tmp_path: Path) -> Iterator[RunS3]:
 
 def test_records_go_to_the_bucket_and_come_back_and_ctrl_c_ends_it_all(run_s3: RunS3) -> None:
     url, bucket = run_s3.printed(r"S3 is ready: (http\S+)").rsplit("/", 1)
-    data = Path(run_s3.printed(r"Tidemark on .*, data in (\S+)\. "))
+    data = Path(run_s3.printed(r"Tidemark on .*, data in (\S+), settings in "))
     admin = AdminClient({"bootstrap.servers": run_s3.bootstrap})
     topic = NewTopic("tides", 1, 1, config=TIERED)
     admin.create_topics([topic])["tides"].result(60)
