@@ -47,6 +47,11 @@ class LeaderEpochCache:
         """The chain, oldest first (a copy)."""
         return list(self._entries)
 
+    @property
+    def newest(self) -> EpochEntry | None:
+        """The last entry."""
+        return self._entries[-1] if self._entries else None
+
     def _insert(self, entry: EpochEntry) -> bool:
         entries = self._entries
         if (

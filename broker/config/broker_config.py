@@ -148,6 +148,7 @@ class BrokerConfig:
     log_preallocate: bool
     num_recovery_threads_per_data_dir: int
     replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     # groups

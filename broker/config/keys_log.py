@@ -372,4 +372,10 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         "5000",
         "How often high watermarks are written down.",
     ),
+    Key(
+        "replica.lag.time.max.ms",
+        LONG,
+        "30000",
+        "A follower that was not caught up for so long leaves the in-sync replicas.",
+    ),
 )

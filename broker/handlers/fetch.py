@@ -211,7 +211,8 @@ class FetchHandler(RawHandler):
             looks.leave()
 
     def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
-        return FetchLooks(session, looks_at_all=params.replica_id >= 0)
+        session.watch.is_replicas = params.replica_id >= 0
+        return FetchLooks(session)
 
     def _look(
         self, params: FetchParams, looks: FetchLooks, *, may_wait: bool = True
@@ -269,8 +270,9 @@ class FetchHandler(RawHandler):
         max_bytes = min(asked.max_bytes, self._limits.max_bytes)
         if version >= since.REPLICA_STATE:
             replica_id = asked.replica_state.replica_id
+            broker_epoch = asked.replica_state.replica_epoch
         else:
-            replica_id = asked.replica_id
+            replica_id, broker_epoch = asked.replica_id, -1
         return FetchParams(
             version,
             replica_id,
@@ -278,6 +280,7 @@ class FetchHandler(RawHandler):
             min(asked.min_bytes, max_bytes),
             max_bytes,
             is_read_committed(asked.isolation_level),
+            broker_epoch,
             context.listener_name,
             context.peer,
         )

@@ -369,7 +369,7 @@ class ProduceHandler(RawHandler):
                 error = future.exception()
             else:
                 future.cancel()
-                error = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+                error = pending.partition.not_committed_error()
             if error is not None:
                 index = pending.answers[pending.index][0]
                 pending.answers[pending.index] = _failed(index, error, pending.partition, None)
@@ -401,7 +401,8 @@ def _appended(
         counters = partition.counters
         counters.bytes_in.value += size_bytes
         counters.messages_in.value += info.last_offset - info.first_offset + 1
-    if (partition.is_flushing or partition.durable) and partition.waits_for_disk(acks):
+    is_slow = partition.followers is not None or partition.is_flushing or partition.durable
+    if is_slow and partition.waits_for_commit(acks):
         end_offset = info.last_offset + 1
         if partition.high_watermark < end_offset:
             waiting.append(_Pending(partition, end_offset, answers, place))

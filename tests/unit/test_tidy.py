@@ -53,7 +53,6 @@ SHORT_FILES = {
     "broker/handlers/fetch_versions.py": "below all files of Fetch",
     "broker/handlers/group_shards.py": "below all handlers of groups",
     "broker/handlers/produce_versions.py": "below all files of Produce",
-    "broker/replica/errors.py": "below replicas and handlers",
     "broker/testing/faults/fetch_splice.py": "pure, by its import contract",
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
