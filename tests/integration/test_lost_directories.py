@@ -209,6 +209,16 @@ def test_a_forgotten_directory_begins_anew_and_its_old_copy_is_put_aside(
     assert all(f"t-{p}" in no.stdout for p in node.there)
     done = node.tool("forget", directory_id, answer="y\n")
     assert done.returncode == 0, done.stderr
+    assert f"{len(node.there)} partitions had their last copy there" in done.stdout
+    # Nothing begins anew before a person says how much is given up.
+    node.broker.start()
+    assert node.ends() == node.expected("LEADER_NOT_AVAILABLE")
+    assert node.broker.terminate() == 0
+    done = node.tool("forget", "lost", "--records-given-up", "many", "--yes")
+    assert (done.returncode, "neither a number" in done.stderr) == (2, True)
+    done = node.tool("forget", "lost", "--records-given-up", str(len(RECORDS)), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"{len(RECORDS)} committed records are lost" in done.stdout
     node.broker.start()
     assert node.health()["status"] == "green"
     assert node.ends() == node.expected(0)

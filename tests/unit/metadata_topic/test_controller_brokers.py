@@ -9,7 +9,6 @@ from metadata_topic.controller.brokers import (
     unfence_broker,
 )
 from metadata_topic.controller.errors import (
-    BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
     InvalidRequestError,
     StaleBrokerEpochError,
@@ -42,7 +41,7 @@ def with_partition(image: MetadataImage, replicas: list[int], isr: list[int]) ->
                 leader=isr[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=[b"d" * 16] * len(replicas),
+                directories=[bytes([100 + one]) * 16 for one in replicas],
             ),
         ],
     )
@@ -144,7 +143,7 @@ def test_unfencing_and_fencing_twice_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("broker_id", "broker_epoch", "error"),
-    [(2, 0, BrokerIdNotRegisteredError), (1, 99, StaleBrokerEpochError)],
+    [(2, 0, StaleBrokerEpochError), (1, 99, StaleBrokerEpochError)],
 )
 def test_only_the_current_life_is_heard(
     broker_id: int, broker_epoch: int, error: type[KafkaError]
