@@ -103,7 +103,7 @@ def test_a_missing_directory_hides_its_partitions_until_it_is_back(
         node.second.write_text("not a directory")
     for _ in range(2):  # the second start finds what the first one left
         node.broker.start()
-        assert node.ends() == node.expected("KAFKA_STORAGE_ERROR")
+        assert node.ends() == node.expected("LEADER_NOT_AVAILABLE")
         health = node.health()
         assert health["status"] == "red"
         assert str(node.second) in str(health["reasons"])
@@ -177,7 +177,7 @@ def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(
     (tmp_path / "old").rename(node.second)
     node.broker.start()
     ends = node.ends()
-    assert all(ends[p] == "KAFKA_STORAGE_ERROR" for p in node.there)
+    assert all(ends[p] == "LEADER_NOT_AVAILABLE" for p in node.there)
     assert "another time" in str(node.health()["reasons"])
     assert node.tool("list").stdout.count("another time") == 1
     directory_id = next(r for r in node.tool("list").stdout.splitlines() if "another" in r).split()
