@@ -349,7 +349,7 @@ class MetadataNode:
             max_idle_interval_ms=config.max_idle_interval_ms,
             bootstrap=opened.bootstrap,
             bootstrap_problem=opened.bootstrap_problem,
-            min_insync_replicas=config.min_insync_replicas,
+            election_defaults=config.election_defaults,
             registration=self.registration,
         )
 

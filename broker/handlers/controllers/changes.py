@@ -13,6 +13,7 @@ from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.alter_partition import AlterPartitionHandler
 from broker.handlers.controllers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
@@ -154,7 +155,8 @@ def own_handlers(
         BrokerRegistrationHandler(brokers),
         BrokerHeartbeatHandler(brokers, heartbeat_interval_ms=heartbeat_interval_ms),
         AllocateProducerIdsHandler(submit),
-        AssignReplicasToDirsHandler(submit),
+        AssignReplicasToDirsHandler(submit, brokers.election_defaults),
+        AlterPartitionHandler(submit, brokers.election_defaults),
         RaiseLeaderEpochsHandler(submit),
         UpdateRemovedTopicsHandler(submit),
     )

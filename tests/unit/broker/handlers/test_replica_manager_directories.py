@@ -176,7 +176,9 @@ def test_a_forgotten_directory_lets_its_partitions_begin_anew(broker: OneBroker)
     broker.served("t", 2)
     lost = broker.where("t", 0)
     working = [DIRECTORIES[1 - lost]]
-    result = forget_directory(broker.image, NODE, DIRECTORIES[lost], working=working)
+    result = forget_directory(
+        broker.image, NODE, DIRECTORIES[lost], working=working, begins_last_copies=True
+    )
     broker.image = apply(broker.image, result.records)
     broker.start(missing=[lost])
     broker.commit_assignments()
