@@ -253,6 +253,7 @@ MAY_SLEEP = {
     "tests/support/quorum/kept_brokers.py": "sends a heartbeat now and then, as brokers do",
     "tests/support/quorum/quorum.py": "waits for a condition with a deadline, in a loop",
     "tests/support/quorum/tier_rounds.py": "is a client's pause, and how long a process is paused",
+    "tests/support/quorum/replica_rounds.py": "is how long a process is paused",
     "tests/support/raft_answers/stage.py": "asks a recorded process until it has come to rest",
 }
 
