@@ -372,4 +372,11 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         "5000",
         "How often high watermarks are written down.",
     ),
+    Key(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        "false",
+        "Whether a replica that lacks records may lead when no other is left.",
+        dynamic=CLUSTER_WIDE,
+    ),
 )
