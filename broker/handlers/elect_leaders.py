@@ -4,7 +4,7 @@ Versions:
 
 * 0: preferred leaders alone.
 * 1: unclean elections (KIP-460), and an error of the whole request.
-* 2: flexible.
+* 2: flexible (KIP-482).
 """
 
 from functools import partial
