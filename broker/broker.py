@@ -382,6 +382,7 @@ class Broker(ServerProcess):
             config.broker_rack,
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
+            previous_epoch=self._logs.clean_epoch,
             remote_store=store,
         )
         settings = LifeSettings(

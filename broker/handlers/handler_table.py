@@ -25,6 +25,7 @@ from broker.handlers import (
     describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -100,13 +101,14 @@ APIS: Final[tuple[Api, ...]] = (
     describe_log_dirs,
     list_config_resources,
     unregister_broker,
+    elect_leaders,
 )
 
 
 FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UNREGISTER_BROKER,
+    ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

@@ -31,6 +31,12 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
         election_defaults=ElectionRules(
             config.min_insync_replicas, config.unclean_leader_election_enable
         ),
+        unclean_election_interval_ms=config.unclean_leader_election_interval_ms,
+        rebalance_interval_ms=(
+            1_000 * config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else 0
+        ),
     )
 
 

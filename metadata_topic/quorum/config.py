@@ -31,6 +31,9 @@ class MetadataLogConfig:
             most, while those before them are being committed.
         election_defaults: the node's `min.insync.replicas`, which goes into the bootstrap records,
             too, and `unclean.leader.election.enable`.
+        unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
+        rebalance_interval_ms: `leader.imbalance.check.interval.seconds`, 0 without
+            `auto.leader.rebalance.enable`.
         max_batch_bytes: largest batch that is appended.
         replay_records_before_snapshot: a start that replayed more records than this since the
             last snapshot makes one, so that the next start is short (ours; Kafka counts bytes
@@ -47,6 +50,8 @@ class MetadataLogConfig:
     max_idle_interval_ms: int = 500
     append_linger_ms: int = 25
     election_defaults: ElectionRules = DEFAULT_RULES
+    unclean_election_interval_ms: int = 300_000
+    rebalance_interval_ms: int = 300_000
     max_batch_bytes: int = 8 << 20
     replay_records_before_snapshot: int = 20_000
     close_timeout_ms: int = 30_000

@@ -350,6 +350,8 @@ class MetadataNode:
             bootstrap=opened.bootstrap,
             bootstrap_problem=opened.bootstrap_problem,
             election_defaults=config.election_defaults,
+            unclean_election_interval_ms=config.unclean_election_interval_ms,
+            rebalance_interval_ms=config.rebalance_interval_ms,
             registration=self.registration,
         )
 

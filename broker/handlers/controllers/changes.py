@@ -23,6 +23,7 @@ from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
@@ -196,4 +197,5 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
     table.add(AlterConfigsHandler(parts.submit, parts.live))
     table.add(UnregisterBrokerHandler(parts.submit))
+    table.add(ElectLeadersHandler(parts.submit, parts.brokers.election_defaults))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

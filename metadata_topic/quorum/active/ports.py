@@ -79,6 +79,9 @@ class ControllerSettings:
         election_defaults: what the properties of this controller say of elections; its
             `min.insync.replicas` goes into the bootstrap records, too.
         registration: what this controller says of itself; None: it does not register.
+        unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
+        rebalance_interval_ms: `leader.imbalance.check.interval.seconds`; 0: leadership does not
+            return by itself to the first replicas.
     """
 
     append_linger_ms: int = 25
@@ -90,6 +93,8 @@ class ControllerSettings:
     bootstrap_problem: str = ""
     election_defaults: ElectionRules = DEFAULT_RULES
     registration: Registration | None = None
+    unclean_election_interval_ms: int = 300_000
+    rebalance_interval_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
