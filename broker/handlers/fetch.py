@@ -27,7 +27,7 @@ Versions:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -58,7 +58,7 @@ from broker.replica.fetch_types import (
     PartitionRead,
 )
 from broker.replica.manager import ReplicaManager
-from broker.topics.cluster import BrokerAddress
+from broker.topics.cluster import Addresses, nowhere
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
@@ -79,14 +79,6 @@ PARTITIONS_MAX: Final = 100_000
 
 _message = request(ApiKey.FETCH)
 _decode = _message.decode
-
-
-Addresses = Callable[[str], Iterable[BrokerAddress]]
-"""The brokers as clients of a listener reach them."""
-
-
-def _nowhere(_listener: str) -> Iterable[BrokerAddress]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,7 @@ class FetchHandler(RawHandler):
         *,
         limits: FetchLimits,
         remote: RemoteReader | None = None,
-        addresses: Addresses = _nowhere,
+        addresses: Addresses = nowhere,
     ) -> None:
         """Read the partitions of `replicas`; `remote` is None where there is no remote tier."""
         self._replicas, self._limits, self._addresses = replicas, limits, addresses
