@@ -120,7 +120,9 @@ def _read(
     if params.replica_id >= 0:
         _check_replica(partition, params, fetch)
         _check_range(partition, read, max_bytes)
-        if read.diverging is None and partition.followers is not None:
+        # What a log of another lineage, or of another leadership, holds says nothing of this one.
+        is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
+        if is_ours and partition.followers is not None:
             partition.followers.fetched(
                 params.replica_id,
                 broker_epoch=params.broker_epoch,
