@@ -10,11 +10,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from metadata_topic.controller.errors import InvalidReplicationFactorError
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.partitions import GrownTopic, MorePartitions, create_partitions
 from metadata_topic.controller.result import Decided
-from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
+from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
@@ -93,8 +92,6 @@ def _log_made(event: str, made: Sequence[Made]) -> Steps[None]:
             yield
 
 
-REPLICAS_MAX: Final = 1
-"""Of a partition: brokers do not copy from each other yet."""
 BACKLOG_MAX: Final = 20_000
 """While so many changes of replicas wait for this broker's disks, no topic is made."""
 MANY_PARTITIONS: Final = 100
@@ -107,12 +104,10 @@ class TopicCreation:
     Attributes:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
             faster than these gets errors that it tries again, as from Kafka, which waits for none.
-        replicas_max: topics of which a partition would have more are refused.
         descriptors: of the brokers; where there are none they have no bound.
     """
 
     patience_s: float = 0.5
-    replicas_max: int = REPLICAS_MAX
     descriptors: Descriptors | None = None
 
     def __init__(
@@ -149,16 +144,13 @@ class TopicCreation:
         Raises:
             ApiError: the disks are too far behind.
         """
-        refused: list[CreatedTopic] = []
         ids = [self._dice.uuid() for _ in topics]
         start = int(self._dice.random() * 1_000)
 
         def decide(image: MetadataImage, budget: DescriptorBudget) -> Decided[list[CreatedTopic]]:
-            nonlocal refused  # a decision may be taken twice
-            taken, refused = self._within_limit(topics, len(image.brokers))
             return create_topics.steps(
                 image,
-                taken,
+                topics,
                 defaults=self._defaults(),
                 topic_ids=ids,
                 validate_config=self._validate_config,
@@ -167,10 +159,9 @@ class TopicCreation:
                 descriptors=budget,
             )
 
-        created = await self._carry_out(
+        return await self._carry_out(
             "created topic", decide, validate_only=validate_only, timeout_ms=timeout_ms
         )
-        return refused + created
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False, timeout_ms: int = 0
@@ -188,7 +179,6 @@ class TopicCreation:
                 topics,
                 validate_only=validate_only,
                 placement_start=start,
-                replicas_max=self.replicas_max,
                 descriptors=budget,
             )
 
@@ -237,29 +227,3 @@ class TopicCreation:
                 left_s = min(left_s, self.patience_s)
             await asyncio.wait({settled}, timeout=max(0.0, left_s))
         return made
-
-    def _within_limit(
-        self, topics: Sequence[NewTopic], broker_count: int
-    ) -> tuple[Sequence[NewTopic], list[CreatedTopic]]:
-        """Set aside topics with more replicas than there may be.
-
-        Where there is only one broker they are refused by the decision, in Kafka's words.
-        """
-        factor = self._defaults().replication_factor
-        taken: list[NewTopic] = []
-        refused: list[CreatedTopic] = []
-        for topic in topics:
-            asked = max(
-                (len(one.broker_ids) for one in topic.assignments),
-                default=factor if topic.replication_factor == DEFAULT else topic.replication_factor,
-            )
-            if asked <= self.replicas_max or broker_count <= self.replicas_max:
-                taken.append(topic)
-                continue
-            error = InvalidReplicationFactorError(
-                f"replication factor {asked}: brokers do not copy from each other in this version, "
-                f"so that a partition has {self.replicas_max} replica. Ask for "
-                f"{self.replicas_max}"
-            )
-            refused.append(CreatedTopic(topic.name, error))
-        return taken, refused

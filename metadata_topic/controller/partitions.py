@@ -15,7 +15,6 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
     InvalidRequestError,
     PolicyViolationError,
     UnknownTopicError,
@@ -24,7 +23,7 @@ from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.placement import place
 from metadata_topic.controller.replica_assignment import check_manual
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.tiered_placement import candidates_for, hosts_of
+from metadata_topic.controller.tiered_placement import candidates_for, check_factor, hosts_of
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
 from metadata_topic.image.records import (
@@ -86,7 +85,6 @@ def create_partitions(
     *,
     validate_only: bool = False,
     placement_start: int = 0,
-    replicas_max: int | None = None,
     descriptors: DescriptorBudget | None = None,
 ) -> Steps[ControllerResult[list[GrownTopic]]]:
     """Add partitions to topics, in steps.
@@ -96,7 +94,6 @@ def create_partitions(
         topics: as asked for; names may repeat (then none of that name grows).
         validate_only: check and answer, write nothing.
         placement_start: any number, see `placement.place`.
-        replicas_max: topics whose partitions have more replicas are refused; None: no limit.
         descriptors: what the partitions take of their brokers' descriptors is taken from it; None:
             there is no bound.
 
@@ -119,7 +116,7 @@ def create_partitions(
         try:
             if counts[topic.name] > 1:
                 raise InvalidRequestError("Duplicate topic name.")
-            now = _growing(image, topic, replicas_max)
+            now = _growing(image, topic)
             replicas = yield from _replicas_of(image, now, topic, placement_start + number)
             if descriptors is not None:
                 descriptors.take(replicas)
@@ -158,7 +155,7 @@ def check_partition_total(total: int) -> None:
         )
 
 
-def _growing(image: MetadataImage, topic: MorePartitions, replicas_max: int | None) -> TopicImage:
+def _growing(image: MetadataImage, topic: MorePartitions) -> TopicImage:
     """The topic as it is now, of which `topic` asks for something that can be."""
     now = image.topics_by_name.get(topic.name)
     if now is None or not now.partitions:
@@ -171,13 +168,7 @@ def _growing(image: MetadataImage, topic: MorePartitions, replicas_max: int | No
             f"The topic {topic.name} currently has {have} partition(s); {topic.count} would not "
             "be an increase."
         )
-    factor = _factor_of(now)
-    if replicas_max is not None and factor > replicas_max:
-        raise InvalidReplicationFactorError(
-            f"the partitions of {topic.name} have {factor} replicas: brokers do not copy from each "
-            f"other in this version, so that a new partition has {replicas_max} replica. Produce "
-            "to a new topic"
-        )
+    check_factor(now.name, image.topic_config(now.name), _factor_of(now))
     return now
 
 

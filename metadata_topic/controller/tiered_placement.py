@@ -12,7 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
-from metadata_topic.controller.errors import InvalidConfigError, InvalidReplicaAssignmentError
+from metadata_topic.controller.errors import (
+    InvalidConfigError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+)
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import BrokerImage, RemoteStore, TopicImage
 from runtime.work import Pace, Steps
@@ -80,6 +84,29 @@ def candidates_for(
     return Candidates(alike, what, _why_few(image, alike, " and that store"))
 
 
+def check_factor(name: str, configs: Mapping[str, str], factor: int) -> None:
+    """Refuse more than one replica where the remote tier has to do with them.
+
+    Followers do not fetch from the remote tier yet, and what `__remote_log_metadata` says may be
+    acted on only when it survives a power cut.
+
+    Raises:
+        InvalidReplicationFactorError: naming the way out.
+    """
+    if factor <= 1:
+        return
+    if name == REMOTE_LOG_METADATA_TOPIC:
+        raise InvalidReplicationFactorError(
+            f"{name} has one replica in this version: set "
+            "rlmm.config.remote.log.metadata.topic.replication.factor=1"
+        )
+    if is_tiered(configs):
+        raise InvalidReplicationFactorError(
+            f"replication factor {factor}: a partition of a tiered topic has one replica in this "
+            "version. Ask for 1, or for a topic without remote.storage.enable"
+        )
+
+
 def _why_few(image: MetadataImage, fit: Mapping[int, BrokerImage], also: str = "") -> str:
     others = [one for one in image.brokers.values() if one.id not in fit]
     idle = sum(not one.is_active for one in fit.values())
@@ -134,7 +161,14 @@ def check_switched_on(
     """
     if is_tiered(before) or not is_tiered(after):
         return
-    hosts = yield from hosts_of(image.topics_by_name[name])
+    topic = image.topics_by_name[name]
+    factor = max(len(one.replicas) for one in topic.partitions.values())
+    if factor > 1:
+        raise InvalidConfigError(
+            f"remote.storage.enable=true: the partitions of {name} have {factor} replicas, and "
+            "those of a tiered topic have one in this version. Make a new topic with one"
+        )
+    hosts = yield from hosts_of(topic)
     fit = candidates_for(image, name, after, hosts).brokers
     if unfit := hosts - fit.keys():
         raise InvalidConfigError(

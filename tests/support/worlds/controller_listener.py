@@ -46,7 +46,6 @@ class Listener:
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)})
         live = LiveConfig(config, lambda: loop.image)
         creation = creation_without_broker(self.submit, live, self.quorum.ports.dice, control)
-        creation.replicas_max = 3  # what Kafka's brokers hold
         cluster = ClusterView(1, "cluster", lambda: loop.image)
         self.create = CreateTopicsHandler(creation, live)
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
