@@ -370,7 +370,7 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         "num.replica.fetchers",
         INT,
         "1",
-        "Connections to each leader; a change counts for partitions that are followed from then on.",
+        "Connections to each leader; a change counts for partitions followed from then on.",
         low=1,
         dynamic=CLUSTER_WIDE,
     ),

@@ -46,7 +46,8 @@ class Question(NamedTuple):
         epoch: of the session; 0: a full question, which begins one.
         asked: partitions that are new to the leader, or asked otherwise than before.
         forgotten: partitions that the leader is to leave out from now on.
-        is_hurried: more is to be asked at once: the leader should not wait for records.
+        is_hurried: it has partitions that were not asked for before, or is to be followed by one
+            that has: the leader should tell what it knows of them, and not wait for records.
     """
 
     session_id: int
@@ -103,11 +104,15 @@ class FetchSession:
         if self._epoch == INITIAL_EPOCH:
             self._changed.clear()
             self._renewed.clear()
-            self.told = dict(self._wanted)
-            return Question(self._session_id, self._epoch, self.told) if self.told else None
+            before, self.told = self.told, dict(self._wanted)
+            if not self.told:
+                return None
+            hurries = not self.told.keys() <= before.keys()
+            return Question(self._session_id, self._epoch, self.told, is_hurried=hurries)
         asked: dict[PartitionId, Asked] = {}
         forgotten: list[PartitionId] = []
         again: dict[PartitionId, None] = {}
+        has_new = False
         for partition in self._changed:
             wanted, told = self._wanted.get(partition), self.told.get(partition)
             if told is not None and (wanted is None or partition in self._renewed):
@@ -116,12 +121,14 @@ class FetchSession:
                 if wanted is not None:
                     again[partition] = None
             elif wanted is not None and wanted != told:
+                has_new |= told is None
                 asked[partition] = self.told[partition] = wanted
         self._changed = again
         self._renewed.clear()
         if not self.told and not forgotten:
             return None
-        return Question(self._session_id, self._epoch, asked, tuple(forgotten), bool(again))
+        hurries = has_new or bool(again)
+        return Question(self._session_id, self._epoch, asked, tuple(forgotten), hurries)
 
     def answered(self, error: int, session_id: int) -> bool:
         """Take what the last question's answer says of the session.

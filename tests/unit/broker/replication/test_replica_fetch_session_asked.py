@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,8 +120,25 @@ def test_another_leadership_is_forgotten_and_asked_anew() -> None:
     assert forgets is not None
     assert asks is not None
     assert (forgets.forgotten, forgets.asked, forgets.is_hurried) == ((A,), {}, True)
-    assert (asks.forgotten, asks.is_hurried) == ((), False)
+    assert (asks.forgotten, asks.is_hurried) == ((), True)
     assert asks.asked == {A: asked(leader_epoch=2)}
+
+
+def hurries(leader: Leader, session: FetchSession) -> bool:
+    question = ask_of(leader, session)
+    return question is not None and question.is_hurried
+
+
+@pytest.mark.parametrize("slots", [0, 2])
+def test_only_a_question_with_new_partitions_is_hurried(slots: int) -> None:
+    """Without a slot for the session, too: else the leader would be asked all the time."""
+    leader, session = Leader(slots), FetchSession()
+    session.ask(A, asked())
+    assert [hurries(leader, session) for _ in range(3)] == [True, False, False]
+    session.ask(A, asked(5))
+    assert not hurries(leader, session)
+    session.ask(B, asked())
+    assert [hurries(leader, session) for _ in range(2)] == [True, False]
 
 
 def test_a_lost_session_id_is_not_sent_again() -> None:
