@@ -60,6 +60,7 @@ from broker.replica.wanted import (
     found_replicas,
     refused_replicas,
 )
+from broker.replication.manager import ReplicaFetchers
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
@@ -277,6 +278,16 @@ class Broker(ServerProcess):
             judgements=None if self._tier is None else self._tier.judgements,
         )
         self._on_stop(self._replicas.stop)
+        self._fetchers = ReplicaFetchers(
+            lambda: self.live.current,
+            image=self._image,
+            broker_epoch=lambda: self._registration.epoch,
+            logs=self._logs,
+            ports=ports,
+        )
+        self._on_stop(self._fetchers.stop)
+        self._replicas.listeners.append(self._fetchers.on_events)
+        self._node.subscribe(self._fetchers.on_image)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
         self._replicas.hosting.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.hosting.assignment_failed
@@ -320,6 +331,8 @@ class Broker(ServerProcess):
         )
         register_replica_metrics(self.metrics, self._replicas, ports.executors)
         register_metadata_metrics(self.metrics, self._image, self._node)
+        self._fetchers.register(self.metrics)
+        self.health.warnings["followers"] = self._fetchers.problems
         self.health.checks["logs"] = lambda: offline_directories(self._logs.dirs)
         self.health.warnings["compaction"] = self._cleaner.problems
         self.health.checks["groups"] = self._groups.problems

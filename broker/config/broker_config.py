@@ -150,8 +150,16 @@ class BrokerConfig:
     log_message_timestamp_after_max_ms: int
     log_preallocate: bool
     num_recovery_threads_per_data_dir: int
+    # replication
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     # groups

@@ -367,6 +367,41 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         dynamic=CLUSTER_WIDE,
     ),
     Key(
+        "num.replica.fetchers",
+        INT,
+        "1",
+        "Connections to each leader; a change counts for partitions followed from then on.",
+        low=1,
+        dynamic=CLUSTER_WIDE,
+    ),
+    Key(
+        "replica.fetch.backoff.ms",
+        INT,
+        "1000",
+        "Longest pause of a follower after a failed fetch; the first ones are shorter.",
+        low=0,
+    ),
+    Key("replica.fetch.max.bytes", INT, "1048576", "Bytes asked for, per partition.", low=0),
+    Key(
+        "replica.fetch.min.bytes",
+        INT,
+        "1",
+        "Bytes that must be there before a follower's fetch is answered.",
+    ),
+    Key(
+        "replica.fetch.response.max.bytes",
+        INT,
+        "10485760",
+        "Bytes a follower asks for in one fetch.",
+        low=0,
+    ),
+    Key(
+        "replica.fetch.wait.max.ms",
+        INT,
+        "500",
+        "How long a follower's fetch may wait for new records.",
+    ),
+    Key(
         "replica.high.watermark.checkpoint.interval.ms",
         LONG,
         "5000",
@@ -384,5 +419,11 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         "false",
         "Whether a replica that lacks records may lead when no other is left.",
         dynamic=CLUSTER_WIDE,
+    ),
+    Key(
+        "replica.socket.timeout.ms",
+        INT,
+        "30000",
+        "How long a follower waits for the answer to a fetch; then the connection is ended.",
     ),
 )

@@ -42,7 +42,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
 from runtime.executors import side_by_side
 from runtime.ports import Ports
-from runtime.work import OnPool, Runner, Work, logged
+from runtime.work import OnPool, Runner, Until, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -369,6 +369,7 @@ class Hosting:
         while self._queue:
             batch = self._queue.take(BATCH)
             try:
+                yield from self._until_here(batch)
                 yield from self._remove([one for one in batch if isinstance(one, Gone)])
                 wanted = [one for one in batch if isinstance(one, Wanted)]
                 yield from self._host(wanted if not self._is_stopping else [])
@@ -385,6 +386,16 @@ class Hosting:
         for future in idle:
             if not future.done():
                 future.set_result(None)
+
+    def _until_here(self, batch: Sequence[Change]) -> Work[None]:
+        """Wait until no thread appends to their logs for a leader; it is asked no more for them."""
+        for one in batch:
+            tp = one.topic_partition
+            partition, partition_log = self.partitions.get(tp), self._logs.get(tp)
+            if partition is not None and not partition.is_leader:
+                partition.pause()
+            if partition_log is not None and partition_log.loan.is_lent:
+                yield Until(partition_log.loan.when_here)
 
     def _remove(self, gone: Sequence[Gone]) -> Work[None]:
         if not gone:

@@ -243,6 +243,20 @@ class Partition:
         self._commits.fail(self._led_elsewhere())
         self._wake()
 
+    def follow(self, *, high_watermark: int, log_start_offset: int) -> bool:
+        """Take over what the leader says, as far as this log reaches.
+
+        Returns:
+            Whether the log start has moved: it is to be made durable, see `raise_log_start`.
+        """
+        committed = min(high_watermark, self.log.log_end_offset)
+        self._set_high_watermark(committed, 0)
+        start = min(log_start_offset, self.log.high_watermark)
+        is_higher = start > self.log.log_start_offset
+        if is_higher:
+            self.log.raise_log_start(start)
+        return is_higher
+
     def retire(self) -> None:
         """The partition leaves this broker: whoever waits is told."""
         self.deleted, self.is_leader = True, False

@@ -46,6 +46,7 @@ class World:
     configs: dict[str, LogConfig] = field(default_factory=dict)
     topics: dict[str, TopicImage] = field(default_factory=dict)
     has_tier: bool = False
+    node_id: int = NODE
 
     def __post_init__(self) -> None:
         ports = self.ports = simulated(7, clock=ManualClock(NOW_MS), disk=self.disk, pool=self.pool)
@@ -60,7 +61,7 @@ class World:
         )
         self.replicas = ReplicaManager(
             logs=self.logs,
-            node_id=NODE,
+            node_id=self.node_id,
             config_for=self.config_for,
             ports=ports,
             judgements=self.judgements if self.has_tier else None,

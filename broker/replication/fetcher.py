@@ -1,0 +1,678 @@
+"""Follows the partitions that one other broker leads: asks for what is new and writes it.
+
+On the event loop: one Fetch at a time, its answer walked through in steps, its records never looked
+at. Then one call on a pool appends and truncates for all partitions of the answer, and the loop
+publishes what came of it. Only then the next Fetch goes out, as Kafka's fetcher does it.
+
+A log is lent to the pool for that call (`local_log.log.loan`), and nothing is lent under a
+leadership that is over: roles change when the log is back, and until then the partition is paused.
+So a partition may be added, let go or given another leader at any moment.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any, Final
+
+from broker.replica.partition import Partition
+from broker.replication.fetch_session import Asked, FetchSession, PartitionId, Question
+from broker.replication.fetch_wire import (
+    VERSIONS,
+    FetchAnswer,
+    FetchTerms,
+    PartitionAnswer,
+    encoded,
+    walked,
+)
+from broker.replication.following import (
+    FIRST_WAIT_MS,
+    Append,
+    Begin,
+    FindRange,
+    Following,
+    LeaderRange,
+    Standing,
+    Stop,
+    Truncate,
+    Wait,
+    after_range,
+    check_order,
+    decided,
+    is_current,
+)
+from kafka_client.connection import Connection
+from kafka_client.requests import Answer, Call, ClientError, encoder
+from kafka_client.transport import Address
+from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
+from kafka_protocol.types import TopicPartition
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request
+from kafka_protocol.wire.schema import Versions
+from local_log.errors import KafkaStorageError, LogClosed
+from local_log.leader_epoch_cache import truncation_for
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import Appended, Ended
+from local_log.manager.log_dir import LOG_STARTS
+from local_log.manager.log_dirs import LogManager
+from runtime.ports import Ports
+from runtime.scheduler import Timer
+from runtime.work import OnPool, Pace, Runner, Steps, Until, Work, logged
+
+log = logging.getLogger(__name__)
+
+POOL: Final = "log-follow"
+THREADS: Final = 2
+RANGES_AT_ONCE: Final = 500
+"""Partitions of one ListOffsets."""
+EARLIEST: Final = -2
+LATEST: Final = -1
+_LIST_OFFSETS: Final = Versions(4, 9)
+"""From leader epochs on."""
+_UNITS: Final = 10
+"""Microseconds, about, for what is decided or published of a partition."""
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
+_ListOffsets: Final = request(ApiKey.LIST_OFFSETS).cls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """What all fetchers of a broker share.
+
+    Attributes:
+        terms: of each Fetch.
+        backoff_ms: longest pause after an error (`replica.fetch.backoff.ms`).
+        timeout_ms: for an answer (`replica.socket.timeout.ms`).
+    """
+
+    terms: FetchTerms
+    backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A partition under one leadership."""
+
+    id: PartitionId
+    partition: Partition
+    following: Following
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.partition.log
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.partition.topic_partition
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """What a pool thread does to one log.
+
+    Attributes:
+        result: how much was appended, or where the log ends now; or what went wrong.
+    """
+
+    followed: _Followed
+    decision: Append | Truncate | Begin
+    asked: Asked
+    result: "Appended | int | Exception" = -1
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the log may become shorter, or its chain."""
+        log = self.followed.log
+        return not isinstance(self.decision, Append) or log.epochs.reaches(log.log_end_offset)
+
+    def carry_out(self, now_ms: int) -> "Appended | int":
+        """On a pool thread, which has the log to itself."""
+        log = self.followed.log
+        match self.decision:
+            case Append(answer):
+                check_order(answer.records)
+                log.truncate_to(log.log_end_offset)  # epochs without a record
+                return log.append_batches(
+                    answer.records,
+                    now_ms=now_ms,
+                    leader_epoch=self.asked.leader_epoch,
+                    asked_offset=self.asked.offset,
+                )
+            case Truncate(theirs):
+                start, end = log.log_start_offset, log.log_end_offset
+                log.truncate_to(truncation_for(log.epochs, theirs, log_start=start, log_end=end))
+            case Begin(offset):
+                log.truncate_fully_and_start_at(offset)
+        return log.log_end_offset
+
+
+def _carry_out(changes: Sequence[_Change], now_ms: int) -> None:
+    """On a pool thread; what goes wrong is one partition's trouble only."""
+    for change in changes:
+        try:
+            change.result = change.carry_out(now_ms)
+        except Exception as error:  # noqa: BLE001 - looked at on the loop
+            change.result = error
+
+
+class ReplicaFetcher:
+    """See the module; use it from the loop's thread only.
+
+    Attributes:
+        leader_id: the broker that is asked.
+        lags: of partitions that have one.
+        failed: why partitions count as failed.
+        trouble: why the leader gives no answer that can be read; empty while it does.
+    """
+
+    def __init__(
+        self,
+        leader_id: int,
+        *,
+        connect: Callable[[Address], Connection],
+        settings: FetcherSettings,
+        broker_epoch: Callable[[], int],
+        logs: LogManager,
+        ports: Ports,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            leader_id: the broker that is asked.
+            connect: makes the connection to an address; opens nothing.
+            settings: of all fetchers.
+            broker_epoch: of this broker's life now.
+            logs: keep log starts.
+            ports: what it stands on.
+        """
+        self.leader_id = leader_id
+        self.lags: dict[PartitionId, int] = {}
+        self.failed: dict[PartitionId, str] = {}
+        self.trouble = ""
+        self._connect, self._settings, self._broker_epoch = connect, settings, broker_epoch
+        self._logs, self._clock, self._scheduler = logs, ports.clock, ports.scheduler
+        self._pool = ports.executors.pool(POOL, THREADS)
+        self._address: Address | None = None
+        self._connection: Connection | None = None
+        self._session = FetchSession()
+        self._followed: dict[PartitionId, _Followed] = {}
+        self._starts: dict[PartitionId, _Followed] = {}  # whose log start is to be made durable
+        self._waits: list[tuple[int, PartitionId]] = []  # a heap, by time
+        self._pauses_until_ms, self._failures = 0, 0
+        self._timer: Timer | None = None
+        self._runner = Runner(self._work, ports.scheduler, failed=logged("replica fetcher"))
+        self._is_due = False
+
+    # -- what is followed
+
+    def __contains__(self, partition: Partition) -> bool:
+        return _id_of(partition) in self._followed
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition) -> None:
+        """Follow a partition under the leadership that it knows; nothing happens if it is already.
+
+        Its log is not lent.
+        """
+        partition_id, epoch = _id_of(partition), partition.leader_epoch
+        known = self._followed.get(partition_id)
+        if known is None or (known.partition, known.following.leader_epoch) != (partition, epoch):
+            self.let_go(partition)
+            followed = _Followed(partition_id, partition, Following(epoch))
+            self._followed[partition_id] = followed
+            self._ask(followed)
+            if partition.log.log_start_offset != self._kept_start(followed):
+                self._starts[partition_id] = followed
+            self._go_on_soon()
+
+    def let_go(self, partition: Partition) -> None:
+        """Follow it no more; where its log is lent, that lasts until the call's end."""
+        partition_id = _id_of(partition)
+        if self._followed.pop(partition_id, None) is not None:
+            for kept in (self.lags, self.failed, self._starts):
+                kept.pop(partition_id, None)
+            self._session.forget(partition_id)
+            self._go_on_soon()
+
+    def reach(self, address: Address | None) -> None:
+        """Ask the leader there from now on; None: the metadata name no address."""
+        if address != self._address:
+            before, self._connection, self._address = self._connection, None, address
+            self._pauses_until_ms = 0
+            if before is not None:
+                before.close()  # a question under way ends without an answer
+            self._go_on_soon()
+
+    async def stop(self) -> None:
+        """Ask nothing more; returns when no thread has a log of it."""
+        self._followed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._runner.stop()
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- one question after the other
+
+    def _go_on_soon(self) -> None:
+        """Ask when all that is said in this turn of the loop is known: a question may take long."""
+        if not self._is_due:
+            self._is_due = True
+            self._scheduler.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_due = False
+        self._runner.start()
+
+    def _work(self) -> Work[None]:
+        while True:
+            yield from self._keep_starts()
+            now_ms = self._clock.monotonic_ms()
+            yield from self._end_waits(now_ms)
+            question = None if now_ms < self._pauses_until_ms else self._session.question()
+            if question is None:
+                break
+            if self._address is None:
+                self._leader_failed("the metadata do not say where it listens")
+                continue
+            yield from self._asked(self._address, question)
+        self._wake_when_due(now_ms)
+
+    def _wake_when_due(self, now_ms: int) -> None:
+        """Go on when the pause after a failure is over, or a partition has waited long enough."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self._waits[0][0] if self._waits else None
+        if self._pauses_until_ms > now_ms and self._followed:
+            due_ms = self._pauses_until_ms
+        if due_ms is not None:
+            self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._go_on)
+
+    def _asked(self, address: Address, question: Question) -> Work[None]:
+        """Ask, and do what the answer says."""
+        if self._connection is None:
+            self._connection = self._connect(address)
+        connection = self._connection
+        wait_ms = 0 if question.is_hurried else self._longest_wait_ms()
+        terms, timeout_ms = self._settings.terms, self._settings.timeout_ms
+        body = yield from encoded(
+            question, terms, broker_epoch=self._broker_epoch(), wait_ms=wait_ms
+        )
+        answer = yield from _sent(
+            connection, ApiKey.FETCH, body, versions=VERSIONS, read=None, timeout_ms=timeout_ms
+        )
+        if isinstance(answer, ClientError):
+            if connection is self._connection:
+                self._leader_failed(str(answer))
+            else:
+                self._session.lost()
+            return
+        try:
+            found = yield from _read(answer)
+            if self._is_good(question, found):
+                yield from self._take(found)
+        except MalformedMessageError as error:
+            self._leader_failed(f"it sends what is no answer to a Fetch: {error}")
+        finally:
+            answer.release()
+
+    def _longest_wait_ms(self) -> int:
+        """The leader may wait so long: a partition that has waited is asked for at its time."""
+        longest_ms = self._settings.terms.wait_ms
+        if self._waits:
+            longest_ms = min(longest_ms, self._waits[0][0] - self._clock.monotonic_ms())
+        return max(longest_ms, 0)
+
+    def _is_good(self, question: Question, answer: FetchAnswer) -> bool:
+        """Take what an answer says as a whole; whether its partitions count."""
+        told = self._session.told
+        if not self._session.answered(answer.error, answer.session_id):
+            error = ErrorCode.of(answer.error)
+            if error in _SESSION_ERRORS and not self._failures:
+                self._failures = 1  # a full question is next, at once
+            else:
+                self._leader_failed(f"it answers {error.name}, session {answer.session_id}")
+            return False
+        if not answer.partitions.keys() <= told.keys():
+            self._leader_failed("it answers for partitions that it was not asked for")
+            return False
+        if question.is_full and len(answer.partitions) < len(told):
+            self._leader_failed(
+                f"it answers for {len(answer.partitions)} of {len(told)} partitions"
+            )
+            return False
+        if self.trouble:
+            log.info("leader answers again: broker=%d", self.leader_id)
+        self.trouble, self._failures = "", 0
+        return True
+
+    def _leader_failed(self, reason: str) -> None:
+        """There is no answer that can be used: begin another session, after a pause."""
+        self._session.lost()
+        if not self.trouble:
+            log.warning("leader cannot be followed: broker=%d: %s", self.leader_id, reason)
+        self.trouble = reason
+        pause_ms = min(FIRST_WAIT_MS << min(self._failures, 20), self._settings.backoff_ms)
+        self._failures += 1
+        self._pauses_until_ms = self._clock.monotonic_ms() + pause_ms
+
+    # -- one answer
+
+    def _take(self, answer: FetchAnswer) -> Work[None]:
+        pace = Pace()
+        changes: list[_Change] = []
+        out_of_range: list[_Followed] = []
+        for one in answer.partitions.values():
+            followed = self._current(one.partition)
+            if followed is None:
+                self._session.renew(one.partition)
+            else:
+                self._decide(followed, one, changes, out_of_range)
+            if pace.is_step_over(_UNITS):
+                yield None
+        yield from self._change(changes)
+        for some in _sliced(out_of_range, RANGES_AT_ONCE):
+            yield from self._settle_ranges(some)
+
+    def _current(self, partition_id: PartitionId) -> _Followed | None:
+        """A partition whose log may be changed by the answer to what was asked last."""
+        followed, asked = self._followed.get(partition_id), self._session.told.get(partition_id)
+        if followed is None or asked is None or followed.following.standing is not Standing.ASKED:
+            return None
+        partition, log = followed.partition, followed.log
+        if not self._is_led(followed) or log.loan.is_lent:
+            return None
+        epoch, end = partition.leader_epoch, log.log_end_offset
+        return followed if is_current(asked, leader_epoch=epoch, log_end=end) else None
+
+    def _is_led(self, followed: _Followed) -> bool:
+        """Whether a partition is followed under the leadership that holds at this moment."""
+        partition = followed.partition
+        return (
+            self._followed.get(followed.id) is followed
+            and not partition.deleted
+            and partition.leader_id == self.leader_id
+            and partition.leader_epoch == followed.following.leader_epoch
+        )
+
+    def _decide(
+        self,
+        followed: _Followed,
+        answer: PartitionAnswer,
+        changes: list[_Change],
+        out_of_range: list[_Followed],
+    ) -> None:
+        decision = decided(answer)
+        if isinstance(decision, FindRange):
+            out_of_range.append(followed)
+        elif isinstance(decision, Append) and not answer.records:
+            self._take_over(followed, answer)
+        elif isinstance(decision, Wait | Stop):
+            self._put_off(followed, decision)
+        else:
+            changes.append(_Change(followed, decision, self._session.told[followed.id]))
+
+    def _change(self, changes: Sequence[_Change]) -> Work[None]:
+        """Have the logs changed on the pool, and publish what came of it."""
+        if not changes:
+            return
+        lent: list[_Change] = []
+        for change in changes:
+            if self._current(change.followed.id) is change.followed:
+                change.followed.log.loan.lend(truncates=change.truncates)
+                lent.append(change)
+            else:  # something else was said of it since the answer was looked at
+                self._session.renew(change.followed.id)
+        try:
+            yield OnPool(self._pool, _carry_out, lent, self._clock.wall_ms())
+        finally:
+            for change in lent:
+                change.followed.log.loan.take_back()
+        pace = Pace()
+        for change in lent:
+            if self._is_led(change.followed):
+                self._publish(change)
+            if pace.is_step_over(_UNITS):
+                yield None
+
+    def _publish(self, change: _Change) -> None:
+        followed, result = change.followed, change.result
+        if isinstance(result, Exception):
+            self._put_off(followed, _after_error(result, followed))
+        elif isinstance(change.decision, Append):
+            assert isinstance(result, Appended)
+            if result.size_bytes:
+                self._take_over(followed, change.decision.answer)
+            elif result.ended is Ended.CUT:
+                self._put_off(followed, Wait("the leader sends no whole batch", is_fault=True))
+            else:
+                self._put_off(followed, Wait("the leader sends what a later leader wrote"))
+        else:
+            self._publish_cut(change, result)
+
+    def _publish_cut(self, change: _Change, end: "Appended | int") -> None:
+        followed, asked = change.followed, change.asked
+        told = f"broker={self.leader_id} {followed.name}"
+        log.info("log was cut: %s: from=%d to=%s for=%s", told, asked.offset, end, change.decision)
+        self._session.renew(followed.id)
+        if (followed.log.log_end_offset, followed.log.last_fetched_epoch) == asked[1:3]:
+            reason = f"the leader finds its log another one, and nothing to cut: {change.decision}"
+            self._put_off(followed, Wait(reason, is_fault=True))
+        else:
+            self._ask(followed)
+
+    def _take_over(self, followed: _Followed, answer: PartitionAnswer) -> None:
+        """Publish what the leader says of its log, and ask for what comes next."""
+        try:
+            if followed.partition.follow(
+                high_watermark=answer.high_watermark, log_start_offset=answer.log_start_offset
+            ):
+                self._starts[followed.id] = followed
+        except KafkaError as error:
+            self._put_off(followed, _after_error(error, followed))
+            return
+        following = followed.following
+        if following.went_well():
+            self.failed.pop(followed.id, None)
+            log.info("partition is followed again: %s", followed.name)
+        following.lag = max(0, answer.high_watermark - followed.log.log_end_offset)
+        if following.lag:
+            self.lags[followed.id] = following.lag
+        else:
+            self.lags.pop(followed.id, None)
+        self._ask(followed)
+
+    # -- what is asked
+
+    def _ask(self, followed: _Followed) -> None:
+        log = followed.log
+        asked = Asked(
+            followed.following.leader_epoch,
+            log.log_end_offset,
+            log.last_fetched_epoch,
+            self._kept_start(followed),
+            log.high_watermark,
+        )
+        self._session.ask(followed.id, asked)
+
+    def _kept_start(self, followed: _Followed) -> int:
+        """The log start that survives a power cut: the leader counts on it."""
+        directory = self._logs.directory_of(followed.name)
+        kept = None if directory is None else directory.entry(LOG_STARTS, followed.name)
+        return min(kept or 0, followed.log.log_start_offset)
+
+    def _put_off(self, followed: _Followed, decision: Wait | Stop) -> None:
+        following = followed.following
+        self._session.forget(followed.id)
+        if isinstance(decision, Stop):
+            following.stop(decision)
+            is_news = decision.is_failure
+        else:
+            now_ms, backoff_ms = self._clock.monotonic_ms(), self._settings.backoff_ms
+            is_news = following.wait(decision, now_ms=now_ms, backoff_ms=backoff_ms)
+            heappush(self._waits, (following.due_ms, followed.id))
+        if following.is_failed:
+            self.failed[followed.id] = f"{followed.name}: {decision.reason}"
+        if is_news:
+            level = logging.ERROR if following.is_failed else logging.WARNING
+            text = "partition cannot be followed: broker=%d %s: %s"
+            log.log(level, text, self.leader_id, followed.name, decision.reason)
+
+    def _end_waits(self, now_ms: int) -> Work[None]:
+        pace = Pace()
+        while self._waits and self._waits[0][0] <= now_ms:
+            due_ms, partition_id = heappop(self._waits)
+            followed = self._followed.get(partition_id)
+            if followed is not None and followed.following.is_due(due_ms):
+                self._ask(followed)
+            if pace.is_step_over(_UNITS):
+                yield None
+
+    def _keep_starts(self) -> Work[None]:
+        """Make raised log starts durable, and then tell the leader."""
+        if not self._starts:
+            return
+        starts, self._starts = self._starts, {}
+        kept = {one.name: one.log.log_start_offset for one in starts.values()}
+        failed = yield OnPool(self._pool, self._logs.keep_log_starts, list(kept))
+        pace = Pace()
+        for followed in starts.values():
+            if self._is_led(followed) and followed.name not in failed:
+                followed.log.clip_chain(kept[followed.name])
+                followed.partition.log_start_raised()
+                if followed.following.standing is Standing.ASKED:
+                    self._ask(followed)
+            if pace.is_step_over(_UNITS):
+                yield None
+
+    # -- offsets that the leader does not have
+
+    def _settle_ranges(self, asking: Sequence[_Followed]) -> Work[None]:
+        """Find out where the leader's logs begin and end, and go on there."""
+        starts = yield from self._listed(asking, EARLIEST)
+        ends = yield from self._listed(asking, LATEST)
+        changes: list[_Change] = []
+        for followed in asking:
+            if self._current(followed.id) is not followed:
+                self._session.renew(followed.id)
+                continue
+            theirs = _range_of(starts.get(followed.name), ends.get(followed.name))
+            if isinstance(theirs, Wait):
+                self._put_off(followed, theirs)
+                continue
+            own = followed.log
+            decision = after_range(
+                theirs, log_start=own.log_start_offset, log_end=own.log_end_offset
+            )
+            changes.append(_Change(followed, decision, self._session.told[followed.id]))
+        yield from self._change(changes)
+
+    def _listed(
+        self, asking: Sequence[_Followed], timestamp: int
+    ) -> Work[dict[TopicPartition, Any]]:
+        """What ListOffsets answers, by partition; nothing where there is no answer."""
+        connection = self._connection
+        if connection is None:
+            return {}
+        topics: dict[str, list[Any]] = {}
+        for one in asking:
+            asked = _ListOffsets.Topics.Partitions(
+                partition_index=one.name.partition,
+                current_leader_epoch=one.following.leader_epoch,
+                timestamp=timestamp,
+            )
+            topics.setdefault(one.name.topic, []).append(asked)
+        question = _ListOffsets(
+            replica_id=self._settings.terms.node_id,
+            topics=[
+                _ListOffsets.Topics(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+        answer = yield from _sent(
+            connection,
+            ApiKey.LIST_OFFSETS,
+            encoder(ApiKey.LIST_OFFSETS, question),
+            versions=_LIST_OFFSETS,
+            read=Answer.decode,
+            timeout_ms=self._settings.timeout_ms,
+        )
+        if isinstance(answer, ClientError):
+            return {}
+        return {
+            TopicPartition(topic.name, one.partition_index): one
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+
+def _range_of(start: Any, end: Any) -> LeaderRange | Wait:
+    """What two answers of ListOffsets say; None: there is none."""
+    for one in (start, end):
+        if one is None:
+            return Wait("the leader does not answer ListOffsets")
+        if one.error_code or one.offset < 0:
+            error = ErrorCode.of(one.error_code)
+            return Wait(f"the leader answers {error.name}, offset {one.offset} to ListOffsets")
+    return LeaderRange(start.offset, end.offset, end.leader_epoch)
+
+
+def _id_of(partition: Partition) -> PartitionId:
+    return partition.topic_id, partition.partition
+
+
+def _read(answer: Answer) -> Steps[FetchAnswer]:
+    frame = answer.frame
+    assert isinstance(frame, memoryview)
+    return (yield from walked(frame, answer.body_position()))
+
+
+def _sent(
+    connection: Connection,
+    api_key: ApiKey,
+    body: Callable[[int], bytes],
+    *,
+    versions: Versions,
+    read: Callable[[Answer], Any] | None,
+    timeout_ms: int,
+) -> Work[Any]:
+    """Send a request and wait for its answer, or a `ClientError`."""
+    ended: list[Any] = []
+
+    def send(go_on: Callable[[], None]) -> None:
+        def done(result: Any) -> None:
+            ended.append(result)
+            go_on()
+
+        connection.send(
+            Call(api_key, body, done, versions=versions, read=read, timeout_ms=timeout_ms)
+        )
+
+    yield Until(send)
+    return ended.pop()
+
+
+def _after_error(error: Exception, followed: _Followed) -> Wait | Stop:
+    """What becomes of a partition whose log refused a change."""
+    if isinstance(error, LogClosed):
+        return Stop("its log is closed")
+    if isinstance(error, KafkaStorageError):
+        return Stop(str(error), is_failure=True)  # until a restart, which gives it its role again
+    if isinstance(error, KafkaError):
+        return Wait(f"the leader sends wrong batches: {error}", is_fault=True)
+    log.error("a log was not changed: %s", followed.name, exc_info=error)
+    return Stop(f"a defect: {error!r}", is_failure=True)
+
+
+def _sliced(items: Sequence[_Followed], most: int) -> Iterator[Sequence[_Followed]]:
+    rest = iter(items)
+    while some := list(islice(rest, most)):
+        yield some

@@ -1,0 +1,435 @@
+"""A follower against the real handlers of its leader."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.replica.partition import Partition
+from broker.replication.following import FIRST_WAIT_MS
+from kafka_protocol.types import EpochEntry, TopicPartition
+from metadata_topic.image.delta import MetadataDelta
+from tests.support.worlds.data_plane import NODE
+from tests.support.worlds.followers import FOLLOWER, Pair, following
+from tests.support.worlds.pools import HeldPool, turns
+
+OTHER = 3
+
+
+def asked_of(pair: Pair, index: int = 0, *, leader: int = NODE) -> list[Any]:
+    """What was asked of a partition, in the questions that name it."""
+    return [
+        one
+        for fetch in pair.sides[leader].fetches
+        for topic in fetch.topics
+        for one in topic.partitions
+        if one.partition == index
+    ]
+
+
+def partition(pair: Pair, name: str = "t", index: int = 0) -> Partition:
+    return pair.follower.replicas.partitions[TopicPartition(name, index)]
+
+
+# -- records, marks, and what is asked
+
+
+async def test_records_high_watermark_and_bytes_are_the_leaders(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", 2)
+        pair.leader.append("t", b"a", b"b")
+        pair.leader.append("t", b"c", index=1)
+        await pair.run(200)
+        assert pair.logs_are_equal("t")
+        assert pair.logs_are_equal("t", 1)
+        assert pair.follower.log("t").high_watermark == 2
+        pair.leader.append("t", b"d")
+        await pair.run(200)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").log_end_offset == 3
+        assert pair.follower.log("t").high_watermark == 3
+        assert pair.network.connections == 1
+
+
+async def test_a_question_says_who_asks_and_what_is_here(tmp_path: Path) -> None:
+    async with following(tmp_path, broker_epoch=77) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a", b"b")
+        await pair.run(200)
+        newest = asked_of(pair)[-1]
+        assert (newest.fetch_offset, newest.last_fetched_epoch) == (2, 3)
+        assert (newest.current_leader_epoch, newest.high_watermark) == (3, 2)
+        state = pair.side.fetches[-1].replica_state
+        assert (state.replica_id, state.replica_epoch) == (FOLLOWER, 77)
+
+
+@pytest.mark.parametrize("newest", [13, 14, 15, 16, 17])
+async def test_leaders_of_older_versions_are_followed(tmp_path: Path, newest: int) -> None:
+    async with following(tmp_path) as pair:
+        pair.side.versions = (4, newest)
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        assert pair.logs_are_equal("t")
+        assert pair.side.version == newest
+
+
+async def test_one_session_serves_and_quiet_partitions_are_not_named_again(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", 40)
+        await pair.run(200)
+        pair.leader.append("t", b"a", index=7)
+        await pair.run(2_000)
+        assert pair.logs_are_equal("t", 7)
+        named = [sum(len(t.partitions) for t in f.topics) for f in pair.side.fetches]
+        assert sum(one > 1 for one in named) <= 2
+        assert len(pair.side.fetch.sessions) == 1
+
+
+async def test_a_fetch_waits_for_records_as_the_settings_say(tmp_path: Path) -> None:
+    settings = {
+        "replica.fetch.wait.max.ms": "400",
+        "replica.fetch.min.bytes": "3",
+        "replica.fetch.max.bytes": "1000",
+        "replica.fetch.response.max.bytes": "5000",
+    }
+    async with following(tmp_path, settings=settings) as pair:
+        pair.add_topic("t")
+        await pair.run(3_000)
+        fetch = pair.side.fetches[-1]
+        assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes) == (400, 3, 5000)
+        assert asked_of(pair)[-1].partition_max_bytes == 1000
+        assert 6 <= len(pair.side.fetches) <= 10, "it asks all the time, or too rarely"
+
+
+async def test_the_log_start_follows_and_is_told_once_it_is_durable(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        pair.leader.append("t", b"b")
+        await pair.run(200)
+        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+        led.log.raise_log_start(1)
+        led.log_start_raised()
+        await pair.run(1_000)
+        assert pair.follower.log("t").log_start_offset == 1
+        assert asked_of(pair)[-1].log_start_offset == 1
+        directory = pair.follower.logs.directory_of(TopicPartition("t", 0))
+        assert directory is not None
+        assert directory.entry("log-start-offset-checkpoint", TopicPartition("t", 0)) == 1
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 1)]
+
+
+async def test_a_log_start_that_is_not_kept_is_not_told(tmp_path: Path) -> None:
+    pool = HeldPool(is_holding=False)
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        pool.is_holding = True
+        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+        led.log.raise_log_start(1)
+        led.log_start_raised()
+        await pair.run(2_000)
+        assert pair.follower.log("t").log_start_offset == 1
+        assert asked_of(pair)[-1].log_start_offset == 0
+        pool.is_holding = False
+        pool.release()
+        await pair.run(1_000)
+        assert asked_of(pair)[-1].log_start_offset == 1
+
+
+# -- logs that differ
+
+
+async def test_a_log_that_diverged_is_cut_and_becomes_the_leaders(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
+        pair.follower.append("t", b"x", b"y", b"z")
+        pair.change("t", leader_epoch=5, partition_epoch=2)
+        pair.leader.append("t", b"b")
+        pair.leader.append("t", b"c")
+        await pair.run(500)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(5, 1)]
+        assert pair.follower.log("t").high_watermark == 3
+
+
+async def test_a_leadership_without_a_record_leaves_no_epoch(tmp_path: Path) -> None:
+    """Its start would give way to earlier epochs later, and theirs with it."""
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", leader_epoch=3)
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        pair.follower.change("t", leader=FOLLOWER, leader_epoch=5, partition_epoch=1)
+        assert pair.follower.log("t").epochs.latest_epoch == 5
+        pair.change("t", leader=NODE, leader_epoch=6, partition_epoch=2)
+        await pair.run(200)
+        assert asked_of(pair)[-1].last_fetched_epoch == 3
+        pair.leader.append("t", b"b")
+        await pair.run(200)
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(6, 1)]
+
+
+async def test_a_follower_below_the_leaders_log_start_begins_there(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.leader.add_topic("t")
+        for value in (b"a", b"b", b"c", b"d"):
+            pair.leader.append("t", value)
+        pair.leader.log("t").raise_log_start(2)
+        pair.leader.change("t", replicas=(NODE, FOLLOWER))
+        pair.share("t")
+        await pair.run(500)
+        log = pair.follower.log("t")
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 4, 4)
+        assert asked_of(pair)[-1].log_start_offset == 2
+
+
+async def test_an_empty_log_above_the_leaders_end_begins_at_that_end(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.follower.log("t").truncate_fully_and_start_at(50)
+        pair.leader.append("t", b"a")
+        pair.change("t", leader_epoch=4, partition_epoch=1)
+        await pair.run(500)
+        pair.leader.append("t", b"b")
+        await pair.run(500)
+        assert pair.follower.log("t").log_end_offset == 2
+
+
+async def test_a_divergence_with_nothing_to_cut_is_asked_about_rarely(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+
+        def diverging(body: Any) -> Any:
+            for topic in body.responses:
+                for one in topic.partitions:
+                    one.diverging_epoch = type(one).DivergingEpoch(epoch=3, end_offset=9)
+            return body
+
+        pair.side.tamper = diverging
+        pair.leader.append("t", b"b")
+        await pair.run(1_000)
+        before = len(pair.side.fetches)
+        await pair.run(20_000, step_ms=50)
+        assert len(pair.side.fetches) - before < 100
+        assert pair.fetchers.failed_count == 1
+        assert pair.follower.log("t").log_end_offset == 1
+
+
+# -- leaderships
+
+
+async def test_a_leader_that_knows_of_its_role_later_is_asked_again_soon(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.follower.change("t", leader_epoch=4, partition_epoch=1)
+        await pair.run(300)
+        assert pair.follower.log("t").log_end_offset == 0
+        pair.leader.change("t", leader_epoch=4, partition_epoch=1)
+        pair.leader.append("t", b"a")
+        await pair.run(16 * FIRST_WAIT_MS + 200)
+        assert pair.logs_are_equal("t")
+        assert pair.fetchers.failed_count == 0
+
+
+async def test_an_older_leadership_is_not_asked_for_until_the_metadata_say_more(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        pair.leader.change("t", leader_epoch=4, partition_epoch=1)
+        await pair.run(5_000)
+        fetches = len(pair.side.fetches)
+        await pair.run(20_000)
+        assert len(pair.side.fetches) == fetches
+        pair.leader.append("t", b"a")
+        pair.share("t")
+        await pair.run(300)
+        assert pair.logs_are_equal("t")
+
+
+async def test_an_answer_for_an_older_leadership_is_dropped(tmp_path: Path) -> None:
+    """It is on its way while the metadata name the next leader, which has other records."""
+    async with following(tmp_path) as pair:
+        other = pair.add_leader(OTHER)
+        pair.add_topic("t")
+        await pair.run(600)
+        pair.leader.append("t", b"a", b"b")  # the parked fetch is answered now
+        pair.change("t", leader=OTHER, leader_epoch=4, partition_epoch=1)
+        await pair.run(10)
+        assert pair.follower.log("t").log_end_offset == 0
+        other.append("t", b"x")
+        await pair.run(500)
+        assert pair.logs_are_equal("t", leader=OTHER)
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(4, 0)]
+
+
+async def test_the_session_is_told_all_again_after_a_dropped_answer(tmp_path: Path) -> None:
+    """The leader has told its log start once, in an answer that came too late."""
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", 2)
+        pair.leader.append("t", b"a")
+        await pair.run(600)
+        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+        led.log.raise_log_start(1)
+        led.log_start_raised()
+        pair.change("t", leader_epoch=4, partition_epoch=1)
+        await pair.run(3_000)
+        assert pair.follower.log("t").log_start_offset == 1
+
+
+async def test_two_leaders_are_followed_side_by_side(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        other = pair.add_leader(OTHER)
+        pair.add_topic("t", 2)
+        pair.change("t", 1, leader=OTHER, leader_epoch=4, partition_epoch=1)
+        pair.leader.append("t", b"a")
+        other.append("t", b"b", index=1)
+        await pair.run(300)
+        assert pair.logs_are_equal("t")
+        assert pair.logs_are_equal("t", 1, leader=OTHER)
+        assert not asked_of(pair, 1)[1:]
+
+
+async def test_without_a_leader_nothing_is_asked(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        pair.change("t", leader=-1, leader_epoch=4, partition_epoch=1)
+        await pair.run(1_000)
+        fetches = len(pair.side.fetches)
+        await pair.run(5_000)
+        assert len(pair.side.fetches) == fetches
+        assert len(pair.side.fetch.sessions) == 0
+
+
+async def test_a_leader_that_listens_elsewhere_is_asked_there(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        del pair.network.nodes["leader", 9000 + NODE]
+        pair.listen(NODE, ("elsewhere", 1))
+        delta = MetadataDelta(pair.image)
+        delta.changed_brokers.add(NODE)
+        pair.fetchers.on_image(pair.image, delta)
+        pair.leader.append("t", b"a")
+        await pair.run(300)
+        assert pair.logs_are_equal("t")
+        assert not pair.fetchers.problems()
+
+
+async def test_a_leader_without_an_address_is_named(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        del pair.image.brokers[NODE]
+        pair.add_topic("t")
+        await pair.run(200)
+        assert "where it listens" in pair.fetchers.problems()[0]
+
+
+# -- changes while a pool thread has the log
+
+
+@pytest.fixture
+def pool() -> HeldPool:
+    return HeldPool(is_holding=False)
+
+
+async def until_held(pair: Pair, pool: HeldPool) -> None:
+    """The append of the next records is on the pool, and does not go on."""
+    pool.is_holding = True
+    pair.leader.append("t", b"a", b"b")
+    while not pool.held:
+        await pair.run(5)
+
+
+async def test_a_role_is_taken_when_the_append_for_the_old_leader_has_ended(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
+        await pair.run(200)
+        assert not partition(pair).is_leader
+        pool.is_holding = False
+        pool.release()
+        await turns()
+        assert partition(pair).is_leader
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(4, 2)]
+
+
+async def test_nothing_is_appended_for_a_leader_of_before(tmp_path: Path, pool: HeldPool) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        other = pair.add_leader(OTHER)
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.change("t", leader=OTHER, leader_epoch=4, partition_epoch=1)
+        other.append("t", b"x")
+        await pair.run(300)
+        assert not asked_of(pair, leader=OTHER), "it is asked before the log is back"
+        pool.is_holding = False
+        pool.release()
+        await pair.run(500)
+        assert pair.logs_are_equal("t", leader=OTHER)
+
+
+async def test_a_deleted_topics_log_is_closed_after_the_append(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        log = pair.follower.log("t")
+        await until_held(pair, pool)
+        pair.delete("t")
+        await pair.run(50)
+        assert not log.health.is_closed
+        pool.is_holding = False
+        pool.release()
+        await pair.run(200)
+        assert log.health.is_closed
+        assert pair.follower.logs.get(TopicPartition("t", 0)) is None
+
+
+async def test_another_isr_in_the_middle_of_an_append_changes_nothing(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.change("t", isr=(NODE, FOLLOWER), partition_epoch=1)
+        await pair.run(50)
+        pool.is_holding = False
+        pool.release()
+        await pair.run(1_000)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").high_watermark == 2
+
+
+async def test_a_stop_waits_for_the_append(tmp_path: Path, pool: HeldPool) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        stopping = asyncio.ensure_future(pair.fetchers.stop())
+        await turns()
+        assert not stopping.done()
+        assert pair.follower.log("t").loan.is_lent
+        pool.is_holding = False
+        pool.release()
+        await turns()
+        assert stopping.done()
+        assert not pair.follower.log("t").loan.is_lent
