@@ -217,9 +217,9 @@ class ReplicaFetcher:
         return len(self._followed)
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition under the leadership that it knows; nothing happens if it is already.
+        """Follow a partition under the leadership that it knows, or go on with it.
 
-        Its log is not lent.
+        Its log is not lent. While it was paused, answers of its leader may have been dropped.
         """
         partition_id, epoch = _id_of(partition), partition.leader_epoch
         known = self._followed.get(partition_id)
@@ -230,7 +230,10 @@ class ReplicaFetcher:
             self._ask(followed)
             if partition.log.log_start_offset != self._kept_start(followed):
                 self._starts[partition_id] = followed
-            self._go_on_soon()
+        elif known.following.standing is Standing.ASKED:
+            self._ask(known)
+            self._session.renew(partition_id)
+        self._go_on_soon()
 
     def let_go(self, partition: Partition) -> None:
         """Follow it no more; where its log is lent, that lasts until the call's end."""
@@ -373,7 +376,7 @@ class ReplicaFetcher:
         for one in answer.partitions.values():
             followed = self._current(one.partition)
             if followed is None:
-                self._session.renew(one.partition)
+                self._dropped(one.partition)
             else:
                 self._decide(followed, one, changes, out_of_range)
             if pace.is_step_over(_UNITS):
@@ -392,6 +395,17 @@ class ReplicaFetcher:
             return None
         epoch, end = partition.leader_epoch, log.log_end_offset
         return followed if is_current(asked, leader_epoch=epoch, log_end=end) else None
+
+    def _dropped(self, partition_id: PartitionId) -> None:
+        """What the leader told of a partition was not taken: have it told again.
+
+        One that is paused is not asked for: `follow` comes when its role is settled.
+        """
+        followed = self._followed.get(partition_id)
+        if followed is None or self._is_led(followed):
+            self._session.renew(partition_id)
+        else:
+            self._session.forget(partition_id)
 
     def _is_led(self, followed: _Followed) -> bool:
         """Whether a partition is followed under the leadership that holds at this moment."""
@@ -430,7 +444,7 @@ class ReplicaFetcher:
                 change.followed.log.loan.lend(truncates=change.truncates)
                 lent.append(change)
             else:  # something else was said of it since the answer was looked at
-                self._session.renew(change.followed.id)
+                self._dropped(change.followed.id)
         try:
             yield OnPool(self._pool, _carry_out, lent, self._clock.wall_ms())
         finally:
@@ -440,6 +454,8 @@ class ReplicaFetcher:
         for change in lent:
             if self._is_led(change.followed):
                 self._publish(change)
+            else:
+                self._dropped(change.followed.id)
             if pace.is_step_over(_UNITS):
                 yield None
 
@@ -562,7 +578,7 @@ class ReplicaFetcher:
         changes: list[_Change] = []
         for followed in asking:
             if self._current(followed.id) is not followed:
-                self._session.renew(followed.id)
+                self._dropped(followed.id)
                 continue
             theirs = _range_of(starts.get(followed.name), ends.get(followed.name))
             if isinstance(theirs, Wait):

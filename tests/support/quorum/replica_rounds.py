@@ -42,6 +42,8 @@ PAUSED_S: Final = 4.0
 """Longer than a broker's session."""
 BETWEEN_S: Final = 60.0
 RECORD_BYTES: Final = 2_000
+CLIENT_MS: Final = 5_000
+"""A producer waits so long for the answer of a broker that is paused."""
 SETTINGS: Final = SERVING | {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
@@ -173,7 +175,8 @@ async def run_rounds(
     dice = Random(seed)
     await create(cluster)
     traffic = [
-        Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=RECORD_BYTES) for _ in range(2)
+        Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=RECORD_BYTES, timeout_ms=CLIENT_MS)
+        for _ in range(2)
     ]
     reading = Reading(cluster)
 

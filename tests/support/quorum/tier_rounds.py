@@ -61,9 +61,15 @@ class Traffic:
     """
 
     def __init__(
-        self, servers: str, topic: str, partitions: int, *, record_bytes: int = RECORD_BYTES
+        self,
+        servers: str,
+        topic: str,
+        partitions: int,
+        *,
+        record_bytes: int = RECORD_BYTES,
+        timeout_ms: int = 60_000,
     ) -> None:
-        self._servers, self._record_bytes = servers, record_bytes
+        self._servers, self._record_bytes, self._timeout_ms = servers, record_bytes, timeout_ms
         self._name = os.urandom(4).hex()
         self._topic, self._stopping = topic, threading.Event()
         self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
@@ -81,7 +87,8 @@ class Traffic:
 
     def _run(self) -> None:
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000, "linger.ms": 5}
-        producer = Producer(settings | {"bootstrap.servers": self._servers})
+        settings |= {"bootstrap.servers": self._servers, "socket.timeout.ms": self._timeout_ms}
+        producer = Producer(settings | {"request.timeout.ms": self._timeout_ms})
         number, filling = 0, os.urandom(self._record_bytes)
         while not self._stopping.wait(PAUSE_S):
             for partition, keys in enumerate(self.acknowledged):
