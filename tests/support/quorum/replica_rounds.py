@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
@@ -249,9 +250,10 @@ async def _until_read(traffic: list[Traffic], reading: Reading) -> None:
 
 async def _judge(cluster: Replicated, traffic: list[Traffic]) -> None:
     await cluster.until_whole()
-    here = cluster.nodes[0]
     for partition in range(PARTITIONS):
-        found = await asyncio.to_thread(read_all, here, TOPIC, partition)
+        found = await asyncio.to_thread(
+            read_all, SimpleNamespace(bootstrap=cluster.servers), TOPIC, partition
+        )
         there = {offset: key for offset, key, _ in found}
         for one in traffic:
             missing = one.acknowledged[partition].items() - there.items()
