@@ -75,7 +75,7 @@ class Controller:
     def fence(self, now: Committed, broker: int) -> tuple[Committed, ...]:
         """Its session has ended."""
         bit = 1 << broker
-        then = now._replace(unfenced=now.unfenced & ~bit, stopping=now.stopping & ~bit)
+        then = now._replace(unfenced=now.unfenced & ~bit)
         return tuple(self._changed(now, then, now.isr & ~bit))
 
     def stop(self, now: Committed, broker: int) -> tuple[Committed, ...]:

@@ -24,7 +24,7 @@ class Lead(NamedTuple):
         isr: bits.
         recovering: the election was unclean.
         start: first offset of its leader epoch.
-        followers: (broker epoch, log end) by replica; its own entry is not used.
+        followers: (broker epoch, log end, log start) by replica; its own entry is not used.
         asked: the proposal without answer: (bits, broker epochs by replica, partition epoch,
             whether it says RECOVERED).
         doubtful: bits of proposals of unknown outcome.
@@ -36,7 +36,7 @@ class Lead(NamedTuple):
     isr: int
     recovering: bool
     start: int
-    followers: tuple[tuple[int, int], ...]
+    followers: tuple[tuple[int, int, int], ...]
     asked: tuple[int, tuple[int, ...], int, bool] | None
     doubtful: int
     lives: tuple[int, ...]
@@ -86,8 +86,8 @@ class Leader:
             own_broker_epoch=lead.followers[me][0],
             is_recovering=lead.recovering,
             followers={
-                one: Follower(broker_epoch=life, log_end_offset=end, log_start_offset=0)
-                for one, (life, end) in enumerate(lead.followers)
+                one: Follower(broker_epoch=life, log_end_offset=end, log_start_offset=start)
+                for one, (life, end, start) in enumerate(lead.followers)
                 if one != me
             },
             proposal=asked,
@@ -97,7 +97,11 @@ class Leader:
     def _dump(self, me: int, held: InSyncReplicas, before: Lead) -> Lead:
         followers = list(before.followers)
         for one, follower in held.followers.items():
-            followers[one] = (follower.broker_epoch, follower.log_end_offset)
+            followers[one] = (
+                follower.broker_epoch,
+                follower.log_end_offset,
+                follower.log_start_offset,
+            )
         asked = None
         if held.proposal is not None:
             epochs = dict(held.proposal.isr)
@@ -123,7 +127,9 @@ class Leader:
     def _eligible(lead: Lead) -> Callable[[int, int], bool]:
         return lambda one, epoch: bool(lead.active >> one & 1) and lead.lives[one] == epoch
 
-    def begin(self, me: int, end: int, view: Any, followers: tuple[tuple[int, int], ...]) -> Lead:
+    def begin(
+        self, me: int, end: int, view: Any, followers: tuple[tuple[int, int, int], ...]
+    ) -> Lead:
         """As a broker becomes leader."""
         return Lead(
             view.partition_epoch,
@@ -137,13 +143,15 @@ class Leader:
             view.active,
         )
 
-    def _fetched(self, lead: Lead, me: int, replica: int, life: int, offset: int, end: int) -> Lead:
+    def _fetched(
+        self, lead: Lead, me: int, replica: int, life: int, offset: int, start: int, end: int
+    ) -> Lead:
         held = self._load(me, lead)
         held.fetch(
             replica,
             broker_epoch=life,
             offset=offset,
-            log_start_offset=0,
+            log_start_offset=start,
             leader_end=end,
             now_ms=NOW_MS,
         )
@@ -154,12 +162,14 @@ class Leader:
             now, own_end=end, leader_end=end, since_ms=NOW_MS, is_eligible=self._eligible(lead)
         )
 
-    def _join(self, lead: Lead, me: int, replica: int, high_watermark: int) -> Lead | None:
+    def _join(
+        self, lead: Lead, me: int, replica: int, high_watermark: int, start: int
+    ) -> Lead | None:
         held = self._load(me, lead)
         asked = held.to_join(
             replica,
             high_watermark=high_watermark,
-            log_start_offset=0,
+            log_start_offset=start,
             is_eligible=self._eligible(lead),
         )
         return None if asked is None else self._dump(me, held, lead)

@@ -422,4 +422,17 @@ MUTANTS: list[Mutant] = [
         Rules(epochs=4, unclean=True, kills=1, fences=1, min_isr=1),
         why="every proposal says it",
     ),
+    Mutant(
+        "a follower joins without the leader's log start",
+        {"joins_by_log_start": False},
+        Rules(records=1, epochs=3, deletes=1, fences=1, min_isr=1),
+        "delete records 0 1; fence 1 0; unfence 1 0; learn 0; answer 0; ask to join 0 1; "
+        "decide 0 (0, 1)",
+    ),
+    Mutant(
+        "DeleteRecords is answered below min.insync.replicas",
+        {"deletes_at_min_isr": False},
+        Rules(records=1, epochs=3, deletes=1, fences=1),
+        "delete records 0 1; fence 1 0; learn 0; answer 0",
+    ),
 ]

@@ -22,6 +22,7 @@ class Rules:
     moves: int = 0
     lost_answers: int = 0
     late_fetches: int = 0
+    deletes: int = 0
     starts_flushed: bool = False
     """Whether what the run begins with is on the disks."""
     begins_with: int = 1
@@ -40,6 +41,9 @@ class Rules:
     flushes_when_asking: bool = True
     flushes_when_seeing: bool = True
     flush_before_fenced: bool = False
+    joins_by_log_start: bool = True
+    deletes_at_min_isr: bool = True
+    """DeleteRecords is answered at or above min.insync.replicas only."""
     # -- the follower
     chain_cut_at_end: bool = True
     truncates_by: str = "epoch"

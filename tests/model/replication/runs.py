@@ -60,6 +60,20 @@ RUNS: list[Run] = [
     Run("new disk, kill", replace(WIDE, disks=1, kills=1), 877),
     Run("new disk, kills", replace(WIDE, disks=1, kills=2), 13_660),
     Run("new disk, stop", replace(WIDE, disks=1, kills=1, stops=1)),
+    Run(
+        "records deleted", replace(SMALL, records=1, epochs=4, deletes=1, kills=1, fences=1), 4_235
+    ),
+    Run(
+        "records deleted, min 1",
+        replace(
+            SMALL, records=1, epochs=4, deletes=1, kills=1, fences=1, lost_answers=1, min_isr=1
+        ),
+        8_056,
+    ),
+    Run(
+        "records deleted, stop, power cut",
+        replace(SMALL, records=1, epochs=4, deletes=1, kills=1, stops=1, cuts=1),
+    ),
     Run("leader moves, kill", replace(WIDE, records=3, begins_with=0, moves=2, kills=1)),
     Run("late Fetches", replace(SMALL, late_fetches=1, lost_answers=1, kills=1, fences=1)),
     Run(

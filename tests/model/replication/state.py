@@ -24,6 +24,7 @@ class Broker(NamedTuple):
         same_boot: its machine has not lost power since this life of it, or the last one, began.
         hurt: it lost records, and the controller does not know yet.
         empty: its disk was replaced, and the controller does not know yet.
+        start: its log start, checkpointed; records below are kept here, they do no harm.
     """
 
     up: bool
@@ -39,6 +40,7 @@ class Broker(NamedTuple):
     same_boot: bool = True
     hurt: bool = False
     empty: bool = False
+    start: int = 0
 
 
 class Late(NamedTuple):
@@ -49,6 +51,7 @@ class Late(NamedTuple):
     replica: int
     life: int
     offset: int
+    start: int
 
 
 class Budget(NamedTuple):
@@ -62,6 +65,7 @@ class Budget(NamedTuple):
     moves: int
     lost_answers: int
     late_fetches: int
+    deletes: int
 
 
 class World(NamedTuple):
@@ -71,6 +75,7 @@ class World(NamedTuple):
         told: records below the highest watermark that anybody was told.
         since: leader epoch of the last unclean election: what older epochs told does not count.
         pending: one was held, and its leader does not know yet.
+        deleted: log start that a DeleteRecords was answered with.
         lost: ((offset, epoch), copies that a fault took, or could have taken), sorted.
     """
 
@@ -83,6 +88,7 @@ class World(NamedTuple):
     pending: bool
     lost: tuple[tuple[tuple[int, int], int], ...]
     budget: Budget
+    deleted: int = 0
 
 
 def put(items: tuple[Broker, ...], index: int, value: Broker) -> tuple[Broker, ...]:

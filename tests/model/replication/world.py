@@ -35,6 +35,7 @@ FAIR = frozenset(
         "decide",
         "stopped",
         "elect the longest",
+        "answer",
     }
 )
 """Steps that a cluster without faults makes; "fence" of a dead broker is overtaken by its start."""
@@ -62,7 +63,9 @@ class Replication:
         everybody = (1 << count) - 1
         committed = Committed(0, 1, 0, everybody, 0, NOBODY, False, (0,) * count, everybody)
         end = len(log)
-        lead = Lead(0, everybody, False, 0, ((0, end),) * count, None, 0, (0,) * count, everybody)
+        lead = Lead(
+            0, everybody, False, 0, ((0, end, 0),) * count, None, 0, (0,) * count, everybody
+        )
         flushed = end if rules.starts_flushed else 0
         brokers = tuple(
             Broker(True, 0, log, ((1, 0),), flushed, end, 0, 1, lead if one == 0 else None)
@@ -107,6 +110,7 @@ class Replication:
         rules, end = self.rules, len(broker.log)
         if end < rules.records and (not rules.acks_all_only or lead.isr.bit_count() >= self.needed):
             yield ("append", one), partial(self._appended, world, one)
+        yield from self._deletion_steps(world, one, broker, lead)
         for other in range(rules.replicas):
             if other != one:
                 yield from self._follower_steps(world, one, other, broker, lead)
@@ -123,6 +127,15 @@ class Replication:
                 yield ("ask anew", one), partial(self._asked_again, world, one, 0)
             elif world.budget.lost_answers:
                 yield ("ask again", one), partial(self._asked_again, world, one, 1)
+
+    def _deletion_steps(
+        self, world: World, one: int, broker: Broker, lead: Lead
+    ) -> Iterator[tuple[Label, Made]]:
+        if world.budget.deletes:
+            for start in range(broker.start + 1, broker.high_watermark + 1):
+                yield ("delete records", one, start), partial(self._deleted, world, one, start)
+        if broker.start > world.deleted and self._is_deleted(broker, one, lead):
+            yield ("answer", one), partial(world._replace, deleted=broker.start)
 
     def _follower_steps(
         self, world: World, one: int, other: int, broker: Broker, lead: Lead
@@ -143,7 +156,8 @@ class Replication:
                     ("fetch unanswered", other, one),
                     partial(self._fetched, world, other, one, False),
                 )
-        asked = self.leader.join(lead, one, other, broker.high_watermark)
+        start = broker.start if rules.joins_by_log_start else 0
+        asked = self.leader.join(lead, one, other, broker.high_watermark, start)
         if asked is not None:
             yield ("ask to join", one, other), partial(self._asked, world, one, asked)
 
@@ -213,6 +227,19 @@ class Replication:
                 raise Broken(f"epoch {broker.epoch} writes offset {offset} twice")
         return self._led(world, one, broker._replace(log=(*broker.log, broker.epoch)))
 
+    def _deleted(self, world: World, one: int, start: int) -> World:
+        left = world.budget._replace(deletes=world.budget.deletes - 1)
+        broker = world.brokers[one]._replace(start=start)
+        return world._replace(brokers=put(world.brokers, one, broker), budget=left)
+
+    def _is_deleted(self, broker: Broker, one: int, lead: Lead) -> bool:
+        """Whether all that are in sync have the log start of this leader."""
+        if self.rules.deletes_at_min_isr and lead.isr.bit_count() < self.needed:
+            return False
+        asked = lead.asked[0] if lead.asked is not None else 0
+        members = ids(lead.isr | asked | lead.doubtful)
+        return all(lead.followers[it][2] >= broker.start for it in members if it != one)
+
     def _led(self, world: World, one: int, broker: Broker) -> World:
         """The world with that leader, its high watermark moved as far as it may."""
         lead = broker.lead
@@ -236,7 +263,8 @@ class Replication:
         end = len(broker.log)
         diverging = self._divergence(follower, broker)
         if diverging is None or not self.rules.diverging_fetch_not_noted:
-            world = self._noted(world, one, replica, follower.life, min(len(follower.log), end))
+            offset = min(len(follower.log), end)
+            world = self._noted(world, one, replica, follower.life, offset, follower.start)
             broker = world.brokers[one]
         if not is_answered:
             left = world.budget._replace(lost_answers=world.budget.lost_answers - 1)
@@ -292,12 +320,15 @@ class Replication:
                 chain = assigned(chain, epoch, offset)
         log = follower.log + new
         told = max(min(broker.high_watermark, len(log)), follower.high_watermark)
-        return follower._replace(log=log, chain=chain, high_watermark=told)
+        start = max(broker.start, follower.start)
+        return follower._replace(log=log, chain=chain, high_watermark=told, start=start)
 
-    def _noted(self, world: World, one: int, replica: int, life: int, offset: int) -> World:
+    def _noted(
+        self, world: World, one: int, replica: int, life: int, offset: int, start: int
+    ) -> World:
         broker = world.brokers[one]
         assert broker.lead is not None
-        lead = self.leader.fetched(broker.lead, one, replica, life, offset, len(broker.log))
+        lead = self.leader.fetched(broker.lead, one, replica, life, offset, start, len(broker.log))
         if lead == broker.lead:
             return world
         return self._led(world, one, broker._replace(lead=lead))
@@ -338,7 +369,7 @@ class Replication:
                 return self._seen(world, one, broker, lead)
             end = len(broker.log)
             unknown = tuple(
-                (broker.life, end) if other == one else (NONE, NONE)
+                (broker.life, end, 0) if other == one else (NONE, NONE, NONE)
                 for other in range(self.rules.replicas)
             )
             lead = self.leader.begin(one, end, now, unknown)
@@ -424,7 +455,8 @@ class Replication:
         if self.rules.fetch_checks_life and broker.lead.lives[fetch.replica] != fetch.life:
             return world
         end = len(broker.log)
-        return self._noted(world, fetch.to, fetch.replica, fetch.life, min(fetch.offset, end))
+        offset = min(fetch.offset, end)
+        return self._noted(world, fetch.to, fetch.replica, fetch.life, offset, fetch.start)
 
     def _sent_late(self, world: World, one: int) -> World | None:
         """Only of a log that the leader would not find diverging."""
@@ -434,7 +466,7 @@ class Replication:
             return None
         if self._divergence(broker, to) is not None:
             return None
-        fetch = Late(broker.leader, broker.epoch, one, broker.life, len(broker.log))
+        fetch = Late(broker.leader, broker.epoch, one, broker.life, len(broker.log), broker.start)
         left = world.budget._replace(late_fetches=world.budget.late_fetches - 1)
         return world._replace(late=(*world.late, fetch), budget=left)
 
@@ -465,7 +497,7 @@ class Replication:
     def _emptied(self, world: World, one: int) -> World:
         broker = world.brokers[one]
         lost = self._losing(world, broker.log, 0)
-        broker = broker._replace(log=(), chain=(), flushed=0, hurt=True, empty=True)
+        broker = broker._replace(log=(), chain=(), flushed=0, hurt=True, empty=True, start=0)
         left = world.budget._replace(disks=world.budget.disks - 1)
         return world._replace(brokers=put(world.brokers, one, broker), lost=lost, budget=left)
 
@@ -543,6 +575,8 @@ class Replication:
             if epochs_by(broker.chain, len(broker.log)) != broker.log:
                 raise Broken(f"broker {one} has {broker.log}, and chain {broker.chain}")
             is_member = (now.isr | now.elr) >> one & 1 and not broker.hurt and not world.pending
+            if is_member and broker.start < world.deleted:
+                raise Broken(f"member {one} begins at {broker.start}, below {world.deleted}")
             if is_member and broker.log[: len(told)] != told:
                 kind = "ISR" if now.isr >> one & 1 else "ELR"
                 raise Broken(f"{kind} member {one} has {broker.log}, {told} is committed")
