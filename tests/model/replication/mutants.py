@@ -435,4 +435,10 @@ MUTANTS: list[Mutant] = [
         Rules(records=1, epochs=3, deletes=1, fences=1),
         "delete records 0 1; fence 1 0; learn 0; answer 0",
     ),
+    Mutant(
+        "the leader has a lower min.insync.replicas than the controller",
+        {"leader_min_isr": 1},
+        Rules(epochs=3),
+        "append 0; ask to leave 0 (0,); decide 0 (0,)",
+    ),
 ]

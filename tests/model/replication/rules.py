@@ -35,6 +35,8 @@ class Rules:
     acks_all_only: bool = False
     # -- the leader
     isr: type[InSyncReplicas] = InSyncReplicas
+    leader_min_isr: int | None = None
+    """min.insync.replicas as the leaders have it; None: as the controller."""
     fetch_checks_life: bool = True
     fetch_checks_epoch: bool = True
     diverging_fetch_not_noted: bool = True

@@ -49,7 +49,7 @@ class Replication:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.controller = Controller(rules)
-        self.leader = Leader(rules.isr, rules.replicas, rules.min_isr)
+        self.leader = Leader(rules.isr, rules.replicas, rules.leader_min_isr or rules.min_isr)
         self.needed = min(rules.min_isr, rules.replicas)
         self.drops_dead_requests = (
             rules.alter_checks_leader_epoch and rules.alter_checks_partition_epoch
