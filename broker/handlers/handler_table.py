@@ -46,6 +46,7 @@ from broker.handlers import (
     sasl_handshake,
     sync_group,
     unregister_broker,
+    update_features,
 )
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
@@ -102,13 +103,14 @@ APIS: Final[tuple[Api, ...]] = (
     list_config_resources,
     unregister_broker,
     elect_leaders,
+    update_features,
 )
 
 
 FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS,
+    ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS, ApiKey.UPDATE_FEATURES,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

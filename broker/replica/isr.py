@@ -196,7 +196,10 @@ class InSyncReplicas:
     ) -> bool:
         """Take note of a follower's Fetch.
 
-        The caller has refused those of lives that are over, see `is_of_ended_life`.
+        The caller keeps out what says nothing of a log that this leader knows: Fetches of lives
+        that are over (see `is_of_ended_life`), of another leader epoch, be it a later one, and
+        those that are answered with a diverging epoch. An offset in a log of another lineage would
+        count as caught up.
 
         Args:
             replica: one of `replicas`, not the leader.
@@ -281,7 +284,8 @@ class InSyncReplicas:
             or not is_eligible(replica, follower.broker_epoch)
         ):
             return None
-        # It has what the members have in common: its clock begins as theirs would.
+        # DIFFERS: it has what the members have in common, so its clock begins as theirs would.
+        # In Kafka one that joins behind the log end may be the next to leave.
         follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         return self._propose((*self.isr, replica))
 
@@ -343,7 +347,8 @@ class InSyncReplicas:
         """Nobody knows whether the proposal was, or will be, carried out.
 
         Its members count for the watermark until a later partition epoch is known, whatever is
-        proposed and answered next.
+        proposed and answered next. The caller sends it again: if it was refused and only the
+        answer is lost, no image will ever end it.
         """
         if self.proposal is not None:
             self._doubtful |= frozenset(self.proposal.members)

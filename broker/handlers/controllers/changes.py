@@ -26,6 +26,7 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
@@ -197,5 +198,7 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
     table.add(AlterConfigsHandler(parts.submit, parts.live))
     table.add(UnregisterBrokerHandler(parts.submit))
-    table.add(ElectLeadersHandler(parts.submit, parts.brokers.election_defaults))
+    defaults = parts.brokers.election_defaults
+    table.add(ElectLeadersHandler(parts.submit, defaults))
+    table.add(UpdateFeaturesHandler(parts.submit, config.node_id, defaults))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))
