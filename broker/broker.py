@@ -22,6 +22,7 @@ from broker.handlers.handler_table import build_handlers, build_tier_handlers
 from broker.handlers.parts import HandlerParts
 from broker.network.server import Server
 from broker.node.active_controller import ActiveController
+from broker.node.alter_partition import alter_partitions
 from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
 from broker.node.cluster_secret import check_secret_among_several, read_cluster_secret
 from broker.node.committed_mark import KEEP_MS, MarkKeeper
@@ -49,8 +50,11 @@ from broker.process.tier_listener import TierListener, identity_in_cluster, iden
 from broker.remote.answers import ControllerQuestions
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
+from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
+from broker.replica.isr_requests import IsrRequests
 from broker.replica.leader_epochs import LeaderEpochRequests
+from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
     found_replicas,
@@ -266,7 +270,9 @@ class Broker(ServerProcess):
             config_for=self.live.log_config,
             ports=ports,
             requests=ControllerRequests(
-                assign=self._registration.assign, raise_epoch=self._leader_epochs.ask
+                assign=self._registration.assign,
+                raise_epoch=self._leader_epochs.ask,
+                leading=self._begin_leading(),
             ),
             judgements=None if self._tier is None else self._tier.judgements,
         )
@@ -321,6 +327,26 @@ class Broker(ServerProcess):
         self.health.warnings["groups-data"] = self._groups.damages
         self.health.checks["partitions"] = lambda: offline_reasons(self._replicas.offline)
 
+    def _begin_leading(self) -> Leading[Leader]:
+        """What the partitions need that this broker leads with followers."""
+        ports, life = self._ports, self._registration
+        leading: Leading[Leader] = Leading(
+            ports,
+            image=self._image,
+            broker_epoch=lambda: life.epoch,
+            lag_ms_max=lambda: self.live.current.replica_lag_time_max_ms,
+        )
+        requests = IsrRequests(
+            lambda asked: alter_partitions(self._active, self.config.node_id, life.epoch, asked),
+            ports.scheduler,
+            ports.executors.commit,
+        )
+        leading.propose = requests.propose
+        leading.start()
+        self._on_stop(requests.stop)
+        self._on_stop(leading.stop)
+        return leading
+
     def _active_controller(self) -> ActiveController:
         """The way to the active controller; in this process it knows its own broker by it."""
         own = own_handlers(
@@ -356,6 +382,7 @@ class Broker(ServerProcess):
             config.broker_rack,
             tuple(directory.directory_id for directory in self._logs.online_dirs()),
             keeps_directories=True,
+            previous_epoch=self._logs.clean_epoch,
             remote_store=store,
         )
         settings = LifeSettings(

@@ -122,6 +122,25 @@ class UnexpectedAppendOffset(KafkaError):
         self.first_offset, self.log_end = first_offset, log_end
 
 
+class FallingEpoch(KafkaError):
+    """A batch with a given epoch is of an earlier one than the batch before it."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, *, first_offset: int, epoch: int, latest: int) -> None:
+        super().__init__(f"the batch at {first_offset} is of epoch {epoch}, behind epoch {latest}")
+        self.first_offset, self.epoch, self.latest = first_offset, epoch, latest
+
+
+class LogIsTruncated(KafkaError):
+    """A follower cuts its log at this moment: ask again, or better the leader."""
+
+    code = ErrorCode.REPLICA_NOT_AVAILABLE
+
+    def __init__(self) -> None:
+        super().__init__("the log is being truncated")
+
+
 class KafkaStorageError(KafkaError):
     """The disk under this partition failed: its directory is offline until a restart."""
 

@@ -1,8 +1,8 @@
 """Which leader epoch wrote which offsets: the lineage of a partition.
 
 Entries ascend strictly in epoch and in start offset. The chain reaches from the log start (not only
-the
-local start: remote data is found by it) to the log end, and is kept in `leader-epoch-checkpoint`.
+the local start: remote data is found by it) to the log end, and is kept in
+`leader-epoch-checkpoint`.
 """
 
 from bisect import bisect_right
@@ -28,7 +28,11 @@ def _epoch(entry: EpochEntry) -> int:
 
 
 class LeaderEpochCache:
-    """The chain in memory; every change is handed to `on_change`, which keeps it."""
+    """The chain in memory; every change is handed to `on_change`, which keeps it.
+
+    One thread at a time changes it. A change puts another chain in the place of the one before, so
+    a reader on any thread sees one of the two.
+    """
 
     __slots__ = ("_entries", "latest_epoch", "on_change")
 
@@ -37,34 +41,24 @@ class LeaderEpochCache:
         entries: Sequence[EpochEntry] = (),
         save: Callable[[list[EpochEntry]], None] | None = None,
     ) -> None:
-        self._entries: list[EpochEntry] = []
+        self._entries = _chain(entries)
         self.on_change = save
-        self.latest_epoch: int | None = None
-        for entry in entries:
-            self._insert(entry)
+        self.latest_epoch = self._entries[-1].epoch if self._entries else None
 
     def entries(self) -> list[EpochEntry]:
         """The chain, oldest first (a copy)."""
         return list(self._entries)
 
-    def _insert(self, entry: EpochEntry) -> bool:
-        entries = self._entries
-        if (
-            entries
-            and entries[-1].epoch == entry.epoch
-            and entries[-1].start_offset <= (entry.start_offset)
-        ):
-            return False
-        # Whatever claims the same or a later epoch or offset was never committed: the new one wins.
-        while entries and (
-            entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset
-        ):
-            entries.pop()
-        entries.append(entry)
-        self.latest_epoch = entry.epoch
-        return True
+    @property
+    def newest(self) -> EpochEntry | None:
+        """The last entry."""
+        return self._entries[-1] if self._entries else None
 
-    def _changed(self, before: list[EpochEntry]) -> None:
+    def _become(self, entries: tuple[EpochEntry, ...]) -> None:
+        before, self._entries = self._entries, entries
+        self._changed(before)
+
+    def _changed(self, before: tuple[EpochEntry, ...]) -> None:
         """Hand the chain on; what cannot be kept did not happen."""
         try:
             if self.on_change is not None:
@@ -80,21 +74,23 @@ class LeaderEpochCache:
 
         Entries with the same or a higher epoch or start give way (they held no committed record).
         """
-        before = self.entries()
-        if self._insert(EpochEntry(epoch, start_offset)):
-            self._changed(before)
+        entries = list(self._entries)
+        if _insert(entries, EpochEntry(epoch, start_offset)):
+            self._become(tuple(entries))
 
     def replace(self, entries: Sequence[EpochEntry]) -> None:
         """Take another chain; an epoch that is there already goes on."""
-        before, self._entries = self.entries(), []
-        for entry in entries:
-            self._insert(entry)
-        self._changed(before)
+        self._become(_chain(entries))
+
+    def reaches(self, log_end: int) -> bool:
+        """Whether its last entry has no record in a log that ends at `log_end` (exclusive)."""
+        return bool(self._entries) and self._entries[-1].start_offset >= log_end
 
     def epoch_for(self, offset: int) -> int | None:
         """The epoch that wrote `offset`; None before the first entry."""
-        index = bisect_right(self._entries, offset, key=_start)
-        return self._entries[index - 1].epoch if index else None
+        entries = self._entries
+        index = bisect_right(entries, offset, key=_start)
+        return entries[index - 1].epoch if index else None
 
     def end_offset_for(self, asked: int, log_end: int) -> EpochEnd | None:
         """Say where epoch `asked` ended on this replica.
@@ -124,13 +120,12 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget entries that start at or after `end_offset` (the new log end)."""
-        kept = len(self._entries)
-        while kept and self._entries[kept - 1].start_offset >= end_offset:
+        entries = self._entries
+        kept = len(entries)
+        while kept and entries[kept - 1].start_offset >= end_offset:
             kept -= 1
-        if kept != len(self._entries):
-            before = self.entries()
-            del self._entries[kept:]
-            self._changed(before)
+        if kept != len(entries):
+            self._become(entries[:kept])
 
     def truncate_from_start(self, start_offset: int, *, keeps: bool = True) -> bool:
         """Forget what lies before `start_offset` (the new log start).
@@ -145,20 +140,19 @@ class LeaderEpochCache:
         Returns:
             Whether there was anything to forget.
         """
-        index = bisect_right(self._entries, start_offset, key=_start)
-        if index == 0 or (index == 1 and self._entries[0].start_offset == start_offset):
+        entries = self._entries
+        index = bisect_right(entries, start_offset, key=_start)
+        if index == 0 or (index == 1 and entries[0].start_offset == start_offset):
             return False
-        floor, before = self._entries[index - 1], self.entries()
-        self._entries[:index] = [EpochEntry(floor.epoch, start_offset)]
+        self._entries = (EpochEntry(entries[index - 1].epoch, start_offset), *entries[index:])
         if keeps:
-            self._changed(before)
+            self._changed(entries)
         return True
 
     def clear(self) -> None:
         """Forget everything, as after a truncation of the whole log."""
         if self._entries:
-            before, self._entries = self._entries, []
-            self._changed(before)
+            self._become(())
 
     def between(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
         """The chain of [start, end), its first entry clipped to `start_offset`."""
@@ -171,3 +165,54 @@ class LeaderEpochCache:
             else:
                 chosen.append(entry)
         return chosen
+
+
+def _insert(entries: list[EpochEntry], entry: EpochEntry) -> bool:
+    newest = entries[-1] if entries else None
+    if (
+        newest is not None
+        and newest.epoch == entry.epoch
+        and newest.start_offset <= entry.start_offset
+    ):
+        return False
+    # Whatever claims the same or a later epoch or offset was never committed: the new one wins.
+    while entries and (
+        entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset
+    ):
+        entries.pop()
+    entries.append(entry)
+    return True
+
+
+def _chain(entries: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
+    chain: list[EpochEntry] = []
+    for entry in entries:
+        _insert(chain, entry)
+    return tuple(chain)
+
+
+def truncation_for(
+    chain: LeaderEpochCache, theirs: EpochEnd, *, log_start: int, log_end: int
+) -> int:
+    """Where a follower cuts a log that has left the leader's.
+
+    From the end of `theirs.epoch` on the leader has later epochs only, and from the end of the
+    floor of that epoch on this log has: neither end is common to both. What is left may still
+    differ, and the next Fetch, with the epoch of what is left, tells: each cut takes an epoch or
+    reaches the common end.
+    DIFFERS: Kafka takes its own end alone where it lacks `theirs.epoch`, and asks once more.
+
+    Args:
+        chain: of this log.
+        theirs: the largest epoch of the leader that is not above the one asked with.
+        log_start: of this log; nothing below it is here.
+        log_end: of this log (exclusive).
+
+    Returns:
+        The new log end (exclusive), within [log_start, log_end].
+
+    Source: KIP-279 (floor epochs), KIP-595 (DivergingEpoch in the answer to Fetch).
+    """
+    ours = chain.end_offset_for(theirs.epoch, log_end)
+    end = log_end if ours is None else ours.end_offset
+    return max(log_start, min(end, theirs.end_offset, log_end))

@@ -87,6 +87,9 @@ class BrokerConfig:
     metadata_log_segment_bytes: int
     metadata_log_segment_ms: int
     metadata_max_idle_interval_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    unclean_leader_election_interval_ms: int
     metadata_max_retention_bytes: int
     metadata_max_retention_ms: int
     broker_heartbeat_interval_ms: int
@@ -148,6 +151,7 @@ class BrokerConfig:
     log_preallocate: bool
     num_recovery_threads_per_data_dir: int
     replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
     # groups

@@ -372,4 +372,17 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         "5000",
         "How often high watermarks are written down.",
     ),
+    Key(
+        "replica.lag.time.max.ms",
+        LONG,
+        "30000",
+        "A follower that was not caught up for so long leaves the in-sync replicas.",
+    ),
+    Key(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        "false",
+        "Whether a replica that lacks records may lead when no other is left.",
+        dynamic=CLUSTER_WIDE,
+    ),
 )

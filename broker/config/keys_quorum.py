@@ -5,9 +5,15 @@ Names, types, defaults and ranges are those of Apache Kafka 4.3.
 
 from typing import Final
 
-from broker.config.key import INT, LIST, LONG, STRING, Key
+from broker.config.key import BOOLEAN, INT, LIST, LONG, STRING, Key
 
 QUORUM_KEYS: Final[tuple[Key, ...]] = (
+    Key(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        "true",
+        "Whether leadership returns to preferred replicas by itself.",
+    ),
     Key(
         "broker.heartbeat.interval.ms",
         INT,
@@ -75,6 +81,13 @@ QUORUM_KEYS: Final[tuple[Key, ...]] = (
         "20",
         "Wait before a failed request between controllers is tried again.",
         low=0,
+    ),
+    Key(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        "300",
+        "How often the balance of leaders is checked.",
+        low=1,
     ),
     Key(
         "metadata.max.idle.interval.ms",
@@ -165,5 +178,13 @@ QUORUM_KEYS: Final[tuple[Key, ...]] = (
         choices=("broker", "controller"),
         non_empty=True,
         required=True,
+    ),
+    Key(
+        "unclean.leader.election.interval.ms",
+        LONG,
+        "300000",
+        "How often partitions without leader are looked at for an unclean election.",
+        low=1,
+        internal=True,
     ),
 )

@@ -269,4 +269,11 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         low=-1,
         server_key="log.remote.copy.lag.ms",
     ),
+    Key(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        "false",
+        "Whether a replica that lacks records may lead when no other is left.",
+        server_key="unclean.leader.election.enable",
+    ),
 )

@@ -5,7 +5,7 @@ Versions:
 * 0: KIP-631; flexible from the start.
 * 1: whether a broker migrates from ZooKeeper (KIP-866); such a one is refused, as Kafka 4 does.
 * 2: the broker's log directories (KIP-858).
-* 3: the epoch of its life before (KIP-966); eligible leader replicas are not served yet.
+* 3: the epoch of its life before, if that ended cleanly (KIP-966).
 * 4: no new field; features whose lowest level is 0 are named (KAFKA-17011).
 
 Tagged fields of our own say that the broker serves replicas only once their directories are in the
@@ -79,4 +79,5 @@ def _registration(request: Any) -> Registration:
         tuple(request.log_dirs),
         keeps_directories=bool(request.keeps_directories),
         remote_store=remote_store(request),
+        previous_epoch=request.previous_broker_epoch,
     )

@@ -1,8 +1,8 @@
 """DeleteRecords (21): raise the log start of partitions.
 
-Answered when the new log start is checkpointed and fsynced: a log start that fell back after a
-crash would show again what was promised to be gone, part of which the remote tier may have deleted
-by then (docs/tiering.md §3).
+Answered when the new log start is checkpointed and fsynced, here and by every in-sync follower: a
+log start that fell back after a crash would show again what was promised to be gone, part of which
+the remote tier may have deleted by then (docs/tiering.md §3).
 
 Versions:
 
@@ -11,6 +11,7 @@ Versions:
 * 2: flexible (KIP-482).
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -58,7 +59,9 @@ class DeleteRecordsHandler(DecodedHandler):
             by_topic.setdefault(topic.name, {}).update(
                 (asked.partition_index, asked) for asked in topic.partitions
             )
+        ends = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1_000
         await self._holding.until_judged(self._asked_above(by_topic), request.timeout_ms)
+        await self._until_settled(by_topic, ends)
         for name, partitions in by_topic.items():
             answers = []
             for asked in partitions.values():
@@ -73,7 +76,39 @@ class DeleteRecordsHandler(DecodedHandler):
             topics.append(_Topic(name=name, partitions=answers))
         if raised:
             await self._make_durable(raised)
+            await self._until_cut_everywhere(raised, ends)
         return _Response(topics=topics)
+
+    async def _until_settled(self, by_topic: Mapping[str, Mapping[int, Any]], ends: float) -> None:
+        """Wait where a new leader does not know yet what is committed."""
+        found = (
+            self._replicas.get(TopicPartition(name, index))
+            for name, partitions in by_topic.items()
+            for index in partitions
+        )
+        waits = (each.until_settled() for each in found if each is not None and each.is_leader)
+        await _wait([each for each in waits if each is not None], ends)
+
+    async def _until_cut_everywhere(self, raised: list[tuple[Any, Partition]], ends: float) -> None:
+        """Wait until no in-sync follower could lead with what was deleted."""
+        waiting = {}
+        for answer, partition in raised:
+            if answer.error_code == 0:
+                followers = partition.followers
+                if followers is None:
+                    continue
+                future = followers.cut_everywhere(answer.low_watermark)
+                if future is not None:
+                    waiting[future] = answer
+        await _wait(list(waiting), ends)
+        for future, answer in waiting.items():
+            if not future.done():
+                future.cancel()
+                answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+            elif (error := future.exception()) is not None:
+                answer.error_code = int(code_of(error, "delete records"))
+            if answer.error_code:
+                answer.low_watermark = -1
 
     def _asked_above(self, by_topic: Mapping[str, Mapping[int, Any]]) -> list[Partition]:
         """Partitions asked for offsets that may lie above a log end which is too low."""
@@ -92,6 +127,7 @@ class DeleteRecordsHandler(DecodedHandler):
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
         partition = self._replicas.require(topic, index)
         partition.check_leader(-1)
+        partition.check_watermark_settled()
         log = partition.log
         if not log.config.deletes:
             raise ApiError(
@@ -121,6 +157,13 @@ class DeleteRecordsHandler(DecodedHandler):
             partition.log.clip_chain(kept[partition])
             answer.low_watermark = partition.log.log_start_offset
             partition.log_start_raised()
+
+
+async def _wait(futures: list[asyncio.Future[None]], ends: float) -> None:
+    """Until all are done, or that time of the loop is over."""
+    if futures:
+        left_s = ends - asyncio.get_running_loop().time()
+        await asyncio.wait(futures, timeout=max(left_s, 0))
 
 
 def make(parts: HandlerParts) -> DeleteRecordsHandler:

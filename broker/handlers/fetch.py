@@ -27,7 +27,7 @@ Versions:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -58,7 +58,7 @@ from broker.replica.fetch_types import (
     PartitionRead,
 )
 from broker.replica.manager import ReplicaManager
-from broker.topics.cluster import BrokerAddress
+from broker.topics.cluster import Addresses, nowhere
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import is_read_committed
 from kafka_protocol.wire.api_keys import ApiKey
@@ -79,14 +79,6 @@ PARTITIONS_MAX: Final = 100_000
 
 _message = request(ApiKey.FETCH)
 _decode = _message.decode
-
-
-Addresses = Callable[[str], Iterable[BrokerAddress]]
-"""The brokers as clients of a listener reach them."""
-
-
-def _nowhere(_listener: str) -> Iterable[BrokerAddress]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,7 @@ class FetchHandler(RawHandler):
         *,
         limits: FetchLimits,
         remote: RemoteReader | None = None,
-        addresses: Addresses = _nowhere,
+        addresses: Addresses = nowhere,
     ) -> None:
         """Read the partitions of `replicas`; `remote` is None where there is no remote tier."""
         self._replicas, self._limits, self._addresses = replicas, limits, addresses
@@ -211,7 +203,8 @@ class FetchHandler(RawHandler):
             looks.leave()
 
     def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
-        return FetchLooks(session, looks_at_all=params.replica_id >= 0)
+        session.watch.is_replicas = params.replica_id >= 0
+        return FetchLooks(session)
 
     def _look(
         self, params: FetchParams, looks: FetchLooks, *, may_wait: bool = True
@@ -269,8 +262,9 @@ class FetchHandler(RawHandler):
         max_bytes = min(asked.max_bytes, self._limits.max_bytes)
         if version >= since.REPLICA_STATE:
             replica_id = asked.replica_state.replica_id
+            broker_epoch = asked.replica_state.replica_epoch
         else:
-            replica_id = asked.replica_id
+            replica_id, broker_epoch = asked.replica_id, -1
         return FetchParams(
             version,
             replica_id,
@@ -278,6 +272,7 @@ class FetchHandler(RawHandler):
             min(asked.min_bytes, max_bytes),
             max_bytes,
             is_read_committed(asked.isolation_level),
+            broker_epoch,
             context.listener_name,
             context.peer,
         )

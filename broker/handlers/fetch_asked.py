@@ -39,6 +39,7 @@ def ask_in_slices(
                     p.partition_max_bytes,
                     p.current_leader_epoch,
                     p.last_fetched_epoch,
+                    p.log_start_offset,
                 )
             )
             if len(partitions) % SLICE_PARTITIONS == 0:

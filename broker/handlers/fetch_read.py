@@ -78,8 +78,9 @@ def read_in_slices(
             min_one_batch = False
         except WouldWait:
             assert read.partition is not None
-            end = read.last_stable_offset if params.read_committed else read.high_watermark
-            result.cold.append(ColdRead(read.partition, fetch.offset, max_bytes, end))
+            result.cold.append(
+                ColdRead(read.partition, fetch.offset, max_bytes, _end_for(params, read))
+            )
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
             if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
@@ -115,20 +116,29 @@ def _read(
     partition.counters.fetch_requests.value += 1
     if not partition.is_leader or fetch.current_leader_epoch >= 0:
         partition.check_leader(fetch.current_leader_epoch)
-    if params.replica_id >= 0:
-        _check_replica(partition, params.replica_id, fetch)
     log = partition.log
+    if params.replica_id >= 0:
+        _check_replica(partition, params, fetch)
+        _check_range(partition, read, max_bytes)
+        # What a log of another lineage, or of another leadership, holds says nothing of this one.
+        is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
+        if is_ours and partition.followers is not None:
+            partition.followers.fetched(
+                params.replica_id,
+                broker_epoch=params.broker_epoch,
+                offset=fetch.offset,
+                log_start_offset=fetch.log_start_offset,
+            )
+    else:
+        _check_range(partition, read, max_bytes)
     stable = log.last_stable_offset
-    _check_range(partition, read, max_bytes)
     read.high_watermark, read.last_stable_offset = log.high_watermark, stable
     read.log_start_offset = log.log_start_offset
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
         return
-    end = stable if params.read_committed else read.high_watermark
-    if params.replica_id >= 0:
-        end = log.log_end_offset
+    end = _end_for(params, read)
     if fetch.offset >= log.log_end_offset:
         partition.check_log_end()
     read.at_end = fetch.offset >= end
@@ -241,9 +251,19 @@ def refuse_zstd(partition: Partition, regions: Sequence[FileRegion | memoryview]
             position += header.size_bytes
 
 
-def _check_replica(partition: Partition, replica_id: int, fetch: FetchPartition) -> None:
-    """Refuse a broker that holds no replica: it would keep the log from moving on."""
+def _end_for(params: FetchParams, read: PartitionRead) -> int:
+    """First offset that the asker may not see; a replica sees the whole log."""
+    if params.replica_id >= 0 and read.partition is not None:
+        return read.partition.log.log_end_offset
+    return read.last_stable_offset if params.read_committed else read.high_watermark
+
+
+def _check_replica(partition: Partition, params: FetchParams, fetch: FetchPartition) -> None:
+    """Refuse a broker that holds no replica, or whose life is over."""
+    replica_id = params.replica_id
     if replica_id in partition.replicas and replica_id != partition.node_id:
+        if partition.followers is not None:
+            partition.followers.check(replica_id, params.broker_epoch)
         return
     if fetch.current_leader_epoch >= 0:
         raise UnknownLeaderEpoch(f"broker {replica_id} holds no replica")

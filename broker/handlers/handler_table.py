@@ -25,6 +25,7 @@ from broker.handlers import (
     describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -45,6 +46,7 @@ from broker.handlers import (
     sasl_handshake,
     sync_group,
     unregister_broker,
+    update_features,
 )
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
@@ -100,13 +102,15 @@ APIS: Final[tuple[Api, ...]] = (
     describe_log_dirs,
     list_config_resources,
     unregister_broker,
+    elect_leaders,
+    update_features,
 )
 
 
 FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UNREGISTER_BROKER,
+    ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS, ApiKey.UPDATE_FEATURES,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

@@ -71,6 +71,7 @@ _SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _SINCE_TIMEOUT: Final = 10
+_SINCE_NOT_AVAILABLE: Final = 5
 
 SLICE_PARTITIONS: Final = 500
 """After so many the loop may serve somebody else."""
@@ -155,7 +156,7 @@ class ListOffsetsHandler(DecodedHandler):
                 answers.append(answer)
                 found = self._answer(context, name, asked, committed, counts, answer)
                 if found is not None:
-                    look_up = partial(self._answer_later, found, asked, committed)
+                    look_up = partial(self._answer_later, context, found, asked, committed)
                     later.calls.append(partial(look_up, later.deadline_ms, answer))
                 count += 1
                 if count % SLICE_PARTITIONS == 0:
@@ -180,16 +181,26 @@ class ListOffsetsHandler(DecodedHandler):
             if asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
                 return partition
             _fill(answer, self._known(partition, asked.timestamp, committed))
+        except OffsetNotAvailable as error:
+            answer.error_code = int(_known_to(context.api_version, error))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             answer.error_code = int(code_of(error, "list offsets"))
         return None
 
     async def _answer_later(
-        self, partition: Partition, asked: Any, committed: bool, deadline_ms: int, answer: Any
+        self,
+        context: RequestContext,
+        partition: Partition,
+        asked: Any,
+        committed: bool,
+        deadline_ms: int,
+        answer: Any,
     ) -> None:
         try:
             found = await self._find(partition, asked.timestamp, committed, deadline_ms)
             _fill(answer, found)
+        except OffsetNotAvailable as error:
+            answer.error_code = int(_known_to(context.api_version, error))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             answer.error_code = int(code_of(error, "list offsets"))
 
@@ -197,6 +208,7 @@ class ListOffsetsHandler(DecodedHandler):
         """What is asked for without a look at records."""
         log = partition.log
         if timestamp == LATEST:
+            partition.check_watermark_settled()
             visible_end = partition.last_stable_offset if committed else partition.high_watermark
             partition.check_log_end()
             return (-1, visible_end, partition.leader_epoch)
@@ -220,6 +232,7 @@ class ListOffsetsHandler(DecodedHandler):
         else:
             found = await self._by_time(partition, timestamp, deadline_ms)
         if found is None or found[1] >= visible_end:
+            partition.check_watermark_settled()
             if timestamp >= 0:
                 await self._judged(partition, deadline_ms)
                 partition.check_sound()
@@ -303,6 +316,11 @@ def _fill(answer: Any, found: Found) -> None:
 def _first_of_each(partitions: Sequence[Any]) -> list[Any]:
     """A partition that is named twice is answered once, and refused (`_check_timestamp`)."""
     return list({asked.partition_index: asked for asked in reversed(partitions)}.values())[::-1]
+
+
+def _known_to(version: int, error: OffsetNotAvailable) -> ErrorCode:
+    """Older clients know no code that says it; they look for a leader again (KIP-207)."""
+    return error.code if version >= _SINCE_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _check_timestamp(timestamp: int, version: int, times_asked: int) -> None:

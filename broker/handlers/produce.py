@@ -15,7 +15,7 @@ Versions:
 * 7: no new field; zstd (KIP-110).
 * 8: which records are wrong, and a text (KIP-467).
 * 9: flexible (KIP-482).
-* 10: the new leader and where it listens, which are not sent here (KIP-951).
+* 10: the new leader and where it listens (KIP-951).
 * 11: no new field; TRANSACTION_ABORTABLE may be answered (KIP-890).
 * 12: no new field; a transactional batch adds its partition to the transaction (KIP-890).
 * 13: topics by id instead of name (KIP-516).
@@ -37,6 +37,7 @@ from broker.network.registry import CloseConnection, InTurn, RawHandler, Request
 from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.topics.cluster import Addresses, nowhere
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError, UnknownTopicId
 from kafka_protocol.records.batch import CODEC_MASK, TRANSACTIONAL_FLAG, Codec, read_header
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
@@ -98,14 +99,16 @@ class ProduceHandler(RawHandler):
         self,
         replicas: ReplicaManager,
         executors: Executors | None = None,
+        addresses: Addresses = nowhere,
     ) -> None:
         """Append to the partitions of `replicas`.
 
         Args:
             replicas: what is hosted here.
             executors: decode requests of very many partitions and open batches; None: at once.
+            addresses: of leaders, by listener.
         """
-        self._replicas = replicas
+        self._replicas, self._addresses = replicas, addresses
         inline = InlinePool("inline")
         self._decoding = inline if executors is None else decoders(executors)
         self._opening = inline if executors is None else executors.pool("batch-opening", 2)
@@ -132,7 +135,7 @@ class ProduceHandler(RawHandler):
         if asked.acks == 0:
             self._close_on_error(topics)
             return None
-        return encode_answer(context.api_version, topics)
+        return self._encoded(context, topics)
 
     # -- in turns
 
@@ -156,7 +159,7 @@ class ProduceHandler(RawHandler):
         await self._finish(context, asked, topics, waiting)
         if asked.acks == 0:
             return None
-        return await self._decoding.run(encode_answer, version, topics)
+        return await self._decoding.run(self._encoded, context, topics)
 
     # -- the appends
 
@@ -316,7 +319,27 @@ class ProduceHandler(RawHandler):
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
     ) -> list[object] | None:
         await self._finish(context, asked, topics, waiting)
-        return None if asked.acks == 0 else encode_answer(context.api_version, topics)
+        return None if asked.acks == 0 else self._encoded(context, topics)
+
+    def _encoded(self, context: RequestContext, topics: Sequence[TopicAnswer]) -> list[object]:
+        """The answer; it tells who leads the partitions that are not led here."""
+        if context.api_version < since.CURRENT_LEADER or not any(
+            answer[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            for _, answers in topics
+            for answer in answers
+        ):
+            return encode_answer(context.api_version, topics)
+        with_ids = context.api_version >= since.TOPIC_IDS
+        leaders = {}
+        for topic, answers in topics:
+            name = self._replicas.topic_names.get(topic, "") if with_ids else topic
+            for answer in answers:
+                partition = self._replicas.get(TopicPartition(name, answer[0]))
+                if answer[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
+                    leaders[topic, answer[0]] = (partition.leader_id, partition.leader_epoch)
+        ids = {leader_id for leader_id, _ in leaders.values()}
+        endpoints = [one for one in self._addresses(context.listener_name) if one.id in ids]
+        return encode_answer(context.api_version, topics, leaders, endpoints)
 
     async def _finish(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
@@ -369,7 +392,7 @@ class ProduceHandler(RawHandler):
                 error = future.exception()
             else:
                 future.cancel()
-                error = ApiError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+                error = pending.partition.not_committed_error()
             if error is not None:
                 index = pending.answers[pending.index][0]
                 pending.answers[pending.index] = _failed(index, error, pending.partition, None)
@@ -401,7 +424,8 @@ def _appended(
         counters = partition.counters
         counters.bytes_in.value += size_bytes
         counters.messages_in.value += info.last_offset - info.first_offset + 1
-    if (partition.is_flushing or partition.durable) and partition.waits_for_disk(acks):
+    is_slow = partition.followers is not None or partition.is_flushing or partition.durable
+    if is_slow and partition.waits_for_commit(acks):
         end_offset = info.last_offset + 1
         if partition.high_watermark < end_offset:
             waiting.append(_Pending(partition, end_offset, answers, place))
@@ -447,4 +471,4 @@ def _refuse(asked: Any, context: RequestContext, code: ErrorCode) -> list[object
 
 def make(parts: HandlerParts) -> ProduceHandler:
     """Make the handler of Produce."""
-    return ProduceHandler(parts.replicas, parts.ports.executors)
+    return ProduceHandler(parts.replicas, parts.ports.executors, parts.cluster.addresses)

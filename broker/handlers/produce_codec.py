@@ -4,11 +4,13 @@ An answer in which everything went well has fields of fixed size only, so a part
 Whatever has text or tags in it goes through the compiled form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
+from types import MappingProxyType
 from typing import Any, Final
 
 from broker.handlers import produce_versions as since
+from broker.topics.cluster import BrokerAddress
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.primitives import encode_uvarint
@@ -32,16 +34,26 @@ _RecordError = _Partition.RecordErrors
 
 _NO_THROTTLE: Final = b"\0\0\0\0"
 
+Leaders = Mapping[tuple[Any, int], tuple[int, int]]
+"""Leader and leader epoch by topic (as in the answer) and partition (KIP-951)."""
+
 
 def encode_answer(
-    version: int, topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]]
+    version: int,
+    topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]],
+    leaders: Leaders | None = None,
+    endpoints: Iterable[BrokerAddress] = (),
 ) -> list[object]:
     """Encode the body of a Produce response.
 
     Args:
         version: 3 to 13.
         topics: topic name, or from version 13 the 16 bytes of its id, with its partitions' answers.
+        leaders: of partitions that were asked of the wrong one, which version 10 and later tell.
+        endpoints: where these leaders listen.
     """
+    if leaders:
+        return _encode_compiled(version, topics, leaders, endpoints)
     flexible = version >= since.FLEXIBLE
     parts = [encode_uvarint(len(topics) + 1) if flexible else _pack_count(len(topics))]
     for topic, answers in topics:
@@ -71,24 +83,35 @@ def encode_answer(
 
 
 def _encode_compiled(
-    version: int, topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]]
+    version: int,
+    topics: Sequence[tuple[Any, Sequence[PartitionAnswer]]],
+    leaders: Leaders = MappingProxyType({}),
+    endpoints: Iterable[BrokerAddress] = (),
 ) -> list[object]:
     with_ids = version >= since.TOPIC_IDS
     value = _Response(
         responses=[
             _Topic(
-                partition_responses=[_partition(answer) for answer in answers],
+                partition_responses=[
+                    _partition(answer, leaders.get((topic, answer[0]))) for answer in answers
+                ],
                 **({"topic_id": topic} if with_ids else {"name": topic}),
             )
             for topic, answers in topics
-        ]
+        ],
+        node_endpoints=[
+            _Response.NodeEndpoints(node_id=one.id, host=one.host, port=one.port, rack=one.rack)
+            for one in endpoints
+        ],
     )
     return list(_response.encode_parts(value, version))
 
 
-def _partition(answer: PartitionAnswer) -> Any:
+def _partition(answer: PartitionAnswer, leader: tuple[int, int] | None) -> Any:
     index, code, base_offset, append_time, log_start, record_errors, text = answer
+    leader_id, leader_epoch = leader or (-1, -1)
     return _Partition(
+        current_leader=_Partition.CurrentLeader(leader_id=leader_id, leader_epoch=leader_epoch),
         index=index,
         error_code=code,
         base_offset=base_offset,

@@ -9,4 +9,5 @@ LOG_START: Final = 5
 ZSTD: Final = 7
 RECORD_ERRORS: Final = 8
 FLEXIBLE: Final = 9
+CURRENT_LEADER: Final = 10
 TOPIC_IDS: Final = 13

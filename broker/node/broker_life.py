@@ -206,6 +206,7 @@ class BrokerLife:
             incarnation_id=me.incarnation_id,
             rack=me.rack,
             log_dirs=_with_a_spare(me.log_dirs),
+            previous_broker_epoch=me.previous_epoch,
             keeps_directories=int(me.keeps_directories),
             free_descriptors=await self._settings.free_descriptors(),
             remote_store_class=None if store is None else store.class_name,

@@ -6,6 +6,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.raft_config import append_linger_ms, quorum_settings, raft_config
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import QuorumConfigError
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, NodeSettings, NodeTransport
@@ -27,7 +28,15 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
         max_retention_ms=config.metadata_max_retention_ms,
         max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         append_linger_ms=append_linger_ms(config),
-        min_insync_replicas=config.min_insync_replicas,
+        election_defaults=ElectionRules(
+            config.min_insync_replicas, config.unclean_leader_election_enable
+        ),
+        unclean_election_interval_ms=config.unclean_leader_election_interval_ms,
+        rebalance_interval_ms=(
+            1_000 * config.leader_imbalance_check_interval_seconds
+            if config.auto_leader_rebalance_enable
+            else 0
+        ),
     )
 
 

@@ -51,3 +51,21 @@ class NotEnoughReplicas(KafkaError):
     """Fewer replicas are in sync than `min.insync.replicas` asks for."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class NotEnoughReplicasAfterAppend(KafkaError):
+    """The records were appended, and fewer replicas are in sync than must have them."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+class NotCommittedInTime(KafkaError):
+    """The time of a request is over before its records were committed."""
+
+    code = ErrorCode.REQUEST_TIMED_OUT
+
+
+class StaleBrokerEpoch(KafkaError):
+    """A broker speaks for a life of it that is over."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH

@@ -26,8 +26,6 @@ class FetchLooks:
 
     Args:
         context: the fetch.
-        looks_at_all: each look is at all partitions: for replicas, to whom the log end counts, of
-            which nobody is told.
         few: so many partitions are looked at again as a whole, which costs less than to note them.
     """
 
@@ -42,11 +40,9 @@ class FetchLooks:
         "context",
     )
 
-    def __init__(
-        self, context: FetchContext, *, looks_at_all: bool = False, few: int = FEW_PARTITIONS
-    ) -> None:
+    def __init__(self, context: FetchContext, *, few: int = FEW_PARTITIONS) -> None:
         self.context = context
-        self._looks_at_all = looks_at_all or context.count <= few
+        self._looks_at_all = context.count <= few
         self._is_parked = self._is_over = False
         self._is_watching = context.has_session  # all that was read
         self._reads: list[PartitionRead] = []  # of the first look

@@ -20,6 +20,7 @@ class FetchPartition:
         max_bytes: bound for this partition.
         current_leader_epoch: what the client's metadata says; -1 if it does not say.
         last_fetched_epoch: of a replica's last record; -1 for consumers.
+        log_start_offset: a replica's own, checkpointed; -1 for consumers.
         told_high_watermark, told_log_start_offset: what the session's client heard last.
         turn: a fetch reads its partitions in the order of these.
     """
@@ -32,6 +33,7 @@ class FetchPartition:
     max_bytes: int
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
+    log_start_offset: int = -1
     told_high_watermark: int = field(default=-1, init=False)
     told_log_start_offset: int = field(default=-1, init=False)
     turn: int = field(default=0, init=False)
@@ -85,6 +87,7 @@ class FetchParams:
         min_bytes: answer at once when there are so many; bounded by `max_bytes`.
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
+        broker_epoch: of a replica's life; -1 where its version does not say.
         listener: where it came in; leaders are named as that listener's clients reach them.
         peer: the connection's other side.
     """
@@ -95,6 +98,7 @@ class FetchParams:
     min_bytes: int
     max_bytes: int
     read_committed: bool
+    broker_epoch: int = -1
     listener: str = ""
     peer: tuple[str, int] = ("", 0)
 

@@ -26,6 +26,7 @@ class Watched(Protocol):
     """A partition, as far as it is watched."""
 
     watches: "set[FetchWatch[Any]]"
+    log_watches: "set[FetchWatch[Any]]"
 
 
 Partition = TypeVar("Partition", bound=Watched)
@@ -40,22 +41,30 @@ class FetchWatch(Generic[Partition]):
     Attributes:
         changed: partitions that were noted and not yet looked at again.
         parked: who waits now.
+        is_replicas: a follower fetches: it waits for what is appended, not for what is visible.
     """
 
-    __slots__ = ("_watched", "changed", "parked")
+    __slots__ = ("_watched", "changed", "is_replicas", "parked")
 
     def __init__(self) -> None:
         self.changed: set[Partition] = set()
+        self.is_replicas = False
         self.parked: Waiter | None = None
         self._watched: set[Partition] = set()
 
     def add(self, partition: Partition) -> None:
         """Watch a partition from now on: call it in the turn of the loop in which it is read."""
         self._watched.add(partition)
-        partition.watches.add(self)
+        (partition.log_watches if self.is_replicas else partition.watches).add(self)
+
+    def note(self, partition: Partition) -> None:
+        """There is news in it that nobody waits for: the next fetch tells it."""
+        self.changed.add(partition)
+        if self.parked is None:
+            self._leave(partition)
 
     def on_bytes(self, partition: Partition, size_bytes: int) -> None:
-        """So many bytes became visible there."""
+        """So many bytes became visible there, or were appended; see `is_replicas`."""
         self.changed.add(partition)
         if self.parked is None:
             self._leave(partition)
@@ -78,6 +87,7 @@ class FetchWatch(Generic[Partition]):
     def _leave(self, partition: Partition) -> None:
         self._watched.discard(partition)
         partition.watches.discard(self)
+        partition.log_watches.discard(self)
 
     def close(self) -> None:
         """Leave all partitions, some in each turn of the loop; fine to call twice."""
@@ -87,6 +97,6 @@ class FetchWatch(Generic[Partition]):
 
     def _leave_some(self, watched: set[Partition]) -> None:
         for _ in range(min(SLICE_PARTITIONS, len(watched))):
-            watched.pop().watches.discard(self)
+            self._leave(watched.pop())
         if watched:
             asyncio.get_running_loop().call_soon(self._leave_some, watched)

@@ -20,13 +20,15 @@ from functools import partial
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
+from broker.replica.followers import Leader
 from broker.replica.judgement import JudgementTally
+from broker.replica.leading import Leading
 from broker.replica.partition import Partition
 from broker.replica.reconfiguration import Reconfiguration
 from broker.replica.topic_metrics import TopicMetrics
 from broker.replica.wanted import describe, why_barred
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
 from local_log.file_names import EPOCH_CHECKPOINT
@@ -47,7 +49,6 @@ log = logging.getLogger(__name__)
 Assign = Callable[[Mapping[ReplicaId, bytes]], None]
 """Notes in the metadata which replica was made in which log directory; returns at once."""
 
-DURABLE_TOPICS: Final = frozenset({REMOTE_LOG_METADATA_TOPIC})
 BATCH: Final = 250
 """Partitions whose directories are made or taken away together."""
 SLICE: Final = 50
@@ -94,10 +95,12 @@ class ControllerRequests:
         assign: without it new replicas are served as soon as they are made.
         raise_epoch: without it a log of a later leader epoch than the metadata's waits for a
             person.
+        leading: without it no partition is led that has followers.
     """
 
     assign: Assign | None = None
     raise_epoch: RaiseEpoch | None = None
+    leading: Leading[Leader] | None = None
 
 
 NO_REQUESTS = ControllerRequests()
@@ -548,8 +551,8 @@ class Hosting:
                 node_id=self._node_id,
                 pool=self._commit,
                 counters=self.metrics.of(tp.topic),
-                durable=tp.topic in DURABLE_TOPICS,
                 judgements=self._judgements,
+                leading=self._requests.leading,
             )
             self.partitions[tp] = partition
             self._by_topic.setdefault(tp.topic, {})[tp.partition] = partition

@@ -85,6 +85,22 @@ class Proposal(NamedTuple):
         return tuple(broker_id for broker_id, _ in self.isr)
 
 
+class AskedIsr(NamedTuple):
+    """A proposal and the leadership that makes it."""
+
+    leader_epoch: int
+    proposal: Proposal
+
+
+class CommittedIsr(NamedTuple):
+    """What the controller says is committed for a partition."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    is_recovering: bool
+    partition_epoch: int
+
+
 @dataclass(slots=True, kw_only=True)
 class InSyncReplicas:
     """The followers of one partition under one leader epoch.

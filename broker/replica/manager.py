@@ -76,6 +76,7 @@ class ReplicaManager:
             requests=requests,
             judgements=judgements,
         )
+        self._leading = requests.leading
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
@@ -155,6 +156,8 @@ class ReplicaManager:
         self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=tuple(topics_gone)))
         self._configure(delta)
         self.hosting.start()
+        if self._leading is not None and (delta is None or delta.changed_brokers):
+            self._leading.review_soon()
 
     def _compared(
         self, image: MetadataImage, delta: MetadataDelta | None

@@ -4,9 +4,10 @@ Lives on the event loop; nothing here is called from another thread.
 
 Invariants:
     * the high watermark never goes back while this broker leads the partition;
-    * with one replica it follows the log end at once; or only after fsync, where `flush.messages`
-      records wait for it, and for a *durable* topic: `__remote_log_metadata` says what may be
-      deleted, so a reader must not see a record of it that a power cut could take back;
+    * with one replica it follows the log end at once, else it is what `InSyncReplicas` says; the
+      leader's own log counts only as far as it is fsynced where `flush.messages` records wait
+      for it, and for a *durable* topic: `__remote_log_metadata` says what may be deleted, so a
+      reader must not see a record of it that a power cut could take back;
     * whoever waits for bytes or for the high watermark is told after every move of it, and when the
       role changes or the partition goes away.
 """
@@ -19,13 +20,18 @@ from typing import Any
 
 from broker.replica.errors import (
     FencedLeaderEpoch,
+    NotCommittedInTime,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotJudgedSound,
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
 )
 from broker.replica.fetch_watch import FetchWatch, Waiter
+from broker.replica.followers import CommitFutures, Followers, Leader
+from broker.replica.isr import CommittedIsr
 from broker.replica.judgement import (
     Judgement,
     JudgementTally,
@@ -34,6 +40,7 @@ from broker.replica.judgement import (
     after,
     reopened,
 )
+from broker.replica.leading import Leading
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
@@ -48,56 +55,32 @@ from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
 
+DURABLE_TOPICS = frozenset({REMOTE_LOG_METADATA_TOPIC})
 BROKER_OWNED_TOPICS = INTERNAL_TOPICS | {REMOTE_LOG_METADATA_TOPIC}
 """Topics of the broker's own: not everybody may write them, and they are never tiered."""
 
 
-class CommitFutures:
-    """Futures by the end offset that the high watermark has to reach.
+class Partition:
+    """A replica of a partition on this broker and what it knows as leader.
 
     Attributes:
-        waiting: end offset (exclusive) and future, in the order in which they came.
+        followers: of a leader; None for a follower, and where there is one replica alone.
+        watches: fetches of consumers, which wait for what is visible.
+        log_watches: fetches of followers, which wait for what is appended.
     """
-
-    __slots__ = ("waiting",)
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[int, Future[None]]] = []
-
-    def add(self, end_offset: int) -> Future[None]:
-        """A future that is done when everything below `end_offset` (exclusive) is committed."""
-        future: Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((end_offset, future))
-        return future
-
-    def reached(self, high_watermark: int) -> None:
-        """The high watermark has moved there."""
-        waiting = self.waiting
-        self.waiting = [each for each in waiting if each[0] > high_watermark]
-        for end_offset, future in waiting:
-            if end_offset <= high_watermark and not future.done():
-                future.set_result(None)
-
-    def fail(self, error: Exception) -> None:
-        """What they wait for will not come."""
-        waiting, self.waiting = self.waiting, []
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)
-
-
-class Partition:
-    """A replica of a partition on this broker and what it knows as leader."""
 
     __slots__ = (
         "_commits",
         "_committed_bytes_pending",
         "_judgements",
+        "_leading",
+        "_own_end",
         "_pool",
         "_standing",
         "counters",
         "deleted",
         "durable",
+        "followers",
         "is_flushing",
         "is_internal",
         "is_leader",
@@ -105,6 +88,7 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "log",
+        "log_watches",
         "node_id",
         "partition",
         "partition_epoch",
@@ -125,16 +109,17 @@ class Partition:
         node_id: int,
         pool: Pool,
         counters: TopicCounters,
-        durable: bool = False,
         judgements: JudgementTally | None = None,
+        leading: Leading[Leader] | None = None,
     ) -> None:
+        """Host it; only with `leading` can it be led with followers."""
         self.log = log
         self.counters = counters
         self.topic = log.topic
         self.partition = log.partition
         self.topic_id = log.topic_id
         self.node_id = node_id
-        self.durable = durable
+        self.durable = log.topic in DURABLE_TOPICS
         self.is_internal = log.topic in BROKER_OWNED_TOPICS
         self.is_leader = False
         self.leader_id = -1
@@ -148,6 +133,9 @@ class Partition:
         self.unjudged_end = -1
         self.waiters: set[Waiter] = set()
         self.watches: set[FetchWatch[Any]] = set()
+        self.log_watches: set[FetchWatch[Any]] = set()
+        self.followers: Followers | None = None
+        self._leading, self._own_end = leading, 0
         self._pool, self._judgements = pool, judgements
         self._standing = Standing.NOT_CONCERNED
         log.changed = self._wake
@@ -185,8 +173,7 @@ class Partition:
 
         `unclean_epoch`: of the unclean election that is not recovered from yet, -1 for none.
         """
-        self.partition_epoch, self.unclean_epoch = partition_epoch, unclean_epoch
-        self.replicas, self.isr = replicas, isr
+        self.unclean_epoch = unclean_epoch
         changed = not self.is_leader or leader_epoch != self.leader_epoch
         self.is_leader, self.leader_id = True, self.node_id
         self.leader_epoch = leader_epoch
@@ -196,6 +183,13 @@ class Partition:
             self.verdict = reopened(self.verdict)
             self._count()
             self._note_epoch(leader_epoch)
+            self._own_end = self.log.high_watermark
+            self._end_leading()
+        is_recovering = unclean_epoch >= 0
+        self._learn_isr(
+            CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch), replicas
+        )
+        if changed:
             self._wake()
         self._advance(0)
 
@@ -241,18 +235,20 @@ class Partition:
     ) -> None:
         """Another broker leads; parked requests are sent there."""
         self.is_leader, self.leader_id = False, leader_id
+        self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
         self.unclean_epoch = self.unjudged_end = -1
         self._count()
-        self._commits.fail(NotLeaderOrFollower(f"{self.topic_partition} is led elsewhere now"))
+        self._commits.fail(self._led_elsewhere())
         self._wake()
 
     def retire(self) -> None:
         """The partition leaves this broker: whoever waits is told."""
         self.deleted, self.is_leader = True, False
+        self._end_leading()
         self._count()
-        self._commits.fail(NotLeaderOrFollower(f"{self.topic_partition} is gone"))
+        self._commits.fail(self._led_elsewhere())
         self._wake()
 
     def check_leader(self, current_leader_epoch: int) -> None:
@@ -364,6 +360,9 @@ class Partition:
     def set_config(self, config: LogConfig) -> None:
         """Replace the settings of the log; a topic may become tiered by them, or cease to be."""
         self.log.set_config(config)
+        if self.followers is not None:
+            self.followers.in_sync.min_insync_replicas = config.min_insync_replicas
+            self._advance(0)
         self._count()
 
     def _count(self) -> None:
@@ -476,23 +475,113 @@ class Partition:
             self.log.check_resident(found)
         return self.log.sound(found)
 
+    # -- followers
+
+    def _learn_isr(self, committed: CommittedIsr, replicas: Sequence[int]) -> None:
+        """Take a committed state; one that is older than the controller's last answer is none."""
+        followers = self.followers
+        if followers is not None:
+            if not followers.learn(committed, replicas):
+                return
+        elif len(replicas) > 1:
+            assert self._leading is not None, "a partition with followers is led by a whole broker"
+            followers = Followers(self, self._leading, self._pool, committed, replicas)
+            self.followers = followers
+        self.partition_epoch, self.replicas = committed.partition_epoch, replicas
+        self.isr = committed.isr
+        if followers is not None:
+            followers.isr_changed()
+
+    def isr_committed(self, committed: CommittedIsr) -> None:
+        """The controller has carried out what this leader proposed."""
+        self._learn_isr(committed, self.replicas)
+        self.unclean_epoch = self.unclean_epoch if committed.is_recovering else -1
+        self.advance_replicated()
+
+    def review(self, now_ms: int) -> None:
+        """See `Leading`."""
+        if self.followers is not None and not self.log.is_offline:
+            self.followers.review(now_ms)
+
+    def _end_leading(self) -> None:
+        if self.followers is not None:
+            self.followers.end()
+            self.followers.cuts.fail(self._led_elsewhere())
+        self.followers = None
+
+    def _led_elsewhere(self) -> NotLeaderOrFollower:
+        where = "gone" if self.deleted else "led elsewhere now"
+        return NotLeaderOrFollower(f"{self.topic_partition} is {where}")
+
+    def check_watermark_settled(self) -> None:
+        """Refuse to say what is committed before this leader can know (KIP-207).
+
+        Raises:
+            OffsetNotAvailable: clients ask again.
+        """
+        if self.followers is not None and not self.followers.is_watermark_settled:
+            raise OffsetNotAvailable(
+                f"the high watermark of {self.topic_partition} is not known yet: it is below the "
+                f"first offset of leader epoch {self.leader_epoch}"
+            )
+
+    def until_settled(self) -> Future[None] | None:
+        """As `committed`, for all that earlier leaders may have acknowledged."""
+        if self.followers is None:
+            return None
+        return self.committed(self.followers.in_sync.epoch_start_offset)
+
     # -- high watermark
 
     def _advance(self, appended_bytes: int) -> None:
-        """Move the high watermark as far as the one replica allows."""
+        """Move the high watermark as far as the replicas allow."""
         log = self.log
         if self.durable or self.is_flushing or log.is_flush_due:
             self._committed_bytes_pending += appended_bytes
             self._start_flush()
+        elif self.followers is None:
+            self._set_high_watermark(log.log_end_offset, appended_bytes)
             return
-        self._set_high_watermark(log.log_end_offset, appended_bytes)
+        else:
+            self._committed_bytes_pending += appended_bytes
+            self._own_end = log.log_end_offset
+        if self.followers is not None:
+            for watch in list(self.log_watches):
+                watch.on_bytes(self, appended_bytes)
+            self.advance_replicated()
 
-    def waits_for_disk(self, required_acks: int) -> bool:
-        """Whether an append with these acks is answered only after fsync.
+    def advance_replicated(self) -> None:
+        """Move the high watermark as far as the replicas allow, where there are several."""
+        if self.followers is None:
+            return
+        log = self.log
+        high_watermark = self.followers.high_watermark(self._own_end)
+        if high_watermark > log.high_watermark:
+            # At most so many: who waits for less looks again in vain, and nobody too late.
+            size_bytes = self._committed_bytes_pending
+            if high_watermark >= log.log_end_offset:
+                self._committed_bytes_pending = 0
+            self._set_high_watermark(high_watermark, size_bytes)
+
+    def waits_for_commit(self, required_acks: int) -> bool:
+        """Whether an append with these acks is answered only when it is committed.
 
         Of a topic with `flush.messages` also one with acks=1, as in Kafka.
         """
-        return required_acks == -1 if self.durable else required_acks != 0 and self.is_flushing
+        if required_acks == -1:
+            return self.followers is not None or self.durable or self.is_flushing
+        return required_acks != 0 and self.is_flushing and not self.durable
+
+    def not_committed_error(self) -> KafkaError:
+        """What is said when an append was not committed in time."""
+        in_sync = None if self.followers is None else self.followers.in_sync
+        if in_sync is not None and in_sync.is_under_min_isr:
+            return NotEnoughReplicasAfterAppend(
+                f"{self.topic_partition} has {len(in_sync.isr)} in-sync replicas of "
+                f"min.insync.replicas={in_sync.min_isr}: the records are in the log, and are "
+                "committed when others are in sync again"
+            )
+        return NotCommittedInTime("not committed in time")
 
     def _set_high_watermark(self, offset: int, new_bytes: int) -> None:
         if offset > self.log.high_watermark:
@@ -505,13 +594,19 @@ class Partition:
         if self.watches:
             for watch in list(self.watches):
                 watch.on_bytes(self, new_bytes)
+        if self.log_watches:
+            for watch in list(self.log_watches):
+                watch.note(self)
 
     def _start_flush(self) -> None:
-        if self.is_flushing or self.log.high_watermark >= self.log.log_end_offset:
+        end = self.log.log_end_offset
+        flushed = self.log.high_watermark if self.followers is None else self._own_end
+        if self.is_flushing or flushed >= end:
             return
         self.is_flushing = True
-        end, size = self.log.log_end_offset, self._committed_bytes_pending
-        self._committed_bytes_pending = 0
+        size = self._committed_bytes_pending
+        if self.followers is None:
+            self._committed_bytes_pending = 0
         done = asyncio.ensure_future(self._pool.run(self.log.flush))
         done.add_done_callback(lambda future: self._flushed(future, end, size))
 
@@ -526,6 +621,12 @@ class Partition:
                 error = KafkaStorageError(f"fsync of {self.topic_partition} failed: {error}")
             self._commits.fail(error)  # what they wait for will not come before a restart
             return
+        if not self.is_leader:
+            return
+        if self.followers is not None:
+            self._own_end = max(self._own_end, min(end_offset, self.log.log_end_offset))
+            self._advance(0)
+            return
         self._set_high_watermark(end_offset, size_bytes)
         size_bytes, self._committed_bytes_pending = self._committed_bytes_pending, 0
         self._advance(size_bytes)
@@ -533,5 +634,5 @@ class Partition:
     def _wake(self) -> None:
         for waiter in list(self.waiters):
             waiter.on_change()
-        for watch in list(self.watches):
+        for watch in [*self.watches, *self.log_watches]:
             watch.on_change(self)

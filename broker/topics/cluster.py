@@ -4,7 +4,7 @@ Metadata answers name an endpoint of the very listener a request came in on, so 
 takes the listener's name. Nothing here changes anything.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -54,6 +54,15 @@ class BrokerAddress:
     port: int
     rack: str | None
     is_fenced: bool
+
+
+Addresses = Callable[[str], Iterable[BrokerAddress]]
+"""The brokers as clients of a listener reach them."""
+
+
+def nowhere(_listener: str) -> Iterable[BrokerAddress]:
+    """No broker is known."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

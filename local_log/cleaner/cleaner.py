@@ -31,7 +31,7 @@ from local_log.segment.segment import LogSegment
 from runtime.log_context import Outage
 from runtime.ports import Ports
 from runtime.scheduler import Timer
-from runtime.work import OnPool, Runner, Work, logged
+from runtime.work import OnPool, Runner, Until, Work, logged
 
 log = logging.getLogger(__name__)
 
@@ -473,6 +473,7 @@ class LogCleaner:
             return
         yield OnPool(self._pool, each.cleaning.make_ready, group.old[0], token)
         new = group.segment(each.disk, each.directory)
+        yield Until(each.loan.when_here)
         each.cleaning.take(group.old, group.old_bytes, new)
         yield from self._put_in_place(each)
 

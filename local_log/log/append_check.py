@@ -37,6 +37,7 @@ from local_log.errors import (
     TooManyRecords,
     UnsupportedCompression,
 )
+from local_log.log.results import Ended
 
 Buffer = bytes | bytearray | memoryview
 
@@ -94,6 +95,41 @@ def check_framing(batch: Buffer) -> BatchHeader:
     if claimed != size:
         raise InvalidRecord(f"{size - claimed} bytes after the only batch allowed")
     return header
+
+
+def next_given(
+    batches: memoryview, position: int, leader_epoch: int
+) -> tuple[memoryview, BatchHeader] | Ended:
+    """The next batch that a leader gave, checked for itself; or why there is none to be written.
+
+    Args:
+        batches: of the leader.
+        position: first byte not yet taken.
+        leader_epoch: of the leader; it may have fetched a batch of a later one itself since.
+
+    Raises:
+        CorruptMessage: what is there is no batch, or not as it was written.
+    """
+    left = len(batches) - position
+    if not left:
+        return Ended.ALL
+    if left < HEADER_SIZE:
+        return Ended.CUT
+    header = read_header(batches, position)
+    size = header.size_bytes
+    if header.magic == MAGIC and size >= HEADER_SIZE:
+        if size > left:
+            return Ended.CUT
+        if header.partition_leader_epoch > leader_epoch:
+            return Ended.NEWER_EPOCH
+    batch = batches[position : position + max(size, HEADER_SIZE)]
+    try:
+        check_framing(batch)
+    except (CorruptMessage, InvalidRecord) as error:
+        raise CorruptMessage(f"batch at offset {header.base_offset}: {error}") from error
+    if header.last_offset_delta < 0:
+        raise CorruptMessage(f"batch at offset {header.base_offset}: its last is before its first")
+    return batch, header
 
 
 def check_size(size: int, config: LogConfig) -> None:

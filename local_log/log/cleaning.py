@@ -212,14 +212,15 @@ class LogCleaning:
             return True
 
     def settle(self) -> list[Path]:
-        """After step 5, on the loop.
+        """After step 5.
 
         Returns:
             Files to be unlinked later.
         """
-        if self._new is not None:
-            self._new.is_moving = False
-        self._new, renamed, self._renamed = None, self._renamed, []
+        with self._mutex:  # a truncation may do it on a pool thread
+            if self._new is not None:
+                self._new.is_moving = False
+            self._new, renamed, self._renamed = None, self._renamed, []
         return renamed
 
     # -- what comes between ---------------------------------------------------------------------

@@ -10,13 +10,17 @@ it, and change it by its methods alone.
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
 | `LogProducers` | `producers.py` | producers and their snapshots |
 | `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
+| `LogLoan` | `loan.py` | whether a pool thread changes the log, and who waits for that |
 
 Functions over a log stand beside: `retention.py` lets its oldest segments go, `lookups.py` looks
 into it on pool threads, `tier_segments.py` opens closed segments for the remote tier.
 
-All state is owned by one thread, the event loop's; what may run on a pool thread says so. Offsets:
-`end` exclusive, `last` inclusive. At all times log start <= local log start <= high watermark <=
-log end.
+All state is owned by the event loop's thread, which may lend the log to a pool thread for an append
+or a truncation (`loan.py`); what else may run on a pool thread says so. An append shows a batch
+when all of it is there: records, places, producers, then `LogSegments.tail`, then `log_end_offset`.
+
+Offsets: `end` exclusive, `last` inclusive. At all times log start <= local log start <= high
+watermark <= log end.
 """
 
 from collections.abc import Sequence
@@ -26,7 +30,6 @@ from pathlib import Path
 
 from kafka_protocol.records.batch import (
     CONTROL_FLAG,
-    HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     BatchHeader,
@@ -37,22 +40,23 @@ from kafka_protocol.records.batch import (
     set_log_append_time,
 )
 from kafka_protocol.types import EpochEntry
-from local_log.config import LogConfig
+from local_log.config import INT_MAX, LogConfig
 from local_log.errors import (
-    CorruptMessage,
+    FallingEpoch,
     OffsetIsRemote,
     OffsetOutOfRange,
     UnexpectedAppendOffset,
     WouldWait,
 )
 from local_log.leader_epoch_cache import LeaderEpochCache
-from local_log.log.append_check import check_client_batch, check_framing
+from local_log.log.append_check import check_client_batch, check_framing, next_given
 from local_log.log.cleaning import LogCleaning
 from local_log.log.epoch_file import EpochFile
 from local_log.log.health import LogHealth
+from local_log.log.loan import LogLoan
 from local_log.log.opened_batches import Opening, opened, opened_if_short
 from local_log.log.producers import LogProducers
-from local_log.log.results import AppendInfo, LogHooks, LogRead
+from local_log.log.results import Appended, AppendInfo, Ended, LogHooks, LogRead
 from local_log.log.segments import LogSegments
 from local_log.producers.transactions import note_batch
 from local_log.recovery.recovery import LogOpener, OpenedLog
@@ -68,7 +72,7 @@ class PartitionLog:
     """See the module.
 
     Attributes:
-        health, segments, epoch_file, producers, cleaning: parts, see the module.
+        health, segments, epoch_file, producers, cleaning, loan: parts, see the module.
         epochs: the epoch chain; its changes are kept in its file.
         adopted_epoch: see `Accepted`.
         truncated_bytes: bytes that left the log when it was opened.
@@ -106,6 +110,7 @@ class PartitionLog:
         "has_damage",
         "health",
         "high_watermark",
+        "loan",
         "log_end_offset",
         "log_start_has_no_entry",
         "log_start_known",
@@ -145,8 +150,11 @@ class PartitionLog:
             disk, self.directory, health=health, segments=self.segments, producers=self.producers
         )
 
+        self.loan = LogLoan()
+
         self.log_start_offset, self.log_start_known = found.log_start_offset, found.log_start_known
         self.log_end_offset = log_end = found.log_end_offset
+        self.segments.end_at(log_end)
         committed = min(request.high_watermark, log_end)
         self.high_watermark = max(committed, self.local_log_start_offset)
         self.producers.states.raise_high_watermark(self.high_watermark)
@@ -160,8 +168,8 @@ class PartitionLog:
         self.recovery_point = min(flushed_end, log_end)
         self._unflushed_since_ms: int | None = None  # the first append after the last flush
         self._is_flush_asked = False
-        # Counted, under `_marks`, before a truncation changes anything: a flush that has run beside
-        # it does not know what it has flushed.
+        # Counted, under `_marks`, before a truncation changes anything: a flush beside it does not
+        # know what it has flushed.
         self._truncations, self._marks = 0, make_mutex()
 
     @classmethod
@@ -225,8 +233,8 @@ class PartitionLog:
     def raise_log_start(self, offset: int) -> None:
         """Move the log start up in memory; where it is unknown, this says what it is.
 
-        The caller makes it durable (`flush` up to it, then the checkpoint) and calls `clip_chain`
-        only after that. An unknown start (its checkpoint was lost) may lie below the local one.
+        The caller makes it durable (`flush` up to it, then the checkpoint), then calls
+        `clip_chain`. An unknown start (its checkpoint was lost) may lie below the local one.
 
         Raises:
             OffsetOutOfRange: above the high watermark.
@@ -235,9 +243,8 @@ class PartitionLog:
         if self.health.failure is not None:
             self.health.refuse()
         if offset > self.high_watermark:
-            raise OffsetOutOfRange(
-                asked=offset, start=self.log_start_offset, end=self.high_watermark
-            )
+            start = self.log_start_offset
+            raise OffsetOutOfRange(asked=offset, start=start, end=self.high_watermark)
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
         self.log_start_known = True
@@ -268,6 +275,12 @@ class PartitionLog:
         self.copied_through = -1
 
     # -- the epoch chain ------------------------------------------------------------------------
+
+    @property
+    def last_fetched_epoch(self) -> int:
+        """The epoch of the last record, with which a follower asks for the next one; -1: none."""
+        epoch = self.epochs.epoch_for(self.log_end_offset - 1)
+        return -1 if epoch is None else epoch
 
     def restored_chain(self, chain: Sequence[EpochEntry]) -> list[EpochEntry]:
         """The chain, its epochs below the first segment taken from one that fits the batches.
@@ -338,36 +351,51 @@ class PartitionLog:
         self._write(batch, header, first, last, leader_epoch, now_ms)
         return AppendInfo(first, last, append_time, self.log_start_offset)
 
-    def append_batches(self, batches: Buffer, *, now_ms: int) -> AppendInfo:
-        """Write whole batches that have their offsets and epochs already (replication, metadata).
+    def append_batches(
+        self,
+        batches: Buffer,
+        *,
+        now_ms: int,
+        leader_epoch: int = INT_MAX,
+        asked_offset: int | None = None,
+    ) -> Appended:
+        """Write batches that have their offsets and epochs already (replication, metadata).
 
-        Offsets must ascend and start at the log end or later (compacted logs have holes).
+        Each batch is checked before it is written; those before a wrong one stay. Offsets ascend
+        and start at the log end or later (compacted logs have holes), epochs never fall, and the
+        chain has no entry without a record (`truncate_to` the log end cuts it): so no epoch that is
+        in the chain begins elsewhere afterwards.
+
+        Args:
+            batches: the last one may be cut.
+            now_ms: wall clock.
+            leader_epoch: under which they were fetched; a batch of a later one ends the append.
+            asked_offset: the log end that the leader was asked with.
 
         Raises:
-            CorruptMessage: framing or checksum of a batch is wrong; nothing after the last good
-                batch was written.
+            CorruptMessage: framing or checksum of a batch is wrong.
             UnexpectedAppendOffset: a batch does not continue the log.
+            FallingEpoch: a batch is of an earlier epoch than the log's last one.
             KafkaStorageError: the disk failed.
         """
         if self.health.failure is not None:
             self.health.refuse()
-        view = memoryview(batches)
-        first_offset, position = -1, 0
-        while position < len(view):
-            rest = view[position:]
-            if len(rest) < HEADER_SIZE:
-                raise CorruptMessage(f"{len(rest)} bytes are no record batch")
-            size = read_header(rest).batch_length + LOG_OVERHEAD
-            batch = rest[: max(size, HEADER_SIZE)]
-            header = check_framing(batch)
-            first, last = header.base_offset, header.last_offset
+        end = self.log_end_offset
+        assert end == self.log_start_offset or not self.epochs.reaches(end), "the chain is not cut"
+        if asked_offset not in (None, end):
+            raise UnexpectedAppendOffset(first_offset=asked_offset, log_end=end)
+        view, first_offset, position = memoryview(batches), -1, 0
+        while not isinstance(found := next_given(view, position, leader_epoch), Ended):
+            batch, header = found
+            first, epoch = header.base_offset, header.partition_leader_epoch
             if first < self.log_end_offset:
                 raise UnexpectedAppendOffset(first_offset=first, log_end=self.log_end_offset)
-            if first_offset < 0:
-                first_offset = first
-            self._write(batch, header, first, last, header.partition_leader_epoch, now_ms)
-            position += size
-        return AppendInfo(first_offset, self.log_end_offset - 1, -1, self.log_start_offset)
+            if (latest := self.epochs.latest_epoch) is not None and epoch < latest:
+                raise FallingEpoch(first_offset=first, epoch=epoch, latest=latest)
+            self._write(batch, header, first, header.last_offset, epoch, now_ms)
+            first_offset = first_offset if position else first
+            position += len(batch)
+        return Appended(first_offset, self.log_end_offset - 1 if position else -1, position, found)
 
     def _write(
         self,
@@ -395,13 +423,14 @@ class PartitionLog:
             if not position:
                 active.created_ms = now_ms  # an empty one does not age
             active.append(batch, size, last, max_timestamp)
-            self.log_end_offset = last + 1
             segments.note_place(first, position, size)
             if header.producer_id >= 0:
                 if header.attributes & CONTROL_FLAG:
                     self._end_transaction(active, batch, header._replace(base_offset=first))
                 else:
                     self.producers.states.append_data(header, first)
+            segments.end_at(last + 1)
+            self.log_end_offset = last + 1
             if self._unflushed_since_ms is None:
                 self._unflushed_since_ms = now_ms
         except OSError as error:
@@ -435,7 +464,7 @@ class PartitionLog:
         DIFFERS: Kafka rolls on append only, so the end of an idle topic is never copied.
         """
         active = self.segments.active
-        if self.health.failure is not None or active.size_bytes == 0:
+        if self.health.failure is not None or self.loan.is_lent or active.size_bytes == 0:
             return False
         if now_ms - active.created_ms <= self.segments.roll_ms:
             return False
@@ -471,8 +500,10 @@ class PartitionLog:
             WouldWait: `lookups.make_ready` must be called on a pool thread first.
             OffsetOutOfRange: outside [log start, log end].
             OffsetIsRemote: at or above the log start, but below the local one.
+            LogIsTruncated: a pool thread cuts it.
             KafkaStorageError: the disk failed.
         """
+        self.loan.refuse_read()
         log_end, start = self.log_end_offset, self.log_start_offset
         end = log_end if end_offset is None else end_offset
         if offset > log_end or offset < start:
@@ -485,46 +516,11 @@ class PartitionLog:
         if offset >= end or max_bytes < 0:
             return LogRead([], 0, -1, offset)
         try:
-            return self._read(offset, max_bytes, end, min_one_batch, may_wait)
+            return self.segments.find(
+                offset, max_bytes, end, min_one_batch=min_one_batch, may_wait=may_wait
+            )
         except OSError as error:
             self.health.fail(error)
-
-    def _read(
-        self, offset: int, max_bytes: int, end: int, min_one_batch: bool, may_wait: bool
-    ) -> LogRead:
-        segments, log_end = self.segments, self.log_end_offset
-        active = segments.active
-        recent = None
-        if offset >= active.base_offset:
-            recent = segments.recent_place(offset)
-        if recent is not None:
-            segment, base = active, offset
-            position, first_size = recent
-        else:
-            found = segments.locate(offset, log_end, may_wait=may_wait)
-            if found is None:
-                return LogRead([], 0, -1, offset)
-            segment, position, header = found
-            base, first_size = header.base_offset, header.size_bytes
-        if base >= end:
-            return LogRead([], 0, -1, offset)
-        stop = segment.size_bytes
-        if end < log_end:
-            stop = segments.position_of(segment, end, log_end, may_wait=may_wait)
-        if max_bytes < first_size:
-            if not min_one_batch:
-                return LogRead([], 0, -1, offset)
-            max_bytes = first_size
-        size = min(stop - position, max_bytes)
-        if size <= 0:
-            return LogRead([], 0, -1, offset)
-        segment_end = log_end if segment is active else segments.end_of(segment, log_end)
-        upper_bound = min(end, segment_end)
-        if position + size < stop:
-            entry = segment.offset_index.first_entry_from(position + size, may_wait=may_wait)
-            if entry is not None and entry.offset < upper_bound:
-                upper_bound = entry.offset
-        return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
 
     def check_resident(self, found: LogRead) -> None:
         """Refuse to read what `read` has found while it is not in memory.
@@ -573,8 +569,10 @@ class PartitionLog:
         Raises:
             WouldWait: only the disk can tell, and it must not be waited for.
             CorruptFileError: a transaction index was changed since the log was opened.
+            LogIsTruncated: a pool thread cuts the log.
             KafkaStorageError: the disk failed.
         """
+        self.loan.refuse_read()
         aborted = self.segments.aborted
         if not aborted:
             return []
@@ -656,6 +654,7 @@ class PartitionLog:
                         raise
                     names_are_new |= segment.base_offset >= start
         if version != self.epoch_file.durable_version:
+            version = self.epoch_file.write_due()
             self.epoch_file.fsync()
             names_are_new = True
         if names_are_new:
@@ -666,15 +665,20 @@ class PartitionLog:
 
     # First it is said, in memory and on disk, that the log reaches no further; then files change;
     # then what was known of the dropped records is forgotten. A start in the middle of this must
-    # not take it for a loss.
+    # not take it for a loss. To learn the producers again may take seconds: a log in use is lent.
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and after `offset`; a batch that holds it goes as a whole.
+
+        At the log end or above it no record goes, but an epoch without a record does: a batch of an
+        earlier epoch would else take other epochs' records with it. That touches no file of a log
+        whose chain is written behind.
 
         Raises:
             KafkaStorageError: the disk failed.
         """
         if offset >= self.log_end_offset:
+            self.epochs.truncate_from_end(self.log_end_offset)
             return
         self._delete(self.cleaning.spoil())
         if offset <= self.segments.bases[0]:
@@ -736,11 +740,13 @@ class PartitionLog:
         self.log_end_offset = end
         self.copied_through = min(self.copied_through, end - 1)
         self.segments.truncated()
+        self.segments.end_at(end)
         self.epochs.truncate_from_end(end)
+        self.epoch_file.write_due()  # or a kill leaves one that later batches contradict
         self.producers.cut(self.segments.all, start=self.log_start_offset, end=end)
         # What is not here any more was committed.
         self.update_high_watermark(max(self.high_watermark, self.local_log_start_offset))
-        self.changed()
+        self.loan.when_here(self.changed)
 
     def delete_later(self, paths: list[Path]) -> None:
         """Have renamed files unlinked when nobody can need them any more."""
@@ -772,6 +778,7 @@ class PartitionLog:
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
         """
+        assert not self.loan.is_lent, "its thread would go on in another log's files"
         if clean and self.health.failure is None:
             try:
                 self.producers.write_last(self.log_end_offset)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,32 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     is_duplicate: bool = False
+
+
+class Ended(Enum):
+    """Why batches of a leader were written no further."""
+
+    ALL = auto()
+    """All bytes are written."""
+    CUT = auto()
+    """The last batch is not there as a whole, as the answer to a Fetch may end."""
+    NEWER_EPOCH = auto()
+    """A batch is of a later epoch than the leader's: another leader wrote it meanwhile."""
+
+
+class Appended(NamedTuple):
+    """What was written of some batches.
+
+    Attributes:
+        first_offset: of the first batch; -1 if nothing was written.
+        last_offset: of the last record (inclusive); -1 if nothing was written.
+        size_bytes: of these batches; 0 with `Ended.CUT` brings nobody forward: no batch was whole.
+    """
+
+    first_offset: int
+    last_offset: int
+    size_bytes: int
+    ended: Ended
 
 
 class LogRead(NamedTuple):

@@ -54,6 +54,7 @@ def expire(
     Raises:
         KafkaStorageError: the disk failed.
     """
+    assert not partition_log.loan.is_lent
     if partition_log.is_offline or partition_log.cleaning.is_running:
         return None
     segments = partition_log.segments
@@ -105,6 +106,7 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
     Raises:
         KafkaStorageError: the disk failed.
     """
+    assert not partition_log.loan.is_lent
     segments = partition_log.segments
     count = 0
     safe_below = max(partition_log.log_start_offset, partition_log.copied_through + 1)

@@ -1,7 +1,8 @@
 """The segments of one log: which there are, where batches lie, how segments come and go.
 
-The lists are changed by the event loop alone. What runs on a pool thread beside it works on a copy
-(`on_a_copy`): the loop appends, rolls and drops at the same time.
+The lists are changed by one thread at a time, see `loan`. What reads on a pool thread beside it
+works on a copy (`on_a_copy`): appends, rolls and drops go on. A read on the loop beside an append
+on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
 
 A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
 a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
@@ -21,12 +22,13 @@ from local_log.config import LogConfig
 from local_log.errors import CorruptMessage
 from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
+from local_log.log.results import LogRead
 from local_log.producers.snapshots import ProducerSnapshots
 from local_log.recovery.survey import OpenRequest
 from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
 from local_log.segment.recovery import last_batch
 from local_log.segment.segment import LogSegment
-from runtime.disk import Buffer, Disk
+from runtime.disk import Buffer, Disk, FileRegion
 from runtime.disk_errors import half_done
 from runtime.executors import make_mutex
 
@@ -47,6 +49,7 @@ class LogSegments:
         closed_bytes: bytes of all but the active one.
         active: the one that is written.
         roll_ms: so long after its first batch the active segment is closed.
+        tail: log end (exclusive), the active segment and its bytes, all three of one moment.
         aborted: those that have a transaction index.
     """
 
@@ -69,6 +72,7 @@ class LogSegments:
         "bases",
         "closed_bytes",
         "roll_ms",
+        "tail",
     )
 
     def __init__(
@@ -85,6 +89,7 @@ class LogSegments:
         self.all = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.tail = 0, self.active, 0
         self.aborted = AbortedIndexes(segments, cache)
         # Counted when segments have left the lists, before their files change names, and at each
         # truncation: pool threads that worked on a copy see that they must look again.
@@ -139,6 +144,53 @@ class LogSegments:
         self.closed_bytes = sum(segment.size_bytes for segment in self.all[:-1])
 
     # -- where batches lie ----------------------------------------------------------------------
+
+    def end_at(self, log_end: int) -> None:
+        """Let reads see what is written, up to `log_end` (exclusive)."""
+        active = self.active
+        self.tail = log_end, active, active.size_bytes
+
+    def find(
+        self, offset: int, max_bytes: int, end: int, *, min_one_batch: bool, may_wait: bool
+    ) -> LogRead:
+        """See `PartitionLog.read`; `offset` is in the segments and below `end`.
+
+        Raises:
+            WouldWait, CorruptMessage: as `locate`.
+            OSError: the disk failed.
+        """
+        log_end, active, active_bytes = self.tail
+        recent = None
+        if offset >= active.base_offset:
+            recent = self.recent_place(offset)
+        if recent is not None:
+            segment, base = active, offset
+            position, first_size = recent
+        else:
+            found = self.locate(offset, log_end, may_wait=may_wait)
+            if found is None:
+                return LogRead([], 0, -1, offset)
+            segment, position, header = found
+            base, first_size = header.base_offset, header.size_bytes
+        if base >= end:
+            return LogRead([], 0, -1, offset)
+        stop = active_bytes if segment is active else segment.size_bytes
+        if end < log_end:
+            stop = self.position_of(segment, end, log_end, may_wait=may_wait)
+        if max_bytes < first_size:
+            if not min_one_batch:
+                return LogRead([], 0, -1, offset)
+            max_bytes = first_size
+        size = min(stop - position, max_bytes)
+        if size <= 0:
+            return LogRead([], 0, -1, offset)
+        segment_end = log_end if segment is active else self.end_of(segment, log_end)
+        upper_bound = min(end, segment_end)
+        if position + size < stop:
+            entry = segment.offset_index.first_entry_from(position + size, may_wait=may_wait)
+            if entry is not None and entry.offset < upper_bound:
+                upper_bound = entry.offset
+        return LogRead([FileRegion(segment.file, position, size)], size, base, upper_bound)
 
     def locate(
         self, offset: int, log_end: int, *, may_wait: bool
@@ -235,9 +287,9 @@ class LogSegments:
             self.active.become_inactive()
         except OSError as error:
             raise half_done(error, "a segment cannot be closed") from error
-        self.closed_bytes += self.active.size_bytes
         self.all.append(segment)
         self.bases.append(base_offset)
+        self.closed_bytes += self.active.size_bytes
         self.active = segment
         self.forget_places()
         self._set_roll_ms()

@@ -204,6 +204,12 @@ class LogManager:
         """The log directory a partition lives in."""
         return self._hosted.directory_of(tp)
 
+    @property
+    def clean_epoch(self) -> int:
+        """Broker epoch of the last life, where it ended cleanly in every directory; else -1."""
+        epochs = {one.broker_epoch if one.was_clean else -1 for one in self.dirs}
+        return epochs.pop() if len(epochs) == 1 else -1
+
     def online_dirs(self) -> list[LogDir]:
         """The directories that work."""
         return [directory for directory in self.dirs if directory.works]

@@ -4,7 +4,7 @@ Log starts are on the disk before a first segment goes: a kill after it must sti
 or clients would be told that what is remote is gone, and a lost first segment would look like an
 expired one. Whatever waits for the disk is done on the pool: the ages of the oldest segments, which
 a start does not read, log starts, the epoch chains that then begin there, and the new names of what
-goes. The rest is the loop's, a slice of the logs at a time.
+goes. The rest is the loop's, a slice of the logs at a time; a log that is lent is waited for.
 """
 
 import logging
@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 NotKept = Mapping[TopicPartition, KafkaStorageError]
 Dropped = list[tuple[TopicPartition, int, Reason]]
 Expired = list[tuple[PartitionLog, Expiry]]
-T = TypeVar("T")
+R = TypeVar("R")
+T = TypeVar("T", PartitionLog, tuple[PartitionLog, Expiry])
 
 SLICE_LOGS: Final = 50
 """After so many logs the loop may serve somebody else."""
@@ -35,6 +36,11 @@ SLICE_LOGS: Final = 50
 
 def _nothing() -> None:
     """Nobody waits for the end of a pass."""
+
+
+def _log_of(item: PartitionLog | tuple[PartitionLog, Expiry]) -> PartitionLog:
+    """The log of a step of the pass."""
+    return item if isinstance(item, PartitionLog) else item[0]
 
 
 class RetentionPass:
@@ -81,15 +87,14 @@ class RetentionPass:
         dropped: Dropped = []
         expired: Expired = []
 
-        def decide(slice_: Sequence[PartitionLog]) -> None:
-            for each in slice_:
-                if not self._is_open(each):
-                    continue
-                with _reported(each):
-                    each.roll_if_due(now_ms)
-                    expiry = retention.expire(each, now_ms, release_copied=release_copied)
-                    if expiry is not None:
-                        expired.append((each, expiry))
+        def decide(each: PartitionLog) -> None:
+            if not self._is_open(each):
+                return
+            with _reported(each):
+                each.roll_if_due(now_ms)
+                expiry = retention.expire(each, now_ms, release_copied=release_copied)
+                if expiry is not None:
+                    expired.append((each, expiry))
 
         def keep() -> None:
             if expired:
@@ -102,24 +107,26 @@ class RetentionPass:
             leaving = [
                 (each, expiry) for each, expiry in expired if each.topic_partition not in not_kept
             ]
-            self._in_slices(leaving, _write_chains, take_out, ended)
+            self._in_slices(leaving, _write_chains, take_out, ended, slice_ended=rename)
 
-        def take_out(slice_: Expired) -> None:
-            gone = []
-            for each, expiry in slice_:
-                if not self._is_open(each):
-                    continue
-                tp = each.topic_partition
-                with _reported(each):
-                    went = retention.take_out(each, expiry)
-                    dropped.extend((tp, base, reason) for base, reason in went)
-                    gone.append(each)
-            self._then(partial(_rename, gone), _delete_later)
+        def take_out(leaving: tuple[PartitionLog, Expiry]) -> None:
+            each, expiry = leaving
+            if not self._is_open(each):
+                return
+            with _reported(each):
+                went = retention.take_out(each, expiry)
+                dropped.extend((each.topic_partition, base, reason) for base, reason in went)
+                gone.append(each)
 
+        def rename() -> None:
+            names, gone[:] = list(gone), []
+            self._then(partial(_rename, names), _delete_later)
+
+        gone: list[PartitionLog] = []
         self._in_slices(logs, partial(_learn_ages, now_ms=now_ms), decide, keep)
         return dropped
 
-    def _then(self, work: Callable[[], T], then: Callable[[T], None]) -> None:
+    def _then(self, work: Callable[[], R], then: Callable[[R], None]) -> None:
         """Do `work` on the pool, and `then` on the loop with what came of it."""
         try:
             done = self._pool.submit(work)
@@ -132,16 +139,30 @@ class RetentionPass:
         self,
         items: Sequence[T],
         prepare: Callable[[Sequence[T]], None],
-        each_slice: Callable[[list[T]], None],
+        do: Callable[[T], None],
         end: Callable[[], None],
+        *,
+        slice_ended: Callable[[], None] = _nothing,
     ) -> None:
-        """For a slice after the other: `prepare` it on the pool, then `each_slice` on the loop."""
+        """For a slice after the other: `prepare` it on the pool, then `do` each on the loop."""
         slice_, rest = list(items[:SLICE_LOGS]), items[SLICE_LOGS:]
+        left = len(slice_)
 
         def go_on(_: None) -> None:
-            each_slice(slice_)
+            for item in slice_:
+                _log_of(item).loan.when_here(partial(here, item))
+            if not slice_:
+                end()
+
+        def here(item: T) -> None:
+            nonlocal left
+            do(item)
+            left -= 1
+            if left:
+                return
+            slice_ended()
             if rest:
-                self._in_slices(rest, prepare, each_slice, end)
+                self._in_slices(rest, prepare, do, end, slice_ended=slice_ended)
             else:
                 end()
 

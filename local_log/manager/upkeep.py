@@ -80,7 +80,7 @@ class LogUpkeep:
             producers = each.producers.states
             ids = list(producers.producers)
             for start in range(0, len(ids), SLICE_PRODUCERS):
-                if not self._is_open(each):
+                if not self._is_open(each) or each.loan.is_lent:
                     break
                 some = ids[start : start + SLICE_PRODUCERS]
                 producers.expire(now_ms, expiration_ms, some)

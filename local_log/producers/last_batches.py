@@ -48,11 +48,12 @@ class LastBatches:
             self._at, self._forgotten = max(self._at - gone, 0), states.forgotten
             self._ids = islice(states.producers, self._at, None)
         count = min(count, self._count - self._at)
-        try:
-            ids = list(islice(self._ids, count))
-        except RuntimeError:  # some came: they stand behind those that were seen
-            self._ids = islice(states.producers, self._at, None)
-            ids = list(islice(self._ids, count))
+        ids: list[int] | None = None
+        while ids is None:
+            try:
+                ids = list(islice(self._ids, count))
+            except RuntimeError:  # some came: they stand behind those that were seen
+                self._ids = islice(states.producers, self._at, None)
         self._at += len(ids)
         found = array("q")
         for producer_id in ids:

@@ -229,8 +229,9 @@ class ProducerStates:
         state.current_txn_first_offset = None
         if first is None:
             return None
-        self._ongoing.pop(first, None)
+        # In this order: a read beside it finds the transaction in one of them.
         self._unreplicated[first] = header.base_offset
+        self._ongoing.pop(first, None)
         return CompletedTransaction(header.producer_id, first, header.base_offset, not is_commit)
 
     def _add(self, producer_id: int, epoch: int) -> ProducerState:
@@ -259,7 +260,8 @@ class ProducerStates:
     def raise_high_watermark(self, high_watermark: int) -> None:
         """Forget ended transactions whose marker is below the high watermark."""
         if self._unreplicated:
-            done = [f for f, marker in self._unreplicated.items() if marker < high_watermark]
+            ended = list(self._unreplicated.items())
+            done = [first for first, marker in ended if marker < high_watermark]
             for first in done:
                 del self._unreplicated[first]
 

@@ -2,7 +2,8 @@
 
 Nearly no segment has a transaction index, and an aborted transaction may be noted many segments
 behind its records. So a read asks a short list of the segments that have one, and their bytes are
-kept, within a bound that all logs of a broker share. Owned by the event loop's thread.
+kept, within a bound that all logs of a broker share. They are read on the loop, while a pool thread
+may add to the index of a log that is lent to it.
 """
 
 from bisect import bisect_left
@@ -12,6 +13,7 @@ from operator import attrgetter
 
 from kafka_protocol.files import txn_index
 from local_log.segment.segment import LogSegment
+from runtime.executors import make_mutex
 
 CACHED_BYTES_MAX = 4 * 1024 * 1024
 """Some 120,000 aborted transactions."""
@@ -20,36 +22,51 @@ _base_of = attrgetter("base_offset")
 
 
 class AbortedCache:
-    """Bytes of transaction indexes, the least recently used going first."""
+    """Bytes of transaction indexes, the least recently used going first; for any thread.
 
-    __slots__ = ("_bytes", "_bytes_max", "size_bytes")
+    Attributes:
+        size_bytes: of all that is kept.
+        drops: how often something was dropped.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "_mutex", "drops", "size_bytes")
 
     def __init__(self, bytes_max: int = CACHED_BYTES_MAX) -> None:
         self._bytes: OrderedDict[LogSegment, bytes] = OrderedDict()
         self._bytes_max = bytes_max
-        self.size_bytes = 0
+        self._mutex = make_mutex()
+        self.size_bytes = self.drops = 0
 
     def get(self, segment: LogSegment) -> bytes | None:
         """The bytes of a segment's index, if they are kept."""
-        data = self._bytes.get(segment)
-        if data is not None:
-            self._bytes.move_to_end(segment)
+        with self._mutex:
+            data = self._bytes.get(segment)
+            if data is not None:
+                self._bytes.move_to_end(segment)
         return data
 
-    def put(self, segment: LogSegment, data: bytes) -> None:
-        """Keep them, unless they alone are above the bound."""
-        self.drop(segment)
-        if len(data) > self._bytes_max:
-            return
-        self._bytes[segment] = data
-        self.size_bytes += len(data)
-        while self.size_bytes > self._bytes_max:
-            _, gone = self._bytes.popitem(last=False)
-            self.size_bytes -= len(gone)
+    def put(self, segment: LogSegment, data: bytes, drops: int) -> None:
+        """Keep them, unless they alone are above the bound.
+
+        Args:
+            segment: whose they are.
+            data: as read.
+            drops: before they were read; if another number are counted now they may be old.
+        """
+        with self._mutex:
+            if drops != self.drops or len(data) > self._bytes_max:
+                return
+            self.size_bytes += len(data) - len(self._bytes.pop(segment, b""))
+            self._bytes[segment] = data
+            while self.size_bytes > self._bytes_max:
+                _, gone = self._bytes.popitem(last=False)
+                self.size_bytes -= len(gone)
 
     def drop(self, segment: LogSegment) -> None:
         """Forget them: the index has changed, or the segment left its log."""
-        self.size_bytes -= len(self._bytes.pop(segment, b""))
+        with self._mutex:
+            self.drops += 1
+            self.size_bytes -= len(self._bytes.pop(segment, b""))
 
 
 class AbortedIndexes:
@@ -106,10 +123,10 @@ class AbortedIndexes:
         """
         found: list[tuple[int, int]] = []
         for segment in segments:
-            data = self._cache.get(segment)
+            data, drops = self._cache.get(segment), self._cache.drops
             if data is None:
                 data = segment.read_aborted(may_wait=may_wait)
-                self._cache.put(segment, data)
+                self._cache.put(segment, data, drops)
             entries, is_over = txn_index.overlapping(
                 txn_index.entries_from(data, start), start, end
             )

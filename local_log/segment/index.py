@@ -299,9 +299,9 @@ class OffsetIndex(SegmentIndex):
         Raises:
             WouldWait: only the disk can tell, and it must not be waited for.
         """
-        base = self.base_offset
-        if self._data is not None:
-            return offset_index.lookup(self._data, base, offset)
+        base, data = self.base_offset, self._data
+        if data is not None:  # looked at once: a roll beside it lets go of it
+            return offset_index.lookup(data, base, offset)
         _, floor, _ = self._entries_up_to(_OFFSET_KEY, offset - base, may_wait=may_wait)
         return offset_index.read_entry(floor, base, 0) if floor else OffsetPosition(base, 0)
 
@@ -376,9 +376,9 @@ class TimeIndex(SegmentIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The largest entry <= `timestamp`, or (-1, base offset)."""
-        base = self.base_offset
-        if self._data is not None:
-            return time_index.lookup(self._data, base, timestamp)
+        base, data = self.base_offset, self._data
+        if data is not None:
+            return time_index.lookup(data, base, timestamp)
         _, floor, _ = self._entries_up_to(_TIME_KEY, timestamp)
         return time_index.read_entry(floor, base, 0) if floor else TimestampOffset(-1, base)
 

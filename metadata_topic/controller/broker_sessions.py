@@ -12,10 +12,28 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from metadata_topic.controller.errors import StaleBrokerEpochError
 from metadata_topic.controller.free_descriptors import FreeDescriptors
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import BrokerImage
 
 UNKNOWN_OFFSET: Final = -1
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """Find a broker and make sure that its current life is speaking.
+
+    Raises:
+        StaleBrokerEpochError: it is not registered under this epoch, or, as in Kafka, not at all.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise StaleBrokerEpochError(f"Broker {broker_id} is not registered.")
+    if broker.epoch != broker_epoch:
+        raise StaleBrokerEpochError(
+            f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}."
+        )
+    return broker
 
 
 @dataclass(slots=True)

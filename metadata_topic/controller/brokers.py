@@ -5,16 +5,24 @@ log; while fenced it leads nothing. Its epoch is the offset at which its registr
 so an older life of the same id is recognised by its lower epoch.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from metadata_topic.controller.broker_sessions import check_broker_epoch
+from metadata_topic.controller.directories import (
+    NOTHING_FOUND,
+    FoundReplicas,
+    directories_record,
+    moved_at_registration,
+    remaining_directories,
+)
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules
 from metadata_topic.controller.errors import (
-    BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
     InvalidRequestError,
-    StaleBrokerEpochError,
     UnsupportedFeatureError,
 )
-from metadata_topic.controller.leadership import records_for_leaving, records_for_returning
+from metadata_topic.controller.leadership import BrokerNews, records_for_broker
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, ControllerImage, Endpoint, RemoteStore
@@ -40,6 +48,8 @@ class Registration:
         keeps_directories: replicas are served only after their directory was committed, see
             `directories`.
         remote_store: of a broker's remote tier; None: it is off.
+        previous_epoch: of the broker's life before, if that one ended cleanly; -1: it did not, or
+            nobody knows.
     """
 
     node_id: int
@@ -51,35 +61,30 @@ class Registration:
     cordoned_log_dirs: tuple[bytes, ...] = ()
     keeps_directories: bool = False
     remote_store: RemoteStore | None = None
-
-
-def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Find a broker and make sure that its current life is speaking.
-
-    Raises:
-        BrokerIdNotRegisteredError: there is no such broker.
-        StaleBrokerEpochError: another epoch is registered.
-    """
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise BrokerIdNotRegisteredError(f"No broker with id {broker_id} is registered.")
-    if broker.epoch != broker_epoch:
-        raise StaleBrokerEpochError(
-            f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}."
-        )
-    return broker
+    previous_epoch: int = -1
 
 
 @stepwise
 def register_broker(
-    image: MetadataImage, registration: Registration, *, has_live_session: bool = False
+    image: MetadataImage,
+    registration: Registration,
+    *,
+    has_live_session: bool = False,
+    found: FoundReplicas = NOTHING_FOUND,
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[int]]:
-    """Register a broker, fenced, in steps; whatever its previous life led loses its leader first.
+    """Register a broker, fenced, in steps.
+
+    Whatever its previous life led loses its leader first. A replica whose log directory is not
+    among those registered leaves ISR and ELR, and one that was `found` elsewhere is noted there, in
+    the same append: before the broker may be elected for it.
 
     Args:
         image: the cluster now; the records must be the next ones written after it.
         registration: what the broker says of itself.
         has_live_session: its previous life still sends heartbeats.
+        found: what it found on its disks.
+        defaults: what the properties of this controller say of elections.
 
     Returns:
         The new broker epoch: the offset of the first record written here.
@@ -88,18 +93,15 @@ def register_broker(
         DuplicateBrokerRegistrationError: a live broker of another incarnation has the id.
     """
     previous = image.brokers.get(registration.node_id)
-    records: list[MetadataRecord] = []
     epoch = image.provenance.end_offset
     same_life = None
     if previous is not None and previous.incarnation_id == registration.incarnation_id:
         same_life = previous  # the same process asks again: it keeps its epoch, and what it leads
         epoch = previous.epoch
-    elif previous is not None:
-        if has_live_session:
-            raise DuplicateBrokerRegistrationError(
-                f"Another broker is registered with that broker id: {registration.node_id}"
-            )
-        records += yield from records_for_leaving(image, registration.node_id)
+    elif has_live_session:
+        raise DuplicateBrokerRegistrationError(
+            f"Another broker is registered with that broker id: {registration.node_id}"
+        )
     broker = BrokerImage(
         id=registration.node_id,
         epoch=epoch,
@@ -120,8 +122,17 @@ def register_broker(
         absent_directories=(yield from _absent(image, previous, registration)),
         remote_store=registration.remote_store,
     )
-    records.append(broker_record(broker, image.metadata_version))
-    return ControllerResult(tuple(records), epoch)
+    news = BrokerNews(
+        broker,
+        leaves=same_life is None,
+        ended_uncleanly=same_life is None
+        and (previous is None or previous.epoch != registration.previous_epoch),
+        moved=(yield from moved_at_registration.steps(image, broker.id, found)),
+        refused=found.refused,
+    )
+    changes = yield from records_for_broker(image, news, defaults)
+    record = broker_record(broker, image.metadata_version)
+    return ControllerResult((*changes, record), epoch)
 
 
 def _assigned_from(
@@ -183,44 +194,64 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
 
 @stepwise
 def unfence_broker(
-    image: MetadataImage, *, broker_id: int, broker_epoch: int
+    image: MetadataImage,
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
-    """Let a broker lead, in steps: elect it wherever there is no leader and it is in sync.
+    """Let a broker lead, in steps: elect it wherever there is no leader and it may be.
 
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if not broker.fenced:
         return ControllerResult((), None)
-    returning = yield from records_for_returning(image, broker_id)
+    news = BrokerNews(replace(broker, fenced=False))
+    returning = yield from records_for_broker(image, news, defaults)
     return ControllerResult((_fencing(broker, -1), *returning), None)
 
 
 @stepwise
 def fence_broker(
-    image: MetadataImage, *, broker_id: int, broker_epoch: int
+    image: MetadataImage,
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    offline: Sequence[bytes] = (),
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
     """Take all leadership from a broker, in steps, because it is gone or stops.
 
+    `offline`: log directories that it registered and that failed.
+
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
         return ControllerResult((), None)
-    leaving = yield from records_for_leaving(image, broker_id)
+    then = replace(broker, fenced=True)
+    leaving = yield from _records_of_leaving(image, then, offline, defaults)
     return ControllerResult((*leaving, _fencing(broker, 1)), None)
 
 
 @stepwise
 def begin_controlled_shutdown(
-    image: MetadataImage, *, broker_id: int, broker_epoch: int
+    image: MetadataImage,
+    *,
+    broker_id: int,
+    broker_epoch: int,
+    offline: Sequence[bytes] = (),
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
     """Move leadership away from a broker that is about to stop, in steps, before it stops.
 
+    `offline` as for `fence_broker`.
+
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.in_controlled_shutdown:
@@ -232,8 +263,40 @@ def begin_controlled_shutdown(
         broker_epoch=broker.epoch,
         in_controlled_shutdown=1,
     )
-    leaving = yield from records_for_leaving(image, broker_id)
+    then = replace(broker, in_controlled_shutdown=True)
+    leaving = yield from _records_of_leaving(image, then, offline, defaults)
     return ControllerResult((record, *leaving), None)
+
+
+@stepwise
+def lose_directories(
+    image: MetadataImage,
+    broker: BrokerImage,
+    offline: Sequence[bytes],
+    *,
+    defaults: ElectionRules = DEFAULT_RULES,
+) -> Steps[ControllerResult[None]]:
+    """Take log directories out of a registration, in steps, and the broker out of what is in them.
+
+    Args:
+        image: the cluster now.
+        broker: whose directories they are.
+        offline: at least one that is registered.
+        defaults: what the properties of this controller say of elections.
+    """
+    then = replace(broker, log_dirs=remaining_directories(broker, offline))
+    lost = yield from records_for_broker(image, BrokerNews(then), defaults)
+    return ControllerResult((*lost, directories_record(broker, offline)), None)
+
+
+def _records_of_leaving(
+    image: MetadataImage, then: BrokerImage, offline: Sequence[bytes], defaults: ElectionRules
+) -> Steps[list[MetadataRecord]]:
+    lost = [directories_record(then, offline)] if offline else []
+    if offline:
+        then = replace(then, log_dirs=remaining_directories(then, offline))
+    news = BrokerNews(then, leaves=True)
+    return [*(yield from records_for_broker(image, news, defaults)), *lost]
 
 
 def _fencing(broker: BrokerImage, fenced: int) -> MetadataRecord:

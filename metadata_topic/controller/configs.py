@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from kafka_protocol.errors import KafkaError
+from metadata_topic.controller.election_rules import MIN_ISR
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigError,
@@ -24,7 +25,6 @@ from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import MetadataRecord, make
 from runtime.work import Pace, Steps, stepwise
 
-_MIN_ISR: Final = "min.insync.replicas"
 VALUE_BYTES_MAX: Final = 32_767
 """Longest value as UTF-8: a record's string of today can hold more, but no reader takes it."""
 
@@ -169,10 +169,20 @@ def _changes_of(
             after.pop(key, None)
         else:
             after[key] = value
+    if image.elr_enabled and kind == ResourceType.BROKER and MIN_ISR in changes:
+        _check_min_isr(name, changes[MIN_ISR])
     rules.validate(kind, name, after, existing)
     if kind == ResourceType.TOPIC:
         yield from check_switched_on(image, name, existing, after)
     return changes
+
+
+def _check_min_isr(broker: str, value: str | None) -> None:
+    """Who is eligible is decided by one minimum of the whole cluster, which is always there."""
+    if broker:
+        raise InvalidConfigError(f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled.")
+    if value is None:
+        raise InvalidConfigError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
 
 def _check_size(key: str, value: str | None) -> None:
@@ -269,7 +279,7 @@ def _records_of(
         make("ConfigRecord", resource_type=kind, resource_name=name, name=key, value=value)
         for key, value in written.items()
     ]
-    if _MIN_ISR in written and image.elr_enabled:
+    if MIN_ISR in written and image.elr_enabled:
         # Who is eligible was decided under the old minimum.
         if kind == ResourceType.TOPIC:
             records.append(make("ClearElrRecord", topic_name=name))

@@ -13,15 +13,29 @@ Source: KIP-858 (directory ids), with the order above.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from metadata_topic.controller.brokers import check_broker_epoch
+from msgspec import structs
+
+from metadata_topic.controller.broker_sessions import check_broker_epoch
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules, rules_of
+from metadata_topic.controller.partition_change import (
+    Electorate,
+    change_records,
+    decide,
+    has_other_copies,
+    in_directory,
+    without,
+)
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
+    NO_LEADER,
+    BrokerImage,
     PartitionImage,
     TopicImage,
     is_spare_directory,
@@ -57,6 +71,9 @@ class FoundReplicas(NamedTuple):
     usable: Mapping[ReplicaId, bytes] = {}
     refused: Mapping[ReplicaId, bytes] = {}
     is_missing_some: bool = False
+
+
+NOTHING_FOUND: Final = FoundReplicas()
 
 
 class HostedReplica(NamedTuple):
@@ -95,10 +112,10 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
 
 
 @stepwise
-def records_at_registration(
+def moved_at_registration(
     image: MetadataImage, broker_id: int, found: FoundReplicas
-) -> Steps[list[MetadataRecord]]:
-    """Assign what a broker found on its disks, in steps; settle replicas of before the rule.
+) -> Steps[dict[ReplicaId, bytes]]:
+    """Say which replicas a broker has elsewhere than noted, in steps; settle those of before.
 
     Args:
         image: the cluster before this registration.
@@ -106,13 +123,13 @@ def records_at_registration(
         found: by that broker.
 
     Returns:
-        PartitionChangeRecords.
+        The log directory that is to be noted, of each replica whose noted one is another.
     """
+    moved: dict[ReplicaId, bytes] = {}
     if not can_assign(image):
-        return []
+        return moved
     broker = image.brokers.get(broker_id)
     keeps_order = broker is not None and broker.directories_assigned_from >= 0
-    records: list[MetadataRecord] = []
     pace = Pace()
     for replica in replicas_of_broker(image, broker_id):
         if pace.is_step_over(2):
@@ -123,10 +140,8 @@ def records_at_registration(
             lost = DIRECTORY_LOST if found.is_missing_some else None
             wanted = found.refused.get(replica_id, lost)
         if wanted is not None and wanted != replica.directory_id:
-            records.append(_change(image, broker_id, replica, wanted))
-            if pace.is_step_over(RECORD_WORK):
-                yield
-    return records
+            moved[replica_id] = wanted
+    return moved
 
 
 @stepwise
@@ -136,71 +151,132 @@ def assign_directories(
     broker_id: int,
     broker_epoch: int,
     assignments: Mapping[ReplicaId, bytes],
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[None]]:
     """Note in which directories a broker has made replicas, in steps; what is gone is passed over.
 
+    A replica in a directory that is not registered leaves ISR and ELR. So does one of Apache Kafka
+    whose directory was not there: it was begun anew in the other one.
+
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
-    check_broker_epoch(image, broker_id, broker_epoch)
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
+    electorate = Electorate(image)
     records: list[MetadataRecord] = []
     pace = Pace()
     for (topic_id, index), directory_id in assignments.items():
         if pace.is_step_over(RECORD_WORK):
             yield
         topic = image.topics_by_id.get(topic_id)
-        partition = None if topic is None else topic.partitions.get(index)
-        if topic is None or partition is None or broker_id not in partition.replicas:
+        old = None if topic is None else topic.partitions.get(index)
+        if topic is None or old is None or broker_id not in old.replicas:
             continue
-        replica = HostedReplica(topic, index, partition, partition.directory_of(broker_id))
-        if replica.directory_id != directory_id:
-            records.append(_change(image, broker_id, replica, directory_id))
+        wanted = in_directory(old, broker_id, directory_id)
+        if wanted is old:
+            continue
+        rules = rules_of(image, topic, defaults)
+        begins_anew = broker.directories_assigned_from < 0 and not broker.works_with(
+            old.directory_of(broker_id)
+        )
+        if begins_anew or (
+            not broker.works_with(directory_id) and has_other_copies(old, broker_id)
+        ):
+            new = decide(
+                old,
+                without(wanted, broker_id),
+                electorate,
+                rules,
+                ineligible=(broker_id,),
+                may_empty_isr=begins_anew,
+            )
+        else:
+            new = decide(old, wanted, electorate, rules)
+        records += change_records(image, topic_id, index, old, new)
     return ControllerResult(tuple(records), None)
 
 
+class Forgotten(NamedTuple):
+    """What became of the replicas in a log directory that was forgotten.
+
+    Attributes:
+        replicas: (topic, partition) of each.
+        leaderless: those of them that were the last copy of what was committed, and were not begun
+            anew: they have no leader.
+    """
+
+    replicas: list[tuple[str, int]]
+    leaderless: list[tuple[str, int]]
+
+
 def forget_directory(
-    image: MetadataImage, broker_id: int, directory_id: bytes, *, working: Collection[bytes]
-) -> ControllerResult[list[tuple[str, int]]]:
-    """Give a lost directory up: its replicas may be begun anew, empty.
+    image: MetadataImage,
+    broker_id: int,
+    directory_id: bytes,
+    *,
+    working: Collection[bytes],
+    begins_last_copies: bool = False,
+    defaults: ElectionRules = DEFAULT_RULES,
+) -> ControllerResult[Forgotten]:
+    """Give a lost directory up: its replicas are in no ISR or ELR any more.
+
+    Where another replica has what is committed, the one here is begun anew, and follows. Else it
+    had the last copy: it keeps the id DIRECTORY_LOST, by which it cannot lead, and the partition
+    has no leader.
 
     Args:
         image: the cluster now.
-        broker_id: whose directory.
-        directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known.
+        broker_id: whose directory; it does not run.
+        directory_id: to forget; DIRECTORY_LOST for replicas whose directory was never known, or was
+            forgotten before.
         working: ids of the directories that are there: they are not forgotten.
-
-    Returns:
-        (topic, partition) of each replica whose records are lost by it.
+        begins_last_copies: what was committed is given up: these begin anew too, empty, and lead.
+        defaults: what the properties of this controller say of elections.
     """
     if directory_id in working:
-        return ControllerResult((), [])
-    lost = [r for r in replicas_of_broker(image, broker_id) if r.directory_id == directory_id]
-    records = [_change(image, broker_id, replica, DIRECTORY_UNASSIGNED) for replica in lost]
+        return ControllerResult((), Forgotten([], []))
     broker = image.brokers.get(broker_id)
-    if broker is not None and directory_id in broker.log_dirs:
-        kept = [known for known in broker.log_dirs if known != directory_id]
-        records.append(
-            make(
-                "BrokerRegistrationChangeRecord",
-                2,
-                broker_id=broker_id,
-                broker_epoch=broker.epoch,
-                log_dirs=kept or [DIRECTORY_UNASSIGNED],
-            )
+    electorate = Electorate(image, None if broker is None else replace(broker, fenced=True))
+    records: list[MetadataRecord] = []
+    replicas: list[tuple[str, int]] = []
+    leaderless: list[tuple[str, int]] = []
+    for topic, index, old, directory in replicas_of_broker(image, broker_id):
+        if directory != directory_id:
+            continue
+        is_last = not has_other_copies(old, broker_id)
+        stays_lost = is_last and not begins_last_copies
+        wanted = without(old, broker_id)
+        if is_last and begins_last_copies:
+            wanted = structs.replace(old, isr=(broker_id,))
+        new = decide(
+            old,
+            in_directory(wanted, broker_id, DIRECTORY_LOST if stays_lost else DIRECTORY_UNASSIGNED),
+            electorate,
+            rules_of(image, topic, defaults),
+            ineligible=(broker_id,),
+            may_empty_isr=True,
         )
-    return ControllerResult(tuple(records), [(r.topic.name, r.partition) for r in lost])
+        records += change_records(image, topic.id, index, old, new)
+        replicas.append((topic.name, index))
+        if stays_lost and new.leader == NO_LEADER:
+            leaderless.append((topic.name, index))
+    if broker is not None and directory_id in broker.log_dirs:
+        records.append(directories_record(broker, (directory_id,)))
+    return ControllerResult(tuple(records), Forgotten(replicas, leaderless))
 
 
-def _change(
-    image: MetadataImage, broker_id: int, replica: HostedReplica, directory_id: bytes
-) -> MetadataRecord:
-    partition = replica.image
-    directories = [partition.directory_of(member) for member in partition.replicas]
-    directories[partition.replicas.index(broker_id)] = directory_id
+def remaining_directories(broker: BrokerImage, gone: Collection[bytes]) -> tuple[bytes, ...]:
+    """The log directories of a broker without some, in a form that says so if it is none."""
+    kept = tuple(one for one in broker.log_dirs if one not in gone)
+    return kept or (DIRECTORY_UNASSIGNED,)  # an empty list would change nothing
+
+
+def directories_record(broker: BrokerImage, gone: Collection[bytes]) -> MetadataRecord:
+    """A record that takes log directories out of a broker's registration."""
     return make(
-        "PartitionChangeRecord",
-        partition_record_version(image.metadata_version),
-        partition_id=replica.partition,
-        topic_id=replica.topic.id,
-        directories=directories,
+        "BrokerRegistrationChangeRecord",
+        2,
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        log_dirs=list(remaining_directories(broker, gone)),
     )

@@ -70,6 +70,18 @@ class FencedLeaderEpochError(ControllerError):
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
+class InvalidUpdateVersionError(ControllerError):
+    """A partition has changed since its leader looked."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
+
+
+class IneligibleReplicaError(ControllerError):
+    """A proposed member of an ISR is not there, stops, or is another life than the leader knows."""
+
+    code = ErrorCode.INELIGIBLE_REPLICA
+
+
 class StaleBrokerEpochError(ControllerError):
     """An older life of a broker speaks."""
 

@@ -7,17 +7,26 @@ image (snapshots lose nothing) but are reported as unserved.
 
 from typing import Final
 
-from metadata_topic.image.image import KRAFT_VERSION, METADATA_VERSION, MetadataImage
+from metadata_topic.image.image import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    MetadataImage,
+)
 
 METADATA_VERSION_LEVEL: Final = 30  # 4.3-IV0
 METADATA_VERSION_LOWEST: Final = 7  # 3.3-IV3, the first that KRaft clusters upgrade from
 
 SUPPORTED_FEATURES: Final[dict[str, tuple[int, int]]] = {
+    ELR_VERSION: (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_VERSION_LOWEST, METADATA_VERSION_LEVEL),
 }
 
-DEFAULT_FEATURES: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LEVEL}
+DEFAULT_FEATURES: Final[dict[str, int]] = {
+    METADATA_VERSION: METADATA_VERSION_LEVEL,
+    ELR_VERSION: 1,
+}
 """What the format step finalises, next to kraft.version, which lives in control records."""
 
 
@@ -35,10 +44,13 @@ def controller_problem(image: MetadataImage, kraft_version: int) -> str:
     """Why this version cannot be the active controller of this cluster; empty if it can.
 
     Only what decides which records a controller writes counts. group.version, transaction.version,
-    share.version and streams.version bind brokers. Of eligible.leader.replicas.version the fields
-    that a log has are kept.
+    share.version and streams.version bind brokers.
     """
-    finalised = {KRAFT_VERSION: kraft_version, METADATA_VERSION: image.metadata_version}
+    finalised = {
+        KRAFT_VERSION: kraft_version,
+        METADATA_VERSION: image.metadata_version,
+        ELR_VERSION: image.features.get(ELR_VERSION, 0),
+    }
     for name, level in finalised.items():
         low, high = SUPPORTED_FEATURES[name]
         if level > high or 0 < level < low:  # 0: nothing is finalised yet

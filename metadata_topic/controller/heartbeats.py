@@ -16,19 +16,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from metadata_topic.controller.broker_sessions import BrokerSession
+from metadata_topic.controller.broker_sessions import BrokerSession, check_broker_epoch
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
     fence_broker,
+    lose_directories,
     unfence_broker,
 )
-from metadata_topic.controller.errors import StaleBrokerEpochError
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules
 from metadata_topic.controller.free_descriptors import NOT_REPORTED
-from metadata_topic.controller.leadership import records_for_leaving
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
-from metadata_topic.image.records import MetadataRecord, make, partition_record_version
+from metadata_topic.image.records import MetadataRecord, partition_record_version
 from runtime.work import Pace, Steps, stepwise
 
 
@@ -39,30 +39,6 @@ def newly_offline(
     if partition_record_version(image.metadata_version) < 1:
         return ()
     return tuple(one for one in broker.log_dirs if one in directory_ids)
-
-
-def offline_records(
-    image: MetadataImage, broker: BrokerImage, offline: Sequence[bytes], *, has_left: bool
-) -> Steps[tuple[MetadataRecord, ...]]:
-    """Take directories out of a registration, in steps, and the broker out of what lived in them.
-
-    Args:
-        image: the cluster now.
-        broker: whose directories they are.
-        offline: at least one, see `newly_offline`.
-        has_left: records before these take the broker out of everything.
-    """
-    left: list[MetadataRecord] = []
-    if not has_left:
-        left = yield from records_for_leaving(image, broker.id, frozenset(offline))
-    record = make(
-        "BrokerRegistrationChangeRecord",
-        2,
-        broker_id=broker.id,
-        broker_epoch=broker.epoch,
-        log_dirs=[one for one in broker.log_dirs if one not in offline],
-    )
-    return (*left, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +84,14 @@ class BrokerState(Enum):
     MAY_STOP = "may stop"
 
 
-def check_heartbeat(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Find the broker whose current life is speaking.
-
-    Raises:
-        StaleBrokerEpochError: it is not registered under this epoch, or not at all.
-    """
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        raise StaleBrokerEpochError(f"Broker {broker_id} sent a heartbeat and is not registered.")
-    if broker.epoch != broker_epoch:
-        raise StaleBrokerEpochError(
-            f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}."
-        )
-    return broker
-
-
 @stepwise
 def heartbeat(
     image: MetadataImage,
     asked: Heartbeat,
     session: BrokerSession,
     lowest_active_offset: Callable[[], int | None],
+    *,
+    defaults: ElectionRules = DEFAULT_RULES,
 ) -> Steps[ControllerResult[HeartbeatAnswer]]:
     """Decide on a heartbeat, in steps.
 
@@ -139,11 +101,12 @@ def heartbeat(
         session: of this life of it.
         lowest_active_offset: says how far (inclusive) the other active brokers have read; None if
             there is none. It looks at all of them, so only a broker that stops asks.
+        defaults: what the properties of this controller say of elections.
 
     Raises:
         StaleBrokerEpochError: not this life of this broker.
     """
-    broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
+    broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
     is_caught_up = asked.metadata_offset >= session.registered_at
     now = _state(broker, session)
     leads = False
@@ -154,18 +117,16 @@ def heartbeat(
     if offline and now is BrokerState.FENCED and then is BrokerState.UNFENCED:
         then = now  # first its directories, so that it is elected for nothing that lives in them
     records: tuple[MetadataRecord, ...] = ()
-    if then is not now:
-        names = {"broker_id": broker.id, "broker_epoch": broker.epoch}
-        if then is BrokerState.UNFENCED:
-            records = (yield from unfence_broker.steps(image, **names)).records
-        elif then is BrokerState.STOPPING:
-            records = (yield from begin_controlled_shutdown.steps(image, **names)).records
-        else:
-            records = (yield from fence_broker.steps(image, **names)).records
-    if offline:
-        has_left = then is not now and then is not BrokerState.UNFENCED
-        lost = yield from offline_records(image, broker, offline, has_left=has_left)
-        records = (*records, *lost)
+    names = {"broker_id": broker.id, "broker_epoch": broker.epoch}
+    if then is BrokerState.UNFENCED and then is not now:
+        records = (yield from unfence_broker.steps(image, **names, defaults=defaults)).records
+    elif then is not now:
+        leave = begin_controlled_shutdown if then is BrokerState.STOPPING else fence_broker
+        left = yield from leave.steps(image, **names, offline=offline, defaults=defaults)
+        records = left.records
+    if offline and not records:
+        lost = yield from lose_directories.steps(image, broker, offline, defaults=defaults)
+        records = lost.records
     answer = HeartbeatAnswer(
         is_caught_up,
         is_fenced=then in (BrokerState.FENCED, BrokerState.MAY_STOP),

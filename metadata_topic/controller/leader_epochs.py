@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kafka_protocol.errors import KafkaError, UnknownTopicId
-from metadata_topic.controller.brokers import check_broker_epoch
+from metadata_topic.controller.broker_sessions import check_broker_epoch
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import FencedLeaderEpochError, InvalidRequestError
 from metadata_topic.controller.result import ControllerResult
@@ -56,7 +56,7 @@ def raise_leader_epochs(
         Why, of each partition that is refused.
 
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []

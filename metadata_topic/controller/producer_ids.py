@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_protocol.errors import ErrorCode
 from local_log.producers.state import GIVEN_ID_MAX
-from metadata_topic.controller.brokers import check_broker_epoch
+from metadata_topic.controller.broker_sessions import check_broker_epoch
 from metadata_topic.controller.errors import ControllerError
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -48,7 +48,7 @@ def allocate_producer_ids(
             the records of an id that is given twice would be taken for duplicates, and dropped.
 
     Raises:
-        BrokerIdNotRegisteredError, StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this life of this broker.
     """
     check_broker_epoch(image, broker_id, broker_epoch)
     first_id = image.next_producer_id

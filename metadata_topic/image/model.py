@@ -73,7 +73,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         replicas: broker ids; the first is the preferred leader.
-        isr: broker ids in sync; without ELR never empty.
+        isr: broker ids in sync; without ELR empty only where the last member's log directory was
+            forgotten.
         leader: broker id or -1.
         leader_epoch: rises with every leader change, also to and from -1.
         partition_epoch: rises with every change of anything here.
@@ -195,6 +196,8 @@ class BrokerImage:
 
     def works_with(self, directory_id: bytes) -> bool:
         """Whether a replica in that log directory can be there: as Kafka's `hasOnlineDir`."""
+        if directory_id == DIRECTORY_LOST:
+            return False
         if not self.log_dirs or directory_id in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
             return True
         return directory_id in self.log_dirs

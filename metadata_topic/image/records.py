@@ -16,7 +16,7 @@ _CONTROLLED_SHUTDOWN_LEVEL: Final = 8  # 3.4-IV0
 TRANSACTION_LEVEL: Final = 13  # 3.6-IV1: Begin- and EndTransactionRecord
 CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
 _DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
-_ELR_LEVEL: Final = 23  # 4.0-IV1
+ELR_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
 RECORD_WORK: Final = 20
@@ -66,7 +66,7 @@ def decode_record(value: bytes | bytearray | memoryview) -> MetadataRecord:
 
 def partition_record_version(metadata_version: int) -> int:
     """The version in which PartitionRecord and PartitionChangeRecord are written."""
-    if metadata_version >= _ELR_LEVEL:
+    if metadata_version >= ELR_LEVEL:
         return 2
     return 1 if metadata_version >= _DIRECTORIES_LEVEL else 0
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from local_log.config import LogConfig
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules
 from metadata_topic.image.model import Endpoint
 
 _NOT_BY_SIZE: Final = 2**31 - 1
@@ -28,7 +29,11 @@ class MetadataLogConfig:
             (DIFFERS: Kafka writes two a second).
         append_linger_ms: `controller.quorum.append.linger.ms`: how long decisions are gathered at
             most, while those before them are being committed.
-        min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
+        election_defaults: the node's `min.insync.replicas`, which goes into the bootstrap records,
+            too, and `unclean.leader.election.enable`.
+        unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
+        rebalance_interval_ms: `leader.imbalance.check.interval.seconds`, 0 without
+            `auto.leader.rebalance.enable`.
         max_batch_bytes: largest batch that is appended.
         replay_records_before_snapshot: a start that replayed more records than this since the
             last snapshot makes one, so that the next start is short (ours; Kafka counts bytes
@@ -44,7 +49,9 @@ class MetadataLogConfig:
     max_retention_ms: int = 7 * 24 * 3600 * 1000
     max_idle_interval_ms: int = 500
     append_linger_ms: int = 25
-    min_insync_replicas: int = 1
+    election_defaults: ElectionRules = DEFAULT_RULES
+    unclean_election_interval_ms: int = 300_000
+    rebalance_interval_ms: int = 300_000
     max_batch_bytes: int = 8 << 20
     replay_records_before_snapshot: int = 20_000
     close_timeout_ms: int = 30_000

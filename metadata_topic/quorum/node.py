@@ -349,7 +349,9 @@ class MetadataNode:
             max_idle_interval_ms=config.max_idle_interval_ms,
             bootstrap=opened.bootstrap,
             bootstrap_problem=opened.bootstrap_problem,
-            min_insync_replicas=config.min_insync_replicas,
+            election_defaults=config.election_defaults,
+            unclean_election_interval_ms=config.unclean_election_interval_ms,
+            rebalance_interval_ms=config.rebalance_interval_ms,
             registration=self.registration,
         )
 

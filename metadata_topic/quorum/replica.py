@@ -25,6 +25,7 @@ from metadata_topic.quorum.active.broker_control import BrokerControl
 from metadata_topic.quorum.active.controller_loop import ControllerLoop
 from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
 from metadata_topic.quorum.active.decisions import Decide, Outcome, ignore_place
+from metadata_topic.quorum.active.election_timers import ElectionTimers
 from metadata_topic.quorum.active.ports import ControllerSettings, ControllerWorld
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -181,6 +182,7 @@ class MetadataReplica:
             kraft_version=lambda: self.kraft_version,
             own_broker_id=world.own_broker_id,
         )
+        ElectionTimers(self.controller, controller_world)
 
     # -- facts ----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from tests.support.brokers.process import BrokerProcess
 
 PARTITIONS = range(6)
 MakeBroker = Callable[..., BrokerProcess]
+NO_LEADER = "_UNKNOWN_PARTITION"  # how librdkafka shows it
 RECORDS = [(b"k", b"%d" % number) for number in range(10)]
 
 
@@ -103,7 +104,7 @@ def test_a_missing_directory_hides_its_partitions_until_it_is_back(
         node.second.write_text("not a directory")
     for _ in range(2):  # the second start finds what the first one left
         node.broker.start()
-        assert node.ends() == node.expected("KAFKA_STORAGE_ERROR")
+        assert node.ends() == node.expected(NO_LEADER)
         health = node.health()
         assert health["status"] == "red"
         assert str(node.second) in str(health["reasons"])
@@ -177,7 +178,7 @@ def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(
     (tmp_path / "old").rename(node.second)
     node.broker.start()
     ends = node.ends()
-    assert all(ends[p] == "KAFKA_STORAGE_ERROR" for p in node.there)
+    assert all(ends[p] == NO_LEADER for p in node.there)
     assert "another time" in str(node.health()["reasons"])
     assert node.tool("list").stdout.count("another time") == 1
     directory_id = next(r for r in node.tool("list").stdout.splitlines() if "another" in r).split()
@@ -209,6 +210,16 @@ def test_a_forgotten_directory_begins_anew_and_its_old_copy_is_put_aside(
     assert all(f"t-{p}" in no.stdout for p in node.there)
     done = node.tool("forget", directory_id, answer="y\n")
     assert done.returncode == 0, done.stderr
+    assert f"{len(node.there)} partitions had their last copy there" in done.stdout
+    # Nothing begins anew before a person says how much is given up.
+    node.broker.start()
+    assert node.ends() == node.expected(NO_LEADER)
+    assert node.broker.terminate() == 0
+    done = node.tool("forget", "lost", "--records-given-up", "many", "--yes")
+    assert (done.returncode, "neither a number" in done.stderr) == (2, True)
+    done = node.tool("forget", "lost", "--records-given-up", str(len(RECORDS)), "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"{len(RECORDS)} committed records are lost" in done.stdout
     node.broker.start()
     assert node.health()["status"] == "green"
     assert node.ends() == node.expected(0)

@@ -41,7 +41,8 @@ def lost_second_disk(broker: BrokerProcess) -> int:
     config = ("--config", str(broker.config_file))
     listed = broker.command("directories", "list", *config).stdout.splitlines()
     (missing,) = [line.split()[0] for line in listed if line.rstrip().endswith("missing")]
-    forgotten = broker.command("directories", "forget", missing, "--yes", *config)
+    given_up = ("--records-given-up", "unknown")
+    forgotten = broker.command("directories", "forget", missing, *given_up, "--yes", *config)
     assert forgotten.returncode == 0, forgotten.stderr
     broker.settings["log.dirs"] = str(first)
     return remote_end

@@ -35,7 +35,7 @@ class Naive(FetchHandler):
     """Looks at all partitions each time."""
 
     def _looks(self, params: FetchParams, session: FetchContext) -> FetchLooks:
-        return FetchLooks(session, looks_at_all=True)
+        return FetchLooks(session, few=1 << 30)
 
 
 class Noting(FetchHandler):

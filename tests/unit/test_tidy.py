@@ -53,12 +53,10 @@ SHORT_FILES = {
     "broker/handlers/fetch_versions.py": "below all files of Fetch",
     "broker/handlers/group_shards.py": "below all handlers of groups",
     "broker/handlers/produce_versions.py": "below all files of Produce",
-    "broker/replica/errors.py": "below replicas and handlers",
     "broker/testing/faults/fetch_splice.py": "pure, by its import contract",
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
     "local_log/small_files.py": "below all floors of a log",
-    "metadata_topic/controller/features.py": "the list of what this version serves",
     "metadata_topic/controller/result.py": "below all decisions",
     "metadata_topic/quorum/errors.py": "below all of the quorum",
     "metadata_topic/raft/config.py": "below all of the core; brokers make it",
@@ -257,6 +255,7 @@ MAY_SLEEP = {
     "tests/support/quorum/kept_brokers.py": "sends a heartbeat now and then, as brokers do",
     "tests/support/quorum/quorum.py": "waits for a condition with a deadline, in a loop",
     "tests/support/quorum/tier_rounds.py": "is a client's pause, and how long a process is paused",
+    "tests/support/quorum/replica_rounds.py": "is how long a process is paused",
     "tests/support/raft_answers/stage.py": "asks a recorded process until it has come to rest",
 }
 

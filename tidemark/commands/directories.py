@@ -66,33 +66,68 @@ def accept_command(directory: str, config_file: Path, override: tuple[str, ...],
     click.echo(f"accepted: log directory {directory} ({path}); the next start uses it")
 
 
-@command.command(
-    "forget", short_help="Give a missing directory up: its partitions begin anew, empty."
-)
+def _record_count(
+    _context: click.Context, _option: click.Parameter, value: str | None
+) -> str | None:
+    """Check how many records are said to be given up: a number, or that nobody knows."""
+    if value not in (None, "unknown") and not (value.isascii() and value.isdigit()):
+        raise click.BadParameter(f"{value!r} is neither a number of records nor `unknown`")
+    return value
+
+
+@command.command("forget", short_help="Give a missing directory up.")
 @click.argument("directory", metavar="ID")
 @config_options
+@click.option(
+    "--records-given-up", callback=_record_count, metavar="N|unknown",
+    help="Begin last copies anew, empty: so many committed records are given up.",
+)  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def forget_command(directory: str, config_file: Path, override: tuple[str, ...], yes: bool) -> None:
-    """Give log directory ID up: its partitions begin anew, empty. The broker must be stopped.
+def forget_command(
+    directory: str,
+    config_file: Path,
+    override: tuple[str, ...],
+    records_given_up: str | None,
+    yes: bool,
+) -> None:
+    """Give log directory ID up: its replicas begin anew, and follow others. Stop the broker first.
 
     ID is as `tidemark directories list` shows it; `lost` stands for replicas whose directory was
-    never noted.
+    never noted, or was forgotten before.
+
+    A partition that has its last copy there has no leader afterwards. With --records-given-up it
+    begins anew, empty; say how many records are lost by that, or `unknown`.
     """
     config = load(config_file, override, list_without_effect=False)
     disk = Disk()
     lost = lost_by_forgetting(config, directory, disk)
     if lost:
-        more = "" if len(lost) <= _SHOWN_MAX else f" and {len(lost) - _SHOWN_MAX} more"
-        click.echo(
-            f"The local records of {len(lost)} partitions are given up: "
-            f"{', '.join(lost[:_SHOWN_MAX])}{more}. They begin anew, empty."
-        )
+        click.echo(f"The local records of {len(lost)} partitions are given up: {_some(lost)}.")
+        if records_given_up is not None:
+            click.echo(
+                f"Those that have their last copy there begin anew, empty: {records_given_up} "
+                "committed records are lost."
+            )
         for line in beyond_the_disk(config, lost, disk):
             click.echo(line)
         if not yes:
             click.confirm("Forget this directory?", abort=True)
-    forget(config, directory, disk)
+    leaderless = forget(
+        config, directory, disk, begins_last_copies=records_given_up is not None
+    ).leaderless
     click.echo(f"forgotten: log directory {directory}, partitions={len(lost)}")
+    if leaderless:
+        names = _some([f"{topic}-{partition}" for topic, partition in leaderless])
+        click.echo(
+            f"{len(leaderless)} partitions had their last copy there and have no leader: {names}. "
+            "To begin them anew, empty, say how many records are given up: `tidemark directories "
+            "forget lost --records-given-up N` (or `unknown`); or delete their topics."
+        )
+
+
+def _some(names: list[str]) -> str:
+    more = "" if len(names) <= _SHOWN_MAX else f" and {len(names) - _SHOWN_MAX} more"
+    return f"{', '.join(names[:_SHOWN_MAX])}{more}"
 
 
 @command.command("list", short_help="Show the directories as disks and metadata know them.")

@@ -7,7 +7,7 @@ knows better says so here: `accept` takes such a copy as it is, `forget` gives a
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +16,14 @@ from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories, open_directories
 from broker.node.directory_checks import check_lives
 from broker.node.lives import Life, dump_lives, read_lives
-from broker.node.metadata_log import open_metadata_node
+from broker.node.metadata_log import metadata_log_config, open_metadata_node
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import (
+    Forgotten,
     forget_directory,
     known_directories,
     replicas_of_broker,
@@ -36,7 +37,8 @@ from tidemark.node_files.offline_topics import read_image
 
 _SHOWN_MAX = 20
 LOST = "lost"
-"""What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted."""
+"""What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted, or last
+copies in one that was forgotten."""
 
 
 class LogDirectoryError(TidemarkError):
@@ -204,28 +206,37 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
     return lines
 
 
-def forget(config: BrokerConfig, directory: str, disk: Disk) -> list[str]:
-    """Give a lost directory up: its partitions begin anew, empty, at the next start.
-
-    Returns:
-        The partitions.
+def forget(
+    config: BrokerConfig, directory: str, disk: Disk, *, begins_last_copies: bool
+) -> Forgotten:
+    """Give a lost directory up, see `forget_directory`; what begins anew does at the next start.
 
     Raises:
         LogDirectoryError: as `lost_by_forgetting`.
     """
     lost_by_forgetting(config, directory, disk)
     directory_id = parse_directory_id(directory)
+
+    def decide(image: MetadataImage, directories: Directories) -> ControllerResult[Forgotten]:
+        return forget_directory(
+            image,
+            config.node_id,
+            directory_id,
+            working=list(directories.ids.values()),
+            begins_last_copies=begins_last_copies,
+            defaults=metadata_log_config(config).election_defaults,
+        )
+
     with stopped(config, disk) as directories:
-        given_up = asyncio.run(_write_forgotten(config, directories, directory_id, disk))
-    return [f"{topic}-{partition}" for topic, partition in given_up]
+        return asyncio.run(_write_forgotten(config, directories, decide, disk))
 
 
 async def _write_forgotten(
-    config: BrokerConfig, directories: Directories, directory_id: bytes, disk: Disk
-) -> list[tuple[str, int]]:
-    def decide(image: MetadataImage) -> ControllerResult[list[tuple[str, int]]]:
-        working = list(directories.ids.values())
-        return forget_directory(image, config.node_id, directory_id, working=working)
+    config: BrokerConfig,
+    directories: Directories,
+    decide: Callable[[MetadataImage, Directories], ControllerResult[Forgotten]],
+    disk: Disk,
+) -> Forgotten:
 
     logging.getLogger("metadata_topic").setLevel(logging.WARNING)
     ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
@@ -235,7 +246,7 @@ async def _write_forgotten(
         await node.begin(
             lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk)
         )
-        return await node.submit(decide)
+        return await node.submit(lambda image: decide(image, directories))
     finally:
         await node.close()
         ports.executors.shutdown()

@@ -13,6 +13,7 @@ from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.alter_partition import AlterPartitionHandler
 from broker.handlers.controllers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
 from broker.handlers.controllers.raised_leader_epochs import RaiseLeaderEpochsHandler
@@ -22,8 +23,10 @@ from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
@@ -154,7 +157,8 @@ def own_handlers(
         BrokerRegistrationHandler(brokers),
         BrokerHeartbeatHandler(brokers, heartbeat_interval_ms=heartbeat_interval_ms),
         AllocateProducerIdsHandler(submit),
-        AssignReplicasToDirsHandler(submit),
+        AssignReplicasToDirsHandler(submit, brokers.election_defaults),
+        AlterPartitionHandler(submit, brokers.election_defaults),
         RaiseLeaderEpochsHandler(submit),
         UpdateRemovedTopicsHandler(submit),
     )
@@ -194,4 +198,7 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     table.add(IncrementalAlterConfigsHandler(parts.submit, parts.live))
     table.add(AlterConfigsHandler(parts.submit, parts.live))
     table.add(UnregisterBrokerHandler(parts.submit))
+    defaults = parts.brokers.election_defaults
+    table.add(ElectLeadersHandler(parts.submit, defaults))
+    table.add(UpdateFeaturesHandler(parts.submit, config.node_id, defaults))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

@@ -11,7 +11,7 @@ from broker.topics.creation import Submit
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.brokers import check_broker_epoch
+from metadata_topic.controller.broker_sessions import check_broker_epoch
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_deletion import note_emptied
 from metadata_topic.image.image import MetadataImage

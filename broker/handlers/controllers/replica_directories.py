@@ -16,6 +16,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from metadata_topic.controller.directories import ReplicaId, assign_directories
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
 from runtime.work import Steps
@@ -32,8 +33,9 @@ class AssignReplicasToDirsHandler(DecodedHandler):
     api_key = ApiKey.ASSIGN_REPLICAS_TO_DIRS
     versions = Versions(0, 0)
 
-    def __init__(self, submit: Submit) -> None:
-        self._submit = submit
+    def __init__(self, submit: Submit, defaults: ElectionRules) -> None:
+        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
+        self._submit, self._defaults = submit, defaults
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Note the directories in one decision; answer for each partition."""
@@ -45,6 +47,7 @@ class AssignReplicasToDirsHandler(DecodedHandler):
                 broker_id=request.broker_id,
                 broker_epoch=request.broker_epoch,
                 assignments=asked,
+                defaults=self._defaults,
             )
             return ControllerResult(result.records, {one for one in asked if _is_gone(image, one)})
 

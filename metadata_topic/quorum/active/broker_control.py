@@ -14,16 +14,15 @@ from functools import partial
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
-from metadata_topic.controller.broker_sessions import UNKNOWN_OFFSET, BrokerSessions
-from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
-from metadata_topic.controller.directories import FoundReplicas, records_at_registration
-from metadata_topic.controller.free_descriptors import NOT_REPORTED
-from metadata_topic.controller.heartbeats import (
-    Heartbeat,
-    HeartbeatAnswer,
-    check_heartbeat,
-    heartbeat,
+from metadata_topic.controller.broker_sessions import (
+    UNKNOWN_OFFSET,
+    BrokerSessions,
+    check_broker_epoch,
 )
+from metadata_topic.controller.brokers import Registration, fence_broker, register_broker
+from metadata_topic.controller.directories import NOTHING_FOUND, FoundReplicas
+from metadata_topic.controller.free_descriptors import NOT_REPORTED
+from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer, heartbeat
 from metadata_topic.controller.registration_rules import check_cluster, check_registration
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
@@ -37,13 +36,16 @@ from runtime.work import Steps
 log = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 500
-NOTHING_FOUND: Final = FoundReplicas()
 FENCED_AT_ONCE: Final = 100
 """Of thousands of brokers that are silent at once the others wait, and take their turns later."""
 
 
 class BrokerControl:
-    """See the module."""
+    """See the module.
+
+    Attributes:
+        election_defaults: what this controller's properties say of elections.
+    """
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class BrokerControl:
         self._clock = world.clock
         self._scheduler = world.scheduler
         self._metrics = world.metrics
+        self.election_defaults = world.settings.election_defaults
         self._cluster_id = cluster_id
         self._timeout_ms = session_timeout_ms
         self._kraft_version = kraft_version
@@ -131,11 +134,15 @@ class BrokerControl:
             check_cluster(cluster_id, self._cluster_id)
             if registration.node_id != self._own_broker_id:
                 check_registration(image, registration, kraft_version=self._kraft_version())
-            registered = yield from register_broker.steps(
-                image, registration, has_live_session=self._has_live_session(image, registration)
+            return (
+                yield from register_broker.steps(
+                    image,
+                    registration,
+                    has_live_session=self._has_live_session(image, registration),
+                    found=found,
+                    defaults=self.election_defaults,
+                )
             )
-            noted = yield from records_at_registration.steps(image, registration.node_id, found)
-            return ControllerResult((*registered.records, *noted), registered.response)
 
         def placed(end_offset: int) -> None:
             broker = self._loop.decided_image.brokers[registration.node_id]
@@ -178,14 +185,16 @@ class BrokerControl:
 
         def decide(image: MetadataImage) -> Steps[ControllerResult[HeartbeatAnswer]]:
             assert sessions is not None
-            broker = check_heartbeat(image, asked.broker_id, asked.broker_epoch)
+            broker = check_broker_epoch(image, asked.broker_id, asked.broker_epoch)
             session = sessions.of(broker.id, broker.epoch)
             session.metadata_offset = asked.metadata_offset
             # The broker in this process has this image, whatever its last heartbeat said.
             others = partial(
                 sessions.lowest_active_offset, image, without={broker.id, self._own_broker_id}
             )
-            result = yield from heartbeat.steps(image, asked, session, others)
+            result = yield from heartbeat.steps(
+                image, asked, session, others, defaults=self.election_defaults
+            )
             decided[:] = [result.response]
             return result
 
@@ -279,8 +288,9 @@ class BrokerControl:
             broker = image.brokers.get(broker_id)
             if broker is None or broker.epoch != epoch or not is_over():
                 return ControllerResult((), False)
-            names: Mapping[str, int] = {"broker_id": broker_id, "broker_epoch": epoch}
-            result = yield from fence_broker.steps(image, **names)
+            result = yield from fence_broker.steps(
+                image, broker_id=broker_id, broker_epoch=epoch, defaults=self.election_defaults
+            )
             if not is_over():  # heard of while the records were made
                 return ControllerResult((), False)
             return ControllerResult(result.records, True)

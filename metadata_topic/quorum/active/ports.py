@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.records import MetadataRecord
 from metadata_topic.quorum.active.controller_metrics import ControllerMetrics
@@ -75,8 +76,12 @@ class ControllerSettings:
         max_idle_interval_ms: `metadata.max.idle.interval.ms`; 0: no NoOp records.
         bootstrap: records of `bootstrap.checkpoint`, written if the log has none yet.
         bootstrap_problem: why they cannot be read; a controller that needs them resigns.
-        min_insync_replicas: the broker's `min.insync.replicas`, for the bootstrap records.
+        election_defaults: what the properties of this controller say of elections; its
+            `min.insync.replicas` goes into the bootstrap records, too.
         registration: what this controller says of itself; None: it does not register.
+        unclean_election_interval_ms: `unclean.leader.election.interval.ms`.
+        rebalance_interval_ms: `leader.imbalance.check.interval.seconds`; 0: leadership does not
+            return by itself to the first replicas.
     """
 
     append_linger_ms: int = 25
@@ -86,8 +91,10 @@ class ControllerSettings:
     max_idle_interval_ms: int = 500
     bootstrap: tuple[MetadataRecord, ...] = ()
     bootstrap_problem: str = ""
-    min_insync_replicas: int = 1
+    election_defaults: ElectionRules = DEFAULT_RULES
     registration: Registration | None = None
+    unclean_election_interval_ms: int = 300_000
+    rebalance_interval_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

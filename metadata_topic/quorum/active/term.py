@@ -111,7 +111,7 @@ class ControllerTerm:
         settings = self._settings
         for decide in first_decisions(
             settings.bootstrap,
-            min_insync_replicas=settings.min_insync_replicas,
+            min_insync_replicas=settings.election_defaults.min_isr,
             registration=settings.registration,
         ):
             self._add_own(decide, self._first_taken)

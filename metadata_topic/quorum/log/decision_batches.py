@@ -174,7 +174,8 @@ def prepare_decision(
     """Turn a decision into batches, in steps, and prove that they can be read and replayed.
 
     One batch is written whole or cut on the next start; what does not fit in one becomes a metadata
-    transaction over several, so the records count together or not at all.
+    transaction over several, so the records count together or not at all. Bootstrap records are one
+    already.
 
     Args:
         records: at least one.
@@ -190,13 +191,15 @@ def prepare_decision(
     assert place.base_offset == base.provenance.end_offset, "the image ends where the log does"
     values: list[bytes] = []
     pace = Pace()
+    is_transaction = False
     for record in records:
+        is_transaction |= record.name == "BeginTransactionRecord"
         values.append(_encoded(record))
         if pace.is_step_over(RECORD_WORK):
             yield
     runs = list(pack(values, batch_bytes_max))
     first_offset = place.base_offset
-    if as_transaction or len(runs) > 1:
+    if not is_transaction and (as_transaction or len(runs) > 1):
         begin = encode_record(make("BeginTransactionRecord", name="large change"))
         runs = [[begin], *runs, [encode_record(make("EndTransactionRecord"))]]
         first_offset += 1

@@ -303,7 +303,7 @@ class HostingLife:
         batch = build_batch([(now_ms, None, value, []) for value in values])
         info = partition.append(batch, now_ms=now_ms)
         records.acked = info.last_offset + 1
-        if partition.waits_for_disk(-1):
+        if partition.waits_for_commit(-1):
             waiting = partition.committed(info.last_offset + 1)
             if waiting is not None:
                 await waiting

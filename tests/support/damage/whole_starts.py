@@ -31,7 +31,6 @@ from metadata_topic.controller.directories import (
     FoundReplicas,
     ReplicaId,
     assign_directories,
-    records_at_registration,
 )
 from metadata_topic.image.image import METADATA_VERSION, MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
@@ -133,19 +132,15 @@ class WholeStart:
         )
         is_missing_some = is_missing_some or len(logs.online_dirs()) < len(log_dirs)
         self.replicas.hosting.is_missing_some = is_missing_some
-        noted = records_at_registration(
-            image,
-            NODE,
-            FoundReplicas(
-                found_replicas(logs), refused_replicas(logs, image), is_missing_some=is_missing_some
-            ),
+        found = FoundReplicas(
+            found_replicas(logs), refused_replicas(logs, image), is_missing_some=is_missing_some
         )
         online = tuple(directory.directory_id for directory in logs.online_dirs())
         registered = register_broker(
-            image, replace(registration, log_dirs=online, keeps_directories=True)
+            image, replace(registration, log_dirs=online, keeps_directories=True), found=found
         )
         self.broker_epoch = registered.response
-        self.image = apply(image, [*registered.records, *noted])
+        self.image = apply(image, registered.records)
         logs.set_aside()
         self.replicas.apply(self.image, None)
         unfenced = unfence_broker(self.image, broker_id=NODE, broker_epoch=self.broker_epoch)

@@ -19,11 +19,6 @@ KNOWN = {
         r"FETCH v\d+ session 2147483647 epoch 5: .*"
     ),
     "an empty name is an invalid topic": (r"DESCRIBE_TOPIC_PARTITIONS v0 \[''\]: \.topics\[0\].*"),
-    "ELR is not finalised here, so min.insync.replicas is a plain default": (
-        r"(DESCRIBE_CONFIGS|CREATE_TOPICS) .*min\.insync\.replicas.*"
-        r"|DESCRIBE_CONFIGS v\d cluster synonyms=.*"
-        r"|INCREMENTAL_ALTER_CONFIGS v1 broker '1?' min\.insync\.replicas=1.*"
-    ),
     "keys that Kafka 4.3.1 does not have": (
         r"(DESCRIBE_CONFIGS|CREATE_TOPICS) .*configs\.(log\.)?(remote\.copy\.lag|tidemark\.).*"
     ),

@@ -59,7 +59,6 @@ class PlainKafkaController(KafkaController):
         "transaction.version",
         "share.version",
         "streams.version",
-        "eligible.leader.replicas.version",
     )
 
 

@@ -60,8 +60,11 @@ class Traffic:
         acknowledged: for each partition keys by offset.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
-        self._servers = ",".join(one.address for one in cluster.nodes)
+    def __init__(
+        self, servers: str, topic: str, partitions: int, *, record_bytes: int = RECORD_BYTES
+    ) -> None:
+        self._servers, self._record_bytes = servers, record_bytes
+        self._name = os.urandom(4).hex()
         self._topic, self._stopping = topic, threading.Event()
         self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self._thread = threading.Thread(target=self._run)
@@ -79,10 +82,10 @@ class Traffic:
     def _run(self) -> None:
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000, "linger.ms": 5}
         producer = Producer(settings | {"bootstrap.servers": self._servers})
-        number, filling = 0, os.urandom(RECORD_BYTES)
+        number, filling = 0, os.urandom(self._record_bytes)
         while not self._stopping.wait(PAUSE_S):
             for partition, keys in enumerate(self.acknowledged):
-                key = b"%d" % number
+                key = b"%s-%d" % (self._name.encode(), number)
                 with suppress(BufferError):
                     producer.produce(
                         self._topic,
@@ -159,7 +162,7 @@ async def run_rounds(
     dice = Random(seed)
     partitions = 2 * len(cluster.nodes)
     led = await cluster.create(KEPT, partitions)
-    traffic, churn = Traffic(cluster, KEPT, partitions), Churn(cluster)
+    traffic, churn = Traffic(cluster.servers, KEPT, partitions), Churn(cluster)
     lost: Counter[int] = Counter()
     churning = asyncio.create_task(churn.run())
     try:

@@ -62,6 +62,10 @@ class Cluster:
     def ids(self) -> set[int]:
         return {one.node_id for one in self.nodes}
 
+    @property
+    def servers(self) -> str:
+        return ",".join(one.address for one in self.nodes)
+
     def node(self, node_id: int) -> "Tiering":
         return next(one for one in self.nodes if one.node_id == node_id)
 

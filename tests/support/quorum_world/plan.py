@@ -221,7 +221,7 @@ def plan_of(seed: int) -> QuorumPlan:
         retry_ms=dice.choice((20, 100, 100, 300)),
         wire=dice.random() < 0.4,
         linger_ms=dice.choice((0, 5, 25, 100)),
-        batch_bytes=dice.choice((250, 400, 1_000, 8 << 20)),
+        batch_bytes=dice.choice((350, 500, 1_000, 8 << 20)),
         idle_ms=dice.choice((200, 500, 500, 2000)),
         session_ms=dice.choice((1_500, 3_000, 9_000)),
         segment_bytes=dice.choice((400, 2_000, 20_000, 1 << 20)),

@@ -10,6 +10,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controllers.alter_partition import AlterPartitionHandler
 from broker.handlers.controllers.changes import creation_without_broker
 from broker.handlers.controllers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.controllers.producer_ids import AllocateProducerIdsHandler
@@ -51,7 +52,8 @@ class Listener:
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)
         self.producer_ids = AllocateProducerIdsHandler(self.submit)
         self.controllers = ControllerRegistrationHandler(self.submit)
-        self.directories = AssignReplicasToDirsHandler(self.submit)
+        self.directories = AssignReplicasToDirsHandler(self.submit, control.election_defaults)
+        self.isr = AlterPartitionHandler(self.submit, control.election_defaults)
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
         self.quorum.elect()
 

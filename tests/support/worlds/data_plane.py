@@ -13,7 +13,10 @@ from msgspec import structs
 from broker.network.authentication import NO_AUTHENTICATION, PlainAuthenticator, Session
 from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandler, RequestContext
 from broker.remote.config import TIER_PRINCIPAL
+from broker.replica.followers import Leader
+from broker.replica.hosting import ControllerRequests
 from broker.replica.judgement import JudgementTally
+from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition
@@ -21,7 +24,7 @@ from kafka_protocol.wire import codec
 from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import PartitionImage, TopicImage
+from metadata_topic.image.model import BrokerImage, PartitionImage, TopicImage
 from metadata_topic.image.sorted_map import SortedMap
 from runtime.disk import Disk, FileRegion
 from runtime.executors import InlinePool, Pool
@@ -30,6 +33,7 @@ from tests.support.sim.ports import simulated
 
 NODE = 1
 NOW_MS = 1_700_000_000_000
+LAG_MS = 30_000
 
 
 @dataclass
@@ -50,12 +54,17 @@ class World:
         self.judgements = JudgementTally(self.clock)
         self.logs = LogManager([self.directory], self.config_for, ports)
         self.logs.load()
+        self.brokers: dict[int, BrokerImage] = {}
+        self.leading: Leading[Leader] = Leading(
+            ports, image=lambda: self.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+        )
         self.replicas = ReplicaManager(
             logs=self.logs,
             node_id=NODE,
             config_for=self.config_for,
             ports=ports,
             judgements=self.judgements if self.has_tier else None,
+            requests=ControllerRequests(leading=self.leading),
         )
 
     def config_for(self, topic: str) -> LogConfig:
@@ -75,16 +84,18 @@ class World:
     def change(self, name: str, index: int = 0, **values: Any) -> None:
         topic = self.topics[name]
         partitions = dict(topic.partitions)
+        values.setdefault("partition_epoch", partitions[index].partition_epoch + 1)
         partitions[index] = structs.replace(partitions[index], **values)
         self.topics[name] = structs.replace(topic, partitions=partitions)
         self.apply()
 
     def apply(self) -> None:
-        image = MetadataImage(
+        self.image = MetadataImage(
+            brokers=SortedMap.of(self.brokers),
             topics_by_name=SortedMap.of(self.topics),
             topics_by_id=SortedMap.of({topic.id: topic for topic in self.topics.values()}),
         )
-        self.replicas.apply(image, None)
+        self.replicas.apply(self.image, None)
 
     def log(self, topic: str, index: int = 0) -> Any:
         return self.replicas.require(topic, index).log

@@ -26,7 +26,6 @@ from metadata_topic.controller.directories import (
     FoundReplicas,
     ReplicaId,
     assign_directories,
-    records_at_registration,
 )
 from metadata_topic.image.image import METADATA_VERSION, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, Provenance
@@ -107,17 +106,13 @@ class OneBroker:
             log_dirs=tuple(directory.directory_id for directory in online),
             keeps_directories=self.keeps,
         )
-        noted = records_at_registration(
-            image,
-            NODE,
-            FoundReplicas(
-                found_replicas(self.logs),
-                refused_replicas(self.logs, image),
-                is_missing_some=is_missing_some,
-            ),
+        found = FoundReplicas(
+            found_replicas(self.logs),
+            refused_replicas(self.logs, image),
+            is_missing_some=is_missing_some,
         )
-        registered = register_broker(image, registration)
-        self.image = apply(image, [*registered.records, *noted])
+        registered = register_broker(image, registration, found=found)
+        self.image = apply(image, registered.records)
         self.logs.set_aside()
         self.replicas.apply(self.image, None)
         epoch = registered.response

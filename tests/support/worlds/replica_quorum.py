@@ -54,7 +54,6 @@ class ReplicaNode(DrivenNode):
                     max_idle_interval_ms=config.max_idle_interval_ms,
                     bootstrap=opened.bootstrap,
                     bootstrap_problem=opened.bootstrap_problem,
-                    min_insync_replicas=1,
                     registration=registration,
                 ),
                 log=config,

@@ -62,9 +62,22 @@ def test_clean_stop_is_marked_and_nothing_is_recovered_after_it(broker):
     (broker.paths[0] / "orders-0" / f"{0:020d}.log").open("ab").close()
     manager = broker.start()
     assert not mark.exists()
-    assert manager.dirs[0].broker_epoch == 42
+    assert manager.dirs[0].broker_epoch == manager.clean_epoch == 42
     log = manager.get(ORDERS)
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (60, 60, 60)
+
+
+@pytest.mark.parametrize("second", [None, 41])
+def test_a_life_ended_cleanly_only_where_every_directory_says_so(tmp_path, second):
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    manager.close(broker_epoch=42)
+    mark = manager.dirs[1].path / ".kafka_cleanshutdown"
+    if second is None:
+        mark.unlink()
+    else:
+        mark.write_text(mark.read_text().replace("42", str(second)))
+    assert broker.start().clean_epoch == -1
 
 
 def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):

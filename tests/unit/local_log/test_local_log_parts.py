@@ -10,7 +10,7 @@ from local_log.log.partition_log import PartitionLog
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, retain, with_config
 
 ROOT = Path(__file__).parents[3]
-PARTS = {"cleaning", "epoch_file", "health", "producers", "segments"}
+PARTS = {"cleaning", "epoch_file", "health", "loan", "producers", "segments"}
 LOGS = {"log", "partition_log"}
 LISTS = {"all", "bases"}
 CHANGES = {"append", "clear", "extend", "insert", "pop", "remove"}

@@ -7,10 +7,11 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.broker_sessions import BrokerSessions
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.heartbeats import Heartbeat, HeartbeatAnswer, heartbeat
 from metadata_topic.controller.registration_rules import check_registration
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.image import ELR_VERSION, METADATA_VERSION
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.image.records import make
 from metadata_topic.quorum.active.broker_control import FENCED_AT_ONCE
@@ -266,6 +267,59 @@ def test_a_fenced_broker_that_lost_a_directory_says_so_before_it_is_unfenced(
     cluster.register(1, log_dirs=(lost, b"x" * 16))
     assert cluster.beat(1, offline_log_dirs=(lost,)).response.is_fenced
     assert not cluster.beat(1, offline_log_dirs=(lost,)).response.is_fenced
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_lost_directory_and_a_stop_in_one_heartbeat_leave_nothing(*, at_once: bool) -> None:
+    """What is in the directory is not eligible; what is elsewhere is."""
+    feature = make("FeatureLevelRecord", name=ELR_VERSION, feature_level=1)
+    bootstrap = (*PLAIN.bootstrap, feature)
+    rules = ElectionRules(min_isr=2)
+    cluster = clustered(replace(PLAIN, bootstrap=bootstrap, election_defaults=rules))
+    cluster.start(1, 2)
+    cluster.partition(1, 2)
+    lost = bytes([101]) * 16
+    cluster.register(1, log_dirs=(lost, b"x" * 16))
+    if at_once:
+        answer = cluster.beat(1, offline_log_dirs=(lost,), want_shut_down=True).response
+        assert answer.in_controlled_shutdown
+    else:
+        cluster.beat(1, offline_log_dirs=(lost,))
+    found = cluster.quorum.image.partition("t", 0)
+    assert found is not None
+    assert (found.leader, found.isr, found.elr) == (2, (2,), ())
+    assert cluster.broker(1).log_dirs == (b"x" * 16,)
+
+
+def test_a_broker_that_lost_its_last_directory_has_none_registered(cluster: Cluster) -> None:
+    cluster.start(1)
+    cluster.partition(1)
+    lost = bytes([101]) * 16
+    cluster.beat(1, offline_log_dirs=(lost,))
+    assert cluster.led == (-1, 1, (1,))
+    assert not cluster.broker(1).works_with(lost)
+    end = cluster.quorum.log_end()
+    cluster.beat(1, offline_log_dirs=(lost,))
+    assert cluster.quorum.log_end() == end
+
+
+@pytest.mark.parametrize("what", ["its session ends", "it stops", "its disk is lost", "a new life"])
+def test_a_broker_that_goes_is_followed_as_the_controllers_properties_say(what: str) -> None:
+    rules = ElectionRules(is_unclean=True)
+    cluster = clustered(replace(PLAIN, election_defaults=rules))
+    cluster.start(1, 2)
+    cluster.partition(1, 2, isr=(1,))
+    if what == "it stops":
+        cluster.beat(1, want_shut_down=True)
+    elif what == "its disk is lost":
+        cluster.beat(1, offline_log_dirs=(bytes([101]) * 16,))
+    else:
+        for _ in range(SESSION_MS // 1_000 + 1):
+            cluster.quorum.run(1_000)
+            cluster.beat(2)
+        if what == "a new life":
+            assert cluster.register(1, life=2).code == 0
+    assert cluster.led == (2, 1, (2,))
 
 
 # -- sessions -------------------------------------------------------------------------------------

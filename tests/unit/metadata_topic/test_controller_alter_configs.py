@@ -170,6 +170,33 @@ def test_min_isr_clears_eligible_replicas_where_they_are_a_feature() -> None:
     assert cluster.records[-1].value.topic_name == ""
 
 
+@pytest.mark.parametrize("has_elr", [False, True])
+@pytest.mark.parametrize(
+    ("broker", "value", "why"),
+    [
+        ("1", "2", "Broker-level min.insync.replicas cannot be altered"),
+        ("1", None, "Broker-level min.insync.replicas cannot be altered"),
+        ("", None, "Cluster-level min.insync.replicas cannot be removed"),
+        ("", "2", ""),
+    ],
+)
+def test_eligible_replicas_need_one_minimum_of_the_cluster(
+    broker: str, value: str | None, why: str, *, has_elr: bool
+) -> None:
+    image = cluster_of(1, features={"eligible.leader.replicas.version": int(has_elr)})
+    operation = Operation.DELETE if value is None else Operation.SET
+    change = Change("min.insync.replicas", value, operation)
+    (answer,) = alter(image, Resource(BROKER, broker, (change,))).response
+    if not has_elr or not why:
+        assert answer.error is None
+    else:
+        assert answer.error is not None
+        assert (answer.error.code, str(answer.error)) == (
+            ErrorCode.INVALID_CONFIG,
+            f"{why} while ELR is enabled.",
+        )
+
+
 def test_settings_of_a_registered_controller_can_be_changed(image: MetadataImage) -> None:
     """Controllers take settings of nodes, too (KIP-919)."""
     with_controller = apply(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from kafka_protocol.errors import KafkaError
@@ -8,8 +10,8 @@ from metadata_topic.controller.brokers import (
     register_controller,
     unfence_broker,
 )
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.errors import (
-    BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
     InvalidRequestError,
     StaleBrokerEpochError,
@@ -20,7 +22,8 @@ from metadata_topic.controller.producer_ids import (
     ProducerIdsExhaustedError,
     allocate_producer_ids,
 )
-from metadata_topic.image.image import METADATA_VERSION, MetadataImage
+from metadata_topic.image.image import ELR_VERSION, METADATA_VERSION, MetadataImage
+from metadata_topic.image.model import RECOVERED, RECOVERING
 from metadata_topic.image.records import make
 from tests.support.samples.metadata import apply, cluster_of, registration_of, started
 
@@ -42,7 +45,7 @@ def with_partition(image: MetadataImage, replicas: list[int], isr: list[int]) ->
                 leader=isr[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=[b"d" * 16] * len(replicas),
+                directories=[bytes([100 + one]) * 16 for one in replicas],
             ),
         ],
     )
@@ -124,6 +127,95 @@ def test_a_partition_of_a_cluster_with_eligible_replicas_is_led_again() -> None:
     assert (partition.elr, partition.last_known_elr) == ((), ())
 
 
+# -- eligible leader replicas
+
+
+def state(image: MetadataImage) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+    """Leader, ISR, ELR and recovery state."""
+    partition = image.partition("t", 0)
+    assert partition is not None
+    return partition.leader, partition.isr, partition.elr, partition.leader_recovery_state
+
+
+def killed(image: MetadataImage, broker_id: int) -> MetadataImage:
+    epoch = image.brokers[broker_id].epoch
+    result = fence_broker(image, broker_id=broker_id, broker_epoch=epoch, defaults=TWO)
+    return apply(image, result.records)
+
+
+def back(image: MetadataImage, broker_id: int, *, is_clean: bool) -> MetadataImage:
+    """The image after a broker registered again and was unfenced."""
+    before = image.brokers[broker_id]
+    life = replace(
+        registration_of(broker_id, life=before.incarnation_id[0] + 1),
+        previous_epoch=before.epoch if is_clean else before.epoch - 1,
+    )
+    registered = register_broker(image, life, defaults=TWO)
+    image = apply(image, registered.records)
+    names = {"broker_id": broker_id, "broker_epoch": registered.response}
+    return apply(image, unfence_broker(image, **names, defaults=TWO).records)
+
+
+TWO = ElectionRules(min_isr=2)
+ELR = {ELR_VERSION: 1}
+
+
+def test_the_eligible_replica_that_is_back_first_leads() -> None:
+    image = with_partition(cluster_of(1, 2, 3, features=ELR), [1, 2, 3], [1, 2, 3])
+    image = killed(killed(image, 3), 2)
+    assert state(image) == (1, (1,), (2,), RECOVERED)  # 3 left while there were two
+    image = killed(image, 1)
+    assert state(image) == (-1, (), (1, 2), RECOVERED)
+    assert state(back(image, 3, is_clean=True))[0] == -1
+    assert state(back(image, 2, is_clean=True)) == (2, (2,), (1,), RECOVERED)
+
+
+def test_who_ended_uncleanly_is_eligible_no_more() -> None:
+    image = with_partition(cluster_of(1, 2, features=ELR), [1, 2], [1, 2])
+    image = killed(killed(image, 1), 2)
+    assert state(image) == (-1, (), (1, 2), RECOVERED)
+    image = back(image, 1, is_clean=False)
+    assert state(image) == (-1, (), (2,), RECOVERED)
+    assert state(back(image, 2, is_clean=True)) == (2, (2,), (), RECOVERED)
+
+
+def test_where_all_ended_uncleanly_the_last_known_leader_recovers() -> None:
+    image = with_partition(cluster_of(1, 2, features=ELR), [1, 2], [1, 2])
+    image = killed(killed(image, 1), 2)
+    image = back(image, 1, is_clean=False)
+    assert state(image)[0] == -1
+    assert state(back(image, 2, is_clean=False)) == (2, (2,), (), RECOVERING)
+
+
+def test_a_member_that_ended_uncleanly_leaves_before_it_is_fenced() -> None:
+    """Its next life comes before its session is over."""
+    image = with_partition(cluster_of(1, 2, 3, features=ELR), [1, 2, 3], [1, 2])
+    for is_clean, elr in ((True, (1,)), (False, ())):
+        assert state(back(image, 1, is_clean=is_clean)) == (2, (2,), elr, RECOVERED)
+
+
+def test_the_only_replica_of_a_partition_stays_eligible() -> None:
+    image = with_partition(cluster_of(1, features=ELR), [1], [1])
+    for _ in range(3):
+        image = back(image, 1, is_clean=False)
+        assert state(image) == (1, (1,), (), RECOVERED)
+
+
+def test_without_the_feature_an_unclean_end_costs_nothing() -> None:
+    image = with_partition(cluster_of(1, 2), [1, 2], [1])
+    assert state(back(image, 1, is_clean=False)) == (1, (1,), (), RECOVERED)
+
+
+def test_a_broker_that_was_never_registered_ended_uncleanly() -> None:
+    image = with_partition(cluster_of(1, 2, features=ELR), [1, 2], [1, 2])
+    image = killed(image, 2)
+    gone = make("UnregisterBrokerRecord", broker_id=2, broker_epoch=image.brokers[2].epoch)
+    image = apply(image, [gone])
+    assert state(image)[2] == (2,)
+    registered = register_broker(image, registration_of(2), defaults=TWO)
+    assert state(apply(image, registered.records)) == (1, (1,), (), RECOVERED)
+
+
 def test_registering_twice_in_one_life_keeps_the_epoch() -> None:
     image = cluster_of(1)
     assert register_broker(image, registration_of(1)).response == image.brokers[1].epoch
@@ -144,7 +236,7 @@ def test_unfencing_and_fencing_twice_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("broker_id", "broker_epoch", "error"),
-    [(2, 0, BrokerIdNotRegisteredError), (1, 99, StaleBrokerEpochError)],
+    [(2, 0, StaleBrokerEpochError), (1, 99, StaleBrokerEpochError)],
 )
 def test_only_the_current_life_is_heard(
     broker_id: int, broker_epoch: int, error: type[KafkaError]

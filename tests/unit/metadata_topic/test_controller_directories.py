@@ -5,22 +5,36 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_topic.controller.brokers import Registration, register_broker
+from metadata_topic.controller.brokers import (
+    Registration,
+    fence_broker,
+    register_broker,
+    unfence_broker,
+)
 from metadata_topic.controller.directories import (
+    Forgotten,
     FoundReplicas,
     ReplicaId,
     assign_directories,
     can_assign,
     forget_directory,
     known_directories,
-    records_at_registration,
+    moved_at_registration,
 )
-from metadata_topic.controller.errors import BrokerIdNotRegisteredError, StaleBrokerEpochError
-from metadata_topic.image.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
+from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.controller.errors import StaleBrokerEpochError
+from metadata_topic.image.image import (
+    ELR_VERSION,
+    EMPTY_IMAGE,
+    METADATA_VERSION,
+    MetadataImage,
+)
 from metadata_topic.image.model import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
+    RECOVERED,
+    RECOVERING,
 )
 from metadata_topic.image.records import MetadataRecord, decode_record, encode_record, make
 from metadata_topic.image.snapshot_records import snapshot_records
@@ -28,6 +42,7 @@ from tests.support.samples.metadata import apply, cluster_of, registration_of
 
 TOPIC = b"t" * 16
 A, B = b"a" * 16, b"b" * 16
+OTHER = bytes([102]) * 16  # of broker 2
 NONE: Mapping[ReplicaId, bytes] = {}
 OLD_VERSION = 16  # PartitionRecords of version 0: without directories
 
@@ -47,12 +62,12 @@ def registered(
 
 
 def with_topic(image: MetadataImage, *directories: bytes, version: int = 2) -> MetadataImage:
-    """Partition 0, 1, ... of broker 1 in these directories; broker 2 has each as well, in `B`."""
+    """Partition 0, 1, ... of broker 1 in these directories; broker 2 has each, too, in `OTHER`."""
     told = {} if version == 0 else {"directories": []}
     records = [make("TopicRecord", name="t", topic_id=TOPIC)]
     for index, directory in enumerate(directories):
         if version:
-            told["directories"] = [B, directory]
+            told["directories"] = [OTHER, directory]
         records.append(
             make(
                 "PartitionRecord",
@@ -75,13 +90,18 @@ def directories_of(image: MetadataImage, broker_id: int = 1) -> list[bytes]:
     return [partitions[index].directory_of(broker_id) for index in sorted(partitions)]
 
 
+def noting(image: MetadataImage, found: FoundReplicas) -> MetadataImage:
+    """The image after broker 1 registered again and said what it found."""
+    broker = image.brokers.get(1)
+    keeps = broker is None or broker.directories_assigned_from >= 0
+    again = registration(9, keeps=keeps)
+    return apply(image, register_broker(image, again, found=found).records)
+
+
 def at_registration(
     image: MetadataImage, found: Mapping[ReplicaId, bytes], *, is_missing_some: bool
 ) -> list[bytes]:
-    records = records_at_registration(
-        image, 1, FoundReplicas(found, NONE, is_missing_some=is_missing_some)
-    )
-    after = apply(image, records)
+    after = noting(image, FoundReplicas(found, NONE, is_missing_some=is_missing_some))
     assert directories_of(after, 2) == directories_of(image, 2)
     return directories_of(after)
 
@@ -124,10 +144,8 @@ def test_what_is_refused_at_the_first_registration_is_not_taken_for_new_at_the_n
         (image, [A, DIRECTORY_LOST, A]),
         (registered(image, 1), [DIRECTORY_UNASSIGNED, DIRECTORY_MIGRATING, A]),
     ):
-        records = records_at_registration(
-            before, 1, FoundReplicas(NONE, refused, is_missing_some=is_missing_some)
-        )
-        assert directories_of(apply(before, records)) == expected
+        found = FoundReplicas(NONE, refused, is_missing_some=is_missing_some)
+        assert directories_of(noting(before, found)) == expected
 
 
 def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> None:
@@ -135,19 +153,17 @@ def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> No
     assert at_registration(image, NONE, is_missing_some=True) == [DIRECTORY_LOST]
 
 
-def test_an_ordinary_start_writes_nothing() -> None:
+def test_an_ordinary_start_moves_nothing() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B)
-    found = {replica(0): A, replica(1): B}
-    assert (
-        records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=False)) == []
-    )
+    found = FoundReplicas({replica(0): A, replica(1): B}, NONE, is_missing_some=False)
+    assert moved_at_registration(image, 1, found) == {}
 
 
 def test_replicas_of_others_and_topics_that_are_gone_are_passed_over() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
     found = {ReplicaId(b"x" * 16, 0): B, replica(7): B}
-    assert records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == []
-    assert records_at_registration(image, 3, FoundReplicas(NONE, NONE, is_missing_some=True)) == []
+    assert moved_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == {}
+    assert moved_at_registration(image, 3, FoundReplicas(NONE, NONE, is_missing_some=True)) == {}
 
 
 # -- metadata.version without directories
@@ -160,7 +176,7 @@ def test_an_old_metadata_version_has_no_directories_and_keeps_no_rule() -> None:
     assert image.brokers[1].directories_assigned_from == -1
     assert directories_of(image) == [DIRECTORY_MIGRATING]
     found = {replica(0): A}
-    assert records_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == []
+    assert moved_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == {}
 
 
 def test_the_rule_begins_with_the_first_registration_after_the_upgrade() -> None:
@@ -240,7 +256,7 @@ def test_a_new_replica_is_assigned_and_the_other_brokers_stay() -> None:
     assert len(result.records) == 1  # what is noted already, and what is gone, is passed over
     after = apply(image, result.records)
     assert directories_of(after) == [A, A, DIRECTORY_UNASSIGNED]
-    assert directories_of(after, 2) == [B, B, B]
+    assert directories_of(after, 2) == [OTHER] * 3
     before = image.topics_by_id[TOPIC].partitions[0]
     now = after.topics_by_id[TOPIC].partitions[0]
     assert (now.leader, now.leader_epoch, now.isr) == (2, 0, before.isr)
@@ -251,7 +267,7 @@ def test_only_the_present_life_assigns() -> None:
     old = image.brokers[1].epoch - 1
     with pytest.raises(StaleBrokerEpochError):
         assign_directories(image, broker_id=1, broker_epoch=old, assignments={replica(0): A})
-    with pytest.raises(BrokerIdNotRegisteredError):
+    with pytest.raises(StaleBrokerEpochError, match="is not registered"):
         assign_directories(image, broker_id=3, broker_epoch=1, assignments={replica(0): A})
 
 
@@ -271,10 +287,10 @@ def test_registered_and_assigned_directories_are_known() -> None:
 def test_a_directory_that_is_forgotten_is_known_no_more_and_its_replicas_begin_anew() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B, B, DIRECTORY_UNASSIGNED)
     result = forget_directory(image, 1, B, working=[A])
-    assert result.response == [("t", 1), ("t", 2)]
+    assert result.response == ([("t", 1), ("t", 2)], [])
     after = apply(image, result.records)
     assert directories_of(after) == [A, *[DIRECTORY_UNASSIGNED] * 3]
-    assert directories_of(after, 2) == [B] * 4  # the other broker's are its own
+    assert directories_of(after, 2) == [OTHER] * 4  # the other broker's are its own
     assert known_directories(after, 1) == {A}
     assert forget_directory(after, 1, B, working=[A]).records == ()
 
@@ -288,14 +304,14 @@ def test_the_last_directory_can_be_forgotten() -> None:
 def test_replicas_whose_directory_was_never_known_are_forgotten_as_lost() -> None:
     image = with_topic(registered(cluster_of(2), 1), DIRECTORY_LOST, A)
     result = forget_directory(image, 1, DIRECTORY_LOST, working=[A, B])
-    assert result.response == [("t", 0)]
+    assert result.response == ([("t", 0)], [])
     assert directories_of(apply(image, result.records)) == [DIRECTORY_UNASSIGNED, A]
 
 
 def test_a_directory_that_is_there_is_not_forgotten() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
     result = forget_directory(image, 1, A, working=[A])
-    assert (result.records, result.response) == ((), [])
+    assert (result.records, result.response) == ((), ([], []))
 
 
 def test_a_directory_that_is_away_at_the_upgrade_need_not_name_a_life_that_wrote_none() -> None:
@@ -304,3 +320,192 @@ def test_a_directory_that_is_away_at_the_upgrade_need_not_name_a_life_that_wrote
     assert image.brokers[1].last_life_of(B) is None
     image = registered(registered(image, 3), 4, dirs=[A])
     assert image.brokers[1].last_life_of(B) == registration(3, keeps=True).incarnation_id
+
+
+# -- what is not there leaves the ISR
+
+
+def of_two(*isr: int, replicas: Sequence[int] = (2, 1), has_elr: bool = False) -> MetadataImage:
+    """Brokers 1 (directories A and B) and 2, and a partition of both; broker 1's is in B."""
+    features = {ELR_VERSION: 1} if has_elr else {}
+    image = cluster_of(2, features=features)
+    image = registered(image, 1)
+    epoch = image.brokers[1].epoch
+    image = apply(image, unfence_broker(image, broker_id=1, broker_epoch=epoch).records)
+    return apply(
+        image,
+        [
+            make("TopicRecord", name="t", topic_id=TOPIC),
+            make(
+                "PartitionRecord",
+                2,
+                partition_id=0,
+                topic_id=TOPIC,
+                replicas=list(replicas),
+                isr=list(isr),
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[B if one == 1 else OTHER for one in replicas],
+            ),
+        ],
+    )
+
+
+def members(image: MetadataImage) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Leader, ISR and ELR."""
+    partition = image.topics_by_id[TOPIC].partitions[0]
+    return partition.leader, partition.isr, partition.elr
+
+
+def unfenced(image: MetadataImage, broker_id: int = 1) -> MetadataImage:
+    epoch = image.brokers[broker_id].epoch
+    return apply(image, unfence_broker(image, broker_id=broker_id, broker_epoch=epoch).records)
+
+
+def forgotten(image: MetadataImage, **how: bool) -> tuple[MetadataImage, Forgotten]:
+    result = forget_directory(image, 1, B, working=[A], **how)
+    return apply(image, result.records), result.response
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_a_replica_whose_directory_is_not_registered_leaves_before_it_may_lead(
+    has_elr: bool,
+) -> None:
+    image = of_two(1, 2, has_elr=has_elr)
+    image = registered(image, 2, dirs=[A])
+    assert members(image) == (2, (2,), ())
+    assert members(unfenced(image)) == (2, (2,), ())
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_the_last_copy_keeps_its_place_and_leads_once_its_directory_is_back(has_elr: bool) -> None:
+    there = of_two(1, has_elr=has_elr, replicas=[1])
+    image = unfenced(registered(there, 2, dirs=[A]))
+    assert members(image) == ((-1, (), (1,)) if has_elr else (-1, (1,), ()))
+    assert members(unfenced(registered(image, 3))) == (1, (1,), ())
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_the_last_of_several_waits_for_its_directory_as_well(has_elr: bool) -> None:
+    image = unfenced(registered(of_two(1, has_elr=has_elr), 2, dirs=[A]))
+    assert members(image)[0] == -1
+    image = unfenced(registered(image, 3))
+    assert members(image) == (1, (1,), ())
+    # With eligible replicas: it may have lost what it had not flushed, so the election is unclean.
+    state = image.topics_by_id[TOPIC].partitions[0].leader_recovery_state
+    assert state == (RECOVERING if has_elr else RECOVERED)
+
+
+def test_a_refused_replica_leaves_the_isr_at_the_registration() -> None:
+    image = of_two(1, 2)
+    found = FoundReplicas(NONE, {replica(0): B}, is_missing_some=False)
+    image = apply(image, register_broker(image, registration(2, keeps=True), found=found).records)
+    assert members(unfenced(image)) == (2, (2,), ())
+
+
+def test_a_replica_that_is_found_in_another_directory_is_not_lost() -> None:
+    image = of_two(1, replicas=[1])
+    found = FoundReplicas({replica(0): A}, NONE, is_missing_some=True)
+    again = registration(2, keeps=True, dirs=[A])
+    image = apply(image, register_broker(image, again, found=found).records)
+    assert members(unfenced(image)) == (1, (1,), ())
+
+
+def test_a_second_registration_of_one_life_loses_what_it_no_longer_names() -> None:
+    image = of_two(1, 2)
+    image = registered(image, 1, dirs=[A])
+    assert not image.brokers[1].fenced
+    assert members(image) == (2, (2,), ())
+
+
+# -- what is forgotten leads nobody
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_a_forgotten_replica_is_in_no_isr_and_follows_from_nothing(has_elr: bool) -> None:
+    image, lost = forgotten(of_two(1, 2, has_elr=has_elr))
+    assert lost == ([("t", 0)], [])
+    assert members(image) == (2, (2,), ())
+    assert directories_of(image) == [DIRECTORY_UNASSIGNED]
+    image = unfenced(registered(image, 2, dirs=[A]))
+    assert members(image) == (2, (2,), ())
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+@pytest.mark.parametrize("replicas", [(1,), (2, 1)])
+def test_forgetting_the_last_copy_begins_nothing(replicas: tuple[int, ...], has_elr: bool) -> None:
+    image, lost = forgotten(of_two(1, replicas=replicas, has_elr=has_elr))
+    assert lost == ([("t", 0)], [("t", 0)])
+    assert members(image) == (-1, (), ())
+    assert directories_of(image) == [DIRECTORY_LOST]
+    for life in (2, 3):
+        image = unfenced(registered(image, life, dirs=[A]))
+    image = apply(
+        image, fence_broker(image, broker_id=2, broker_epoch=image.brokers[2].epoch).records
+    )
+    assert members(unfenced(image, 2)) == (-1, (), ())
+    assert forgotten_lost(image, begins_last_copies=False) == (-1, (), ())
+    assert forgotten_lost(image, begins_last_copies=True) == (1, (1,), ())
+
+
+def forgotten_lost(
+    image: MetadataImage, *, begins_last_copies: bool
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    result = forget_directory(
+        image, 1, DIRECTORY_LOST, working=[A], begins_last_copies=begins_last_copies
+    )
+    return members(unfenced(registered(apply(image, result.records), 7, dirs=[A])))
+
+
+def test_what_is_given_up_with_its_directory_begins_anew() -> None:
+    image, lost = forgotten(of_two(1, replicas=[1]), begins_last_copies=True)
+    assert lost == ([("t", 0)], [])
+    assert members(image) == (-1, (1,), ())
+    assert directories_of(image) == [DIRECTORY_UNASSIGNED]
+    assert members(unfenced(registered(image, 2, dirs=[A]))) == (1, (1,), ())
+
+
+def test_another_replica_begins_by_an_unclean_election_alone() -> None:
+    image, _ = forgotten(of_two(1))
+    assert members(image) == (-1, (), ())
+    allowed = forget_directory(
+        of_two(1), 1, B, working=[A], defaults=ElectionRules(is_unclean=True)
+    )
+    image = apply(of_two(1), allowed.records)
+    assert allowed.response == ([("t", 0)], [])
+    assert members(image) == (2, (2,), ())
+    assert image.topics_by_id[TOPIC].partitions[0].leader_recovery_state == RECOVERING
+
+
+def test_a_forgotten_last_copy_that_is_found_again_may_lead_where_it_is_last_known() -> None:
+    image, _ = forgotten(of_two(1, replicas=[1], has_elr=True))
+    found = FoundReplicas({replica(0): B}, NONE, is_missing_some=False)
+    image = apply(image, register_broker(image, registration(2, keeps=True), found=found).records)
+    assert members(unfenced(image)) == (1, (1,), ())
+
+
+def test_kafkas_replica_that_was_begun_on_another_disk_leaves_the_isr() -> None:
+    image = of_two(1, 2)
+    image = unfenced(registered(image, 2, keeps=False, dirs=[A]))
+    image = replace(
+        image, brokers={**image.brokers, 1: replace(image.brokers[1], directories_assigned_from=-1)}
+    )
+    image = apply(
+        image,
+        [
+            make("PartitionChangeRecord", 2, partition_id=0, topic_id=TOPIC, isr=[1], leader=-1),
+        ],
+    )
+    epoch = image.brokers[1].epoch
+    result = assign_directories(image, broker_id=1, broker_epoch=epoch, assignments={replica(0): A})
+    assert members(apply(image, result.records)) == (-1, (), ())
+
+
+def test_a_replica_that_is_assigned_to_a_lost_directory_leaves_the_isr() -> None:
+    image = of_two(1, 2)
+    epoch = image.brokers[1].epoch
+    result = assign_directories(
+        image, broker_id=1, broker_epoch=epoch, assignments={replica(0): DIRECTORY_LOST}
+    )
+    assert members(apply(image, result.records)) == (2, (2,), ())

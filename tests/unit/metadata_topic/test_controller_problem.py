@@ -38,7 +38,7 @@ KAFKA = Path(__file__).parents[2] / "golden/cluster-metadata/static-quorum" / ME
 def test_levels_outside_what_is_served_are_a_problem(
     level: int, kraft_version: int, named: str
 ) -> None:
-    brokers_only = {"group.version": 9, "share.version": 9, "eligible.leader.replicas.version": 1}
+    brokers_only = {"group.version": 9, "share.version": 9}
     image = replace(EMPTY_IMAGE, features={"metadata.version": level} | brokers_only)
     problem = controller_problem(image, kraft_version)
     assert problem.startswith(named) if named else problem == ""

@@ -141,6 +141,7 @@ def test_a_decision_that_cannot_be_written_leaves_nothing_behind(
     async def work(node: MetadataNode) -> None:
         await node.submit(topics("t"))
         end, data = node.log_end_offset, home.log.read_bytes()
+        configs = node.image.configs
         for _ in range(2):
             with pytest.raises(UnwritableDecision) as caught:
                 await node.submit(records([*front, *bad]))
@@ -149,7 +150,7 @@ def test_a_decision_that_cannot_be_written_leaves_nothing_behind(
         assert node.failure is None
         await node.submit(topics("a"))
         assert set(node.image.topics_by_name) == {"t", "a"}
-        assert not node.image.configs
+        assert node.image.configs == configs
 
     home.life(work)
     assert set(home.life().image.topics_by_name) == {"t", "a"}
@@ -348,3 +349,20 @@ def test_records_are_read_one_by_one_as_they_are_read_at_once() -> None:
     ]
     at_once = [record for batch in read_batches(data) for record in batch.records]
     assert one_by_one == at_once == records
+
+
+def test_records_that_are_a_transaction_are_split_without_another_one() -> None:
+    """The bootstrap records, where a batch holds none of them beside another."""
+    levels = [
+        make("FeatureLevelRecord", name=f"feature-{n}", feature_level=n + 1) for n in range(9)
+    ]
+    whole = (make("BeginTransactionRecord"), *levels, make("EndTransactionRecord"))
+    image = MetadataImage()
+    prepared = prepare_decision(
+        whole, base=image, place=BatchPlace(0, 1, 0, 0), batch_bytes_max=120
+    )
+    batches = list(read_batches(bytes(prepared.data)))
+    assert len(batches) > 1
+    after, _ = prepared.loader.take()
+    assert after.features == {f"feature-{n}": n + 1 for n in range(9)}
+    assert after.provenance.end_offset == len(whole)

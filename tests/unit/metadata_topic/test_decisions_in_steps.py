@@ -19,7 +19,6 @@ from metadata_topic.controller.directories import (
     FoundReplicas,
     ReplicaId,
     assign_directories,
-    records_at_registration,
 )
 from metadata_topic.controller.leader_epochs import UsedEpoch, raise_leader_epochs
 from metadata_topic.controller.result import ControllerResult, Decided
@@ -94,8 +93,10 @@ DECIDING: dict[str, Deciding] = {
         image, [(f"topic-{number}", ZERO_UUID) for number in range(MANY)]
     ),
     "register": lambda image, _epoch: register_broker.steps(image, registration_of(1, life=2)),
-    "note what a registration found": lambda image, _epoch: records_at_registration.steps(
-        image, 1, FoundReplicas(dict.fromkeys(REPLICAS, DIRECTORY), {}, is_missing_some=False)
+    "note what a registration found": lambda image, _epoch: register_broker.steps(
+        image,
+        registration_of(1),
+        found=FoundReplicas(dict.fromkeys(REPLICAS, DIRECTORY), {}, is_missing_some=False),
     ),
     "fence": lambda image, epoch: fence_broker.steps(image, broker_id=1, broker_epoch=epoch),
     "leave": lambda image, epoch: begin_controlled_shutdown.steps(

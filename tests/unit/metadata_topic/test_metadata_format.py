@@ -173,7 +173,7 @@ def test_only_served_features_are_finalised(tmp_path: Path) -> None:
     run(plan_for(tmp_path))
     records = read_bootstrap(tmp_path, Disk())
     levels = [(r.value.name, r.value.feature_level) for r in records]
-    assert levels == [("metadata.version", 30)]
+    assert levels == [("metadata.version", 30), ("eligible.leader.replicas.version", 1)]
 
 
 def test_a_formatted_directory_is_left_alone(tmp_path: Path) -> None:

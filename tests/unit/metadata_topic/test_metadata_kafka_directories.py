@@ -3,6 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ async def test_a_single_node_goes_on_in_the_next_epoch(
     assert len(node.image.topics_by_name) == 28
     before = node.image.topics_by_name["epochs"].partitions[0]
     assert (before.leader, before.leader_epoch) == (-1, 9)
-    epoch = await node.submit(lambda image: register_broker(image, registration_of(1)))
+    mine = replace(registration_of(1), log_dirs=node.image.brokers[1].log_dirs)
+    epoch = await node.submit(lambda image: register_broker(image, mine))
     await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))
     after = node.image.topics_by_name["epochs"].partitions[0]
     assert (after.leader, after.leader_epoch, after.isr) == (1, 10, (1,))

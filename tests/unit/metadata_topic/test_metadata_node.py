@@ -6,6 +6,7 @@ import pytest
 
 from metadata_topic.controller.brokers import register_broker, unfence_broker
 from metadata_topic.controller.errors import InvalidRequestError
+from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.topic_specs import TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import CreatedTopic, create_topics
@@ -44,10 +45,10 @@ def test_the_first_start_writes_leader_voters_and_bootstrap_records(home: Home) 
     node = home.with_node(no_work)
     assert node.leader_epoch == 1
     assert node.kraft_version == 1
-    assert node.image.features == {"metadata.version": 30}
+    assert node.image.features == DEFAULT_FEATURES
     assert node.image.controllers[1].id == 1
-    # LEADER_CHANGE, KRAFT_VERSION, KRAFT_VOTERS; Begin, feature, End; the controller
-    assert node.image.provenance.end_offset == node.high_watermark == 7
+    # LEADER_CHANGE, KRAFT_VERSION, KRAFT_VOTERS; Begin, two features, a config, End; the controller
+    assert node.image.provenance.end_offset == node.high_watermark == 9
     state = (home.metadata / "quorum-state").read_text()
     assert '"leaderId":1,"leaderEpoch":1' in state
 
@@ -68,7 +69,7 @@ async def test_static_voters_give_kraft_version_0(tmp_path: Path) -> None:
     node = home.node(static_voters=(Node(1, "localhost", 9093),))
     await node.begin()
     assert node.kraft_version == 0
-    assert node.image.provenance.end_offset == 5
+    assert node.image.provenance.end_offset == 7
     assert '"currentVoters":[{"voterId":1}]' in (home.metadata / "quorum-state").read_text()
 
 
@@ -349,7 +350,7 @@ async def test_time_alone_makes_a_snapshot_if_something_changed(home: Home) -> N
     assert node.latest_snapshot_id == (0, 0)
     scheduler.advance(120_000)
     await node.close()
-    assert node.latest_snapshot_id == (7, 1)
+    assert node.latest_snapshot_id == (9, 1)
 
 
 def test_a_damaged_snapshot_is_put_aside_and_the_log_used(home: Home) -> None:
@@ -465,4 +466,4 @@ def test_snapshots_asked_for_at_once_do_not_disturb_each_other(home: Home) -> No
         assert set(made) == {node.latest_snapshot_id}
 
     home.with_node(work)
-    assert home.with_node(no_work).image.features == {"metadata.version": 30}
+    assert home.with_node(no_work).image.features == DEFAULT_FEATURES

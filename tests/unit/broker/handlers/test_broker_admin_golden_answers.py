@@ -16,9 +16,11 @@ import pytest
 from broker.handlers.describe_cluster import DescribeClusterHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.registry import Handler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.topics.cluster import ClusterView
@@ -29,6 +31,7 @@ from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
 from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.result import result_of
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import (
@@ -201,6 +204,38 @@ def test_unregistrations_are_answered_as_kafka_does(frame: dict[str, Any]) -> No
         at_once(result_of(decide(fenced)))
 
     assert exchange.answered_by(UnregisterBrokerHandler(submit)) == exchange.body
+
+
+def is_of_named_partitions(frame: Any) -> bool:
+    """Where all are meant, Kafka's order is that of a hash map."""
+    return frame.values[0]["request_json"]["body"]["topicPartitions"] is not None
+
+
+@pytest.mark.parametrize("frame", [*filter(is_of_named_partitions, frames("ElectLeaders"))])
+def test_elections_are_answered_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+    topic = TopicImage("plain", b"p" * 16, {0: PartitionImage((1,), (1,), 1, 0, 0)})
+    image = MetadataImage(topics_by_name=SortedMap.of({"plain": topic}))
+
+    async def submit(decide: Any, **_: Any) -> Any:
+        return at_once(result_of(decide(image))).response
+
+    assert exchange.answered_by(ElectLeadersHandler(submit, ElectionRules())) == exchange.body
+
+
+def is_refused(frame: Any) -> bool:
+    return frame.values[0]["response_json"]["body"]["errorCode"] != 0
+
+
+@pytest.mark.parametrize("frame", [*filter(is_refused, frames("UpdateFeatures"))])
+def test_updates_of_features_are_refused_as_kafka_does(frame: dict[str, Any]) -> None:
+    exchange = Exchange(frame)
+
+    async def submit(decide: Any, **_: Any) -> None:
+        decide(MetadataImage())
+
+    handler = UpdateFeaturesHandler(submit, 1, ElectionRules())
+    assert exchange.answered_by(handler) == exchange.body
 
 
 @pytest.mark.parametrize("frame", frames("DescribeLogDirs"))

@@ -6,6 +6,7 @@ the metadata node's.
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,59 @@ async def test_a_broker_has_the_directories_of_its_replicas_noted(listener: List
     )
 
 
+def _isr(epoch: int, topic_id: bytes, *partitions: int, leader_epoch: int = 0) -> Any:
+    cls = message("AlterPartitionRequest").cls
+    part = cls.Topics.Partitions
+    asked = [
+        part(
+            partition_index=one,
+            leader_epoch=leader_epoch,
+            new_isr=[1],
+            new_isr_with_epochs=[part.NewIsrWithEpochs(broker_id=1, broker_epoch=epoch)],
+            partition_epoch=0,
+        )
+        for one in partitions
+    ]
+    topics = [
+        cls.Topics(topic_id=topic_id, partitions=asked),
+        cls.Topics(topic_id=b"x" * 16, partitions=asked[:1]),
+    ]
+    return cls(broker_id=1, broker_epoch=epoch, topics=topics)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_leader_asks_for_an_isr_and_hears_of_each_partition(
+    listener: Listener, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch = (await listener.register()).broker_epoch
+    await listener.beat(epoch)
+    topic_id = await _made(listener)
+    caplog.set_level(logging.INFO)
+    answer = await listener.ask(listener.isr, _isr(epoch, topic_id, 1, 7), version)
+    mine, unknown = answer.topics
+    assert [one.topic_id for one in answer.topics] == [topic_id, b"x" * 16]
+    codes = [(one.partition_index, one.error_code) for one in mine.partitions]
+    assert codes == [(1, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    taken = mine.partitions[0]
+    assert (taken.leader_id, taken.isr, taken.leader_epoch, taken.partition_epoch) == (1, [1], 0, 0)
+    assert [one.error_code for one in unknown.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    lines = [one.getMessage() for one in caplog.records if "ISRs were refused" in one.message]
+    assert len(lines) == 1
+    assert "broker=1 count=2" in lines[0]
+
+
+async def test_another_life_of_a_leader_gets_one_code_for_all(listener: Listener) -> None:
+    epoch = (await listener.register()).broker_epoch
+    topic_id = await _made_when_served(listener, epoch)
+    answer = await listener.ask(listener.isr, _isr(epoch - 1, topic_id, 0))
+    assert (answer.error_code, answer.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
+
+
+async def _made_when_served(listener: Listener, epoch: int) -> bytes:
+    await listener.beat(epoch)
+    return await _made(listener)
+
+
 async def test_a_controller_stands_in_the_metadata_as_it_says(listener: Listener) -> None:
     cls = message("ControllerRegistrationRequest").cls
     asked = cls(
@@ -282,6 +336,8 @@ async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Lis
     assert (await listener.ask(listener.producer_ids, asked)).error_code == not_controller
     asked = _directories(epoch, b"t" * 16, 0)
     assert (await listener.ask(listener.directories, asked)).error_code == not_controller
+    asked = _isr(epoch, b"t" * 16, 0)
+    assert (await listener.ask(listener.isr, asked)).error_code == not_controller
 
 
 async def test_a_cancelled_caller_is_forgotten_and_its_decision_goes_on(listener: Listener) -> None:

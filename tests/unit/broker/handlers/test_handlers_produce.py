@@ -19,6 +19,7 @@ from tests.support.worlds.data_plane import (
     start,
     values_of,
 )
+from tests.support.worlds.fetch import addresses
 from tests.support.worlds.local_log import read_bytes
 
 VERSIONS = range(3, 14)
@@ -220,6 +221,21 @@ def test_a_follower_sends_clients_away(world: World) -> None:
     world.change("t", replicas=(1, 2), leader=2)
     answer = one(call(ProduceHandler(world.replicas), 9, ask(world, 9, "t", batch(b"x"))))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", [9, 10, 13])
+def test_a_follower_says_who_leads(world: World, version: int) -> None:
+    world.add_topic("t")
+    world.change("t", replicas=(1, 2), leader=2, leader_epoch=5)
+    handler = ProduceHandler(world.replicas, addresses=addresses)
+    answer = call(handler, version, ask(world, version, "t", batch(b"x")))
+    told = one(answer)
+    leader = (told.current_leader.leader_id, told.current_leader.leader_epoch)
+    hosts = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+    if version < 10:
+        assert (leader, hosts) == ((-1, -1), [])
+    else:
+        assert (leader, hosts) == ((2, 5), [(2, "another.host", 9092)])
 
 
 def test_bad_input_keyless_records_are_named_by_index(world: World) -> None:

@@ -25,6 +25,7 @@ REFUSED = {
     ApiKey.BROKER_HEARTBEAT: ErrorCode.STALE_BROKER_EPOCH,
     ApiKey.ALLOCATE_PRODUCER_IDS: ErrorCode.STALE_BROKER_EPOCH,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: ErrorCode.STALE_BROKER_EPOCH,
+    ApiKey.ALTER_PARTITION: ErrorCode.STALE_BROKER_EPOCH,
 }
 
 
@@ -94,7 +95,7 @@ async def test_other_brokers_register_unless_a_tier_lacks_the_secret(
         done(Done(7))
 
     unused: Any = None
-    brokers: Any = SimpleNamespace(register=register, is_active=True)
+    brokers: Any = SimpleNamespace(register=register, is_active=True, election_defaults=None)
     table = HandlerTable()
     add_change_handlers(
         table,

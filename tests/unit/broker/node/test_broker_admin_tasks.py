@@ -12,7 +12,7 @@ from broker.replica.partition import Partition
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.records import build_batch
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
 from local_log.manager.log_dirs import LogManager
@@ -110,11 +110,10 @@ async def test_those_who_wait_for_a_failing_fsync_are_told(tmp_path: Path) -> No
     disk, clock = FaultyDisk(), ManualClock(NOW_MS)
     logs = _manager(tmp_path, disk, clock)
     partition = Partition(
-        logs.create(*ORDERS, TOPIC_ID),
+        logs.create(REMOTE_LOG_METADATA_TOPIC, 0, TOPIC_ID),
         node_id=1,
         pool=InlinePool(),
         counters=TopicMetrics(Registry()).of("orders"),
-        durable=True,
     )
 
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,))

@@ -276,6 +276,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.watches: set[object] = set()
+        self.log_watches: set[object] = set()
 
 
 def test_the_second_of_two_fetches_of_a_session_looks_for_itself() -> None:

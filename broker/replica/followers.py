@@ -1,0 +1,293 @@
+"""The followers of a partition that is led here: what they fetch, and the ISR that comes of it.
+
+`isr` decides; here its decisions meet the log, the clock of `Leading` and the controller.
+"""
+
+import asyncio
+import concurrent.futures
+import logging
+from asyncio import Future
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.replica.errors import StaleBrokerEpoch
+from broker.replica.isr import CommittedIsr, InSyncReplicas
+from broker.replica.leading import Leading
+from kafka_protocol.types import TopicPartition
+from local_log.log.partition_log import PartitionLog
+from runtime.executors import Pool
+
+log = logging.getLogger(__name__)
+
+
+class CommitFutures:
+    """Futures by the end offset that the high watermark has to reach.
+
+    Attributes:
+        waiting: end offset (exclusive) and future, in the order in which they came.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, Future[None]]] = []
+
+    def add(self, end_offset: int) -> Future[None]:
+        """A future that is done when everything below `end_offset` (exclusive) is committed."""
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((end_offset, future))
+        return future
+
+    def reached(self, high_watermark: int) -> None:
+        """The high watermark has moved there."""
+        waiting = self.waiting
+        self.waiting = [each for each in waiting if each[0] > high_watermark]
+        for end_offset, future in waiting:
+            if end_offset <= high_watermark and not future.done():
+                future.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """What they wait for will not come."""
+        waiting, self.waiting = self.waiting, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+
+class Leader(Protocol):
+    """The partition, as far as its followers know it."""
+
+    log: PartitionLog
+    topic_id: bytes
+    partition: int
+    followers: "Followers | None"
+    node_id: int
+    leader_epoch: int
+    isr: Sequence[int]
+    replicas: Sequence[int]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Name and number."""
+
+    def review(self, now_ms: int) -> None:
+        """See `Leading`."""
+
+    def advance_replicated(self) -> None:
+        """Move the high watermark as far as the replicas allow."""
+
+    def isr_committed(self, committed: CommittedIsr) -> None:
+        """The controller has carried out what it proposed."""
+
+
+class Followers:
+    """See the module; lives as long as one leadership.
+
+    Attributes:
+        in_sync: what is known of them.
+        cuts: who waits for them to checkpoint a log start.
+    """
+
+    __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
+
+    def __init__(
+        self,
+        leader: Leader,
+        leading: Leading[Leader],
+        pool: Pool,
+        committed: CommittedIsr,
+        replicas: Sequence[int],
+    ) -> None:
+        """Know nothing of them yet; flushes run on `pool`."""
+        self._leader, self._leading, self._pool = leader, leading, pool
+        self.cuts = CommitFutures()
+        self.in_sync = InSyncReplicas(
+            node_id=leader.node_id,
+            partition_epoch=committed.partition_epoch,
+            replicas=replicas,
+            isr=committed.isr,
+            epoch_start_offset=self._epoch_start(),
+            led_since_ms=leading.now_ms(),
+            min_insync_replicas=leader.log.config.min_insync_replicas,
+            own_broker_epoch=leading.broker_epoch(),
+            is_recovering=committed.is_recovering,
+        )
+        leading.led[leader] = None
+
+    def _epoch_start(self) -> int:
+        """The first offset of this leader epoch, which the chain has since it began."""
+        newest = self._leader.log.epochs.newest
+        if newest is not None and newest.epoch == self._leader.leader_epoch:
+            return newest.start_offset
+        return self._leader.log.log_end_offset
+
+    def end(self) -> None:
+        """The leadership is over."""
+        self._leading.led.pop(self._leader, None)
+
+    # -- what they fetch
+
+    def check(self, replica_id: int, broker_epoch: int) -> None:
+        """Refuse the Fetch of a life that is over: its successor may have lost records.
+
+        Raises:
+            StaleBrokerEpoch: a later life of this broker has fetched, or is registered.
+        """
+        if (
+            broker_epoch >= 0
+            and replica_id in self.in_sync.followers
+            and (
+                self.in_sync.is_of_ended_life(replica_id, broker_epoch)
+                or broker_epoch < self._leading.registered_epoch(replica_id)
+            )
+        ):
+            raise StaleBrokerEpoch(
+                f"broker {replica_id} fetches {self._leader.topic_partition} under broker epoch "
+                f"{broker_epoch}, and has a later life"
+            )
+
+    def fetched(
+        self, replica_id: int, *, broker_epoch: int, offset: int, log_start_offset: int
+    ) -> None:
+        """Take note of what one of them has, which `check` has let pass."""
+        if replica_id not in self.in_sync.followers:
+            return
+        may_move = self.in_sync.fetch(
+            replica_id,
+            broker_epoch=broker_epoch,
+            offset=offset,
+            log_start_offset=log_start_offset,
+            leader_end=self._leader.log.log_end_offset,
+            now_ms=self._leading.now_ms(),
+        )
+        if may_move:
+            self._leader.advance_replicated()
+        self._offer_joining(replica_id)
+        self._tell_cuts()
+
+    def high_watermark(self, own_end: int) -> int:
+        """Say up to where everything is committed, see `InSyncReplicas.high_watermark`."""
+        log = self._leader.log
+        return self.in_sync.high_watermark(
+            log.high_watermark,
+            own_end=own_end,
+            leader_end=log.log_end_offset,
+            since_ms=self._leading.since_ms(),
+            is_eligible=self._leading.is_eligible,
+        )
+
+    @property
+    def is_watermark_settled(self) -> bool:
+        """Whether the high watermark covers all that earlier leaders may have acknowledged."""
+        return self._leader.log.high_watermark >= self.in_sync.epoch_start_offset
+
+    # -- log starts
+
+    @property
+    def _checkpointed_log_start(self) -> int:
+        """Every in-sync follower begins at or above this offset, durably; 2**63 without any."""
+        in_sync = self.in_sync
+        members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
+        return min((one.log_start_offset for one in members if one is not None), default=2**63)
+
+    def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
+        """Wait until every in-sync follower has checkpointed a log start.
+
+        Returns:
+            None when it is so already, else a future that fails if the role changes.
+        """
+        if self._checkpointed_log_start >= log_start_offset:
+            return None
+        return self.cuts.add(log_start_offset)
+
+    def _tell_cuts(self) -> None:
+        if self.cuts.waiting:
+            self.cuts.reached(self._checkpointed_log_start)
+
+    # -- the ISR
+
+    def learn(self, committed: CommittedIsr, replicas: Sequence[int]) -> bool:
+        """Take a committed state; False: it is older than the controller's last answer."""
+        return self.in_sync.learn(
+            partition_epoch=committed.partition_epoch,
+            replicas=replicas,
+            isr=committed.isr,
+            is_recovering=committed.is_recovering,
+        )
+
+    def isr_changed(self) -> None:
+        """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
+        self._tell_cuts()
+        if self.in_sync.must_flush(len(self.in_sync.isr)):
+            flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it
+            flushed.add_done_callback(self._last_copies_flushed)
+        # DIFFERS: Kafka says with its next proposal that it has recovered; until then nobody joins.
+        # A tiered log has recovered when the tier has read its barrier back.
+        if not self._leader.log.config.is_tiered and self.in_sync.to_recover() is not None:
+            self._offer()
+
+    def _last_copies_flushed(self, done: "concurrent.futures.Future[None]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            name = self._leader.topic_partition
+            log.error("fsync failed: partition=%s error=%r", name, error)
+
+    def review(self, now_ms: int) -> None:
+        """Let members leave that lag, and ask for followers that may join."""
+        leader, leading = self._leader, self._leading
+        left = self.in_sync.to_leave(
+            leader_end=leader.log.log_end_offset,
+            now_ms=now_ms,
+            lag_ms_max=leading.lag_ms_max(),
+            clocks_begun_ms=leading.clocks_begun_ms,
+        )
+        if left is not None:
+            log.info(
+                "ISR shrinks: partition=%s from=%s to=%s high_watermark=%d log_end=%d",
+                leader.topic_partition,
+                leader.isr,
+                left.members,
+                leader.log.high_watermark,
+                leader.log.log_end_offset,
+            )
+            self._offer()
+        for replica_id in self.in_sync.followers:
+            self._offer_joining(replica_id)
+        leader.advance_replicated()  # it waits no more for those that do not keep pace
+
+    def _offer_joining(self, replica_id: int) -> None:
+        leader = self._leader
+        joined = self.in_sync.to_join(
+            replica_id,
+            high_watermark=leader.log.high_watermark,
+            log_start_offset=leader.log.log_start_offset,
+            is_eligible=self._leading.is_eligible,
+        )
+        if joined is not None:
+            log.info(
+                "ISR grows: partition=%s from=%s to=%s",
+                leader.topic_partition,
+                leader.isr,
+                joined.members,
+            )
+            self._offer()
+
+    def _offer(self) -> None:
+        self._leading.propose(self._leader)
+
+    # -- what the controller answers; asked by `IsrRequests`
+
+    @property
+    def must_flush_before_asking(self) -> bool:
+        """Whether the proposal leaves too few that have what was acknowledged."""
+        proposal = self.in_sync.proposal
+        return proposal is not None and self.in_sync.must_flush(len(proposal.isr))
+
+    def refused(self) -> None:
+        """The controller does not carry the proposal out, or it cannot be made."""
+        self.in_sync.refused()
+        self._leader.advance_replicated()
+
+    def left_open(self) -> None:
+        """The proposal may be carried out, now or later."""
+        self.in_sync.left_open()

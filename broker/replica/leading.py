@@ -1,0 +1,133 @@
+"""What the partitions led by this broker have in common: their clock, and the watch over ISRs.
+
+Twice in `replica.lag.time.max.ms` all led partitions with followers are looked at, in steps:
+members that lag are asked to leave, and followers that may join by now are asked for. The same pass
+runs when the metadata say something new of brokers: who was fenced may be eligible again.
+
+A broker that stood still (a suspended process, a stall) has heard no Fetch meanwhile. It must not
+take its own silence for that of its followers: all lag clocks begin again after a gap.
+"""
+
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from broker.replica.isr import NO_EPOCH
+from metadata_topic.image.image import MetadataImage
+from runtime.clock import Clock
+from runtime.ports import Ports
+from runtime.scheduler import Timer
+from runtime.work import Runner, Steps, logged
+
+SLICE: Final = 50
+"""Partitions that are looked at in one turn of the loop."""
+
+
+class Led(Protocol):
+    """A partition that is led here and has followers."""
+
+    def review(self, now_ms: int) -> None:
+        """Let members leave that lag, and ask for followers that may join."""
+
+
+P = TypeVar("P", bound=Led)
+
+
+class Leading(Generic[P]):
+    """See the module.
+
+    Attributes:
+        led: partitions with followers that are led here, in the order in which they came.
+        clocks_begun_ms: when this broker last came back from a gap of its own.
+        propose: hands a partition's proposal on to the controller; returns at once.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        *,
+        image: Callable[[], MetadataImage],
+        broker_epoch: Callable[[], int],
+        lag_ms_max: Callable[[], int],
+    ) -> None:
+        """Lead nothing yet.
+
+        Args:
+            ports: clock and timers.
+            image: the committed metadata.
+            broker_epoch: of this life of this broker.
+            lag_ms_max: `replica.lag.time.max.ms` now.
+        """
+        self.led: dict[P, None] = {}
+        self.clocks_begun_ms = -(2**62)
+        self.propose: Callable[[P], None] = _nowhere
+        self.broker_epoch, self.lag_ms_max = broker_epoch, lag_ms_max
+        self._image, self._scheduler = image, ports.scheduler
+        self._clock: Clock = ports.clock
+        self._awake_ms = self.now_ms()
+        self._beats = 0
+        self._timer: Timer | None = None
+        self._runner = Runner(self._look, ports.scheduler, failed=logged("in-sync replicas"))
+
+    def now_ms(self) -> int:
+        """The clock of all that is said of followers."""
+        return self._clock.monotonic_ms()
+
+    def since_ms(self) -> int:
+        """Who was caught up at this time, or later, keeps pace."""
+        return self.now_ms() - self.lag_ms_max()
+
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether the metadata let this life of a broker into an ISR (KIP-841, KIP-903)."""
+        broker = self._image().brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker_epoch in (broker.epoch, NO_EPOCH)
+
+    def registered_epoch(self, broker_id: int) -> int:
+        """Of the life of a broker that the metadata know; -1: none."""
+        broker = self._image().brokers.get(broker_id)
+        return NO_EPOCH if broker is None else broker.epoch
+
+    # -- the watch --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._awake_ms = self.now_ms()
+        self._beat()
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._runner.stop()
+
+    def review_soon(self) -> None:
+        """Look at all that is led: the metadata say something new of brokers."""
+        if self.led:
+            self._runner.start()
+
+    def _beat(self) -> None:
+        quarter_ms = max(self.lag_ms_max() // 4, 1)
+        self._timer = self._scheduler.call_later(quarter_ms, self._beat)
+        self._note_awake()
+        self._beats += 1
+        if self._beats % 2 == 0:
+            self.review_soon()
+
+    def _note_awake(self) -> int:
+        now_ms = self.now_ms()
+        if now_ms - self._awake_ms > self.lag_ms_max() // 2:
+            self.clocks_begun_ms = now_ms
+        self._awake_ms = now_ms
+        return now_ms
+
+    def _look(self) -> Steps[None]:
+        now_ms = self._note_awake()
+        for count, one in enumerate(list(self.led), 1):
+            if one in self.led:
+                one.review(now_ms)
+            if count % SLICE == 0:
+                yield
+                now_ms = self._note_awake()
+
+
+def _nowhere(_led: Led) -> None:
+    """Nobody is asked before the broker has its way to the controller."""

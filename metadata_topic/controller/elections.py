@@ -1,0 +1,200 @@
+"""Elections that nobody's end asks for: on request, for balance, and of unclean leaders later on.
+
+| who asks | which partitions | who is elected |
+|---|---|---|
+| ElectLeaders, preferred | those named | the first replica, if it is in sync and serves |
+| ElectLeaders, unclean | those named that have no leader | any that serves, whatever it lacks |
+| the balance of leaders | those whose leader is not the first replica | as the first |
+| `unclean.leader.election.enable` | those without leader whose topic allows it | as the second |
+
+Source: Kafka 4.3's ReplicationControlManager; KIP-183, KIP-460.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules, rules_of
+from metadata_topic.controller.errors import (
+    ControllerError,
+    InvalidRequestError,
+    UnknownTopicError,
+)
+from metadata_topic.controller.partition_change import (
+    Election,
+    Electorate,
+    change_records,
+    decide,
+)
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
+from metadata_topic.image.records import RECORD_WORK, MetadataRecord
+from metadata_topic.image.replay_topics import merge
+from runtime.work import Pace, Steps, stepwise
+
+ELECTIONS_A_DECISION: Final = 1_000
+"""Of the controller's own: then other decisions have their turn."""
+_ELECTIONS: Final[Mapping[int, Election]] = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""By their numbers in the request."""
+
+
+class ElectionNotNeededError(ControllerError):
+    """The partition has the leader that is asked for."""
+
+    code = ErrorCode.ELECTION_NOT_NEEDED
+
+
+class PreferredLeaderNotAvailableError(ControllerError):
+    """The first replica is not in sync, or does not serve."""
+
+    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+class EligibleLeadersNotAvailableError(ControllerError):
+    """No replica serves."""
+
+    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+@dataclass(slots=True)
+class ElectedTopic:
+    """What became of the partitions of a topic: why there was no election, None if there was."""
+
+    name: str
+    partitions: list[tuple[int, KafkaError | None]] = field(default_factory=list)
+
+
+@stepwise
+def elect_leaders(
+    image: MetadataImage,
+    *,
+    election_type: int,
+    asked: Sequence[tuple[str, Sequence[int]]] | None,
+    defaults: ElectionRules = DEFAULT_RULES,
+) -> Steps[ControllerResult[list[ElectedTopic]]]:
+    """Elect the leaders that somebody asks for, in steps.
+
+    Args:
+        image: the cluster now.
+        election_type: 0 preferred, 1 unclean, as in the request.
+        asked: topics and partitions; None: all, and of them only those that need an election are
+            in the response.
+        defaults: what the properties of this controller say of elections.
+
+    Raises:
+        InvalidRequestError: no such type.
+    """
+    election = _ELECTIONS.get(election_type)
+    if election is None:
+        raise InvalidRequestError(f"Unknown election type {election_type}")
+    electorate = Electorate(image)
+    changed: dict[ReplicaId, PartitionImage] = {}
+    records: list[MetadataRecord] = []
+    response: list[ElectedTopic] = []
+    pace = Pace()
+    for name, partitions in _everything(image) if asked is None else asked:
+        response.append(ElectedTopic(name))
+        for index in partitions:
+            if pace.is_step_over(RECORD_WORK):
+                yield
+            try:
+                topic, old = _partition(image, name, index)
+                replica = ReplicaId(topic.id, index)
+                old = changed.get(replica, old)
+                made = _elected(topic, index, old, election, electorate, defaults)
+            except ElectionNotNeededError as error:
+                if asked is not None:
+                    response[-1].partitions.append((index, error))
+            except KafkaError as error:
+                response[-1].partitions.append((index, error))
+            else:
+                changed[replica] = merge(old, made.value)
+                records.append(made)
+                response[-1].partitions.append((index, None))
+    return ControllerResult(tuple(records), response)
+
+
+def _everything(image: MetadataImage) -> Iterator[tuple[str, Sequence[int]]]:
+    for topic in image.topics_by_id.values():
+        yield topic.name, tuple(topic.partitions)
+
+
+def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicImage, PartitionImage]:
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        raise UnknownTopicError(f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise UnknownTopicError(f"No such partition as {name}-{index}")
+    return topic, partition
+
+
+def _elected(
+    topic: TopicImage,
+    index: int,
+    old: PartitionImage,
+    election: Election,
+    electorate: Electorate,
+    defaults: ElectionRules,
+) -> MetadataRecord:
+    """The record of an election.
+
+    Raises:
+        ElectionNotNeededError: there is the leader already.
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: nothing changes by it.
+    """
+    is_preferred = election is Election.PREFERRED
+    if old.leader == old.replicas[0] if is_preferred else old.leader != NO_LEADER:
+        raise ElectionNotNeededError("Leader election not needed for topic partition.")
+    rules = rules_of(electorate.image, topic, defaults)
+    new = decide(old, old, electorate, rules, election=election)
+    made = change_records(electorate.image, topic.id, index, old, new)
+    if made:
+        return made[0]
+    if is_preferred:
+        raise PreferredLeaderNotAvailableError("The preferred leader was not available.")
+    raise EligibleLeadersNotAvailableError("Eligible topic partition leaders are not available.")
+
+
+@stepwise
+def balance_leaders(
+    image: MetadataImage, *, defaults: ElectionRules = DEFAULT_RULES
+) -> Steps[ControllerResult[bool]]:
+    """Let the first replicas lead that can, in steps; the response: there may be more of them."""
+    return (yield from _own_elections(image, Election.PREFERRED, defaults))
+
+
+@stepwise
+def elect_unclean_leaders(
+    image: MetadataImage, *, defaults: ElectionRules = DEFAULT_RULES
+) -> Steps[ControllerResult[bool]]:
+    """Elect leaders where there is none and the topic allows an unclean one, as above."""
+    return (yield from _own_elections(image, Election.UNCLEAN, defaults))
+
+
+def _own_elections(
+    image: MetadataImage, election: Election, defaults: ElectionRules
+) -> Steps[ControllerResult[bool]]:
+    electorate = Electorate(image)
+    records: list[MetadataRecord] = []
+    pace = Pace()
+    for topic in image.topics_by_id.values():
+        for index, old in topic.partitions.items():
+            if pace.is_step_over():
+                yield
+            if election is Election.UNCLEAN and (
+                old.leader != NO_LEADER or not rules_of(image, topic, defaults).is_unclean
+            ):
+                continue
+            try:
+                records.append(_elected(topic, index, old, election, electorate, defaults))
+            except KafkaError:
+                continue
+            if len(records) >= ELECTIONS_A_DECISION:
+                return ControllerResult(tuple(records), True)
+            if pace.is_step_over(RECORD_WORK):
+                yield
+    return ControllerResult(tuple(records), False)

@@ -1,0 +1,218 @@
+"""From a decision on a partition to its PartitionChangeRecord: ISR, eligible replicas, leader.
+
+Every change of a partition that exists goes through here, so that whatever happens to it elects in
+the same way:
+
+* the leader stays while it may lead;
+* else the first replica in assignment order that is in the ISR and may lead;
+* with an empty ISR the same among the eligible leader replicas (ELR);
+* with both empty the last known leader; then the election is unclean;
+* where the election may be unclean, any replica that may lead.
+
+The ELR (KIP-966) has the replicas that left the ISR while it was below `min.insync.replicas`: the
+high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
+lost something since then (a power cut, its log directory) is not eligible.
+
+Source: Kafka 4.3's PartitionChangeBuilder.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from msgspec.structs import replace
+
+from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import (
+    NO_LEADER,
+    RECOVERING,
+    BrokerImage,
+    PartitionImage,
+)
+from metadata_topic.image.records import (
+    MetadataRecord,
+    make,
+    partition_record_version,
+)
+
+_LEADER_KEPT_ON_SHRINK_LEVEL: Final = 12
+"""3.6-IV0: below it brokers of Kafka need a new leader epoch where an ISR shrinks (KAFKA-15021)."""
+
+
+class Election(Enum):
+    """What an election is for."""
+
+    ONLINE = "keep the partition online"
+    PREFERRED = "let the first replica lead"
+    UNCLEAN = "keep it online, whatever is lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Electorate:
+    """Who may lead.
+
+    Attributes:
+        image: the cluster before the decision.
+        then: a broker as it is after the decision; None: all are as in the image.
+    """
+
+    image: MetadataImage
+    then: BrokerImage | None = None
+
+    def may_lead(self, partition: PartitionImage, replica: int) -> bool:
+        """Whether the broker serves, and has the log directory of the replica."""
+        if replica not in partition.replicas:
+            return False
+        is_then = self.then is not None and self.then.id == replica
+        broker = self.then if is_then else self.image.brokers.get(replica)
+        return (
+            broker is not None
+            and broker.is_active
+            and broker.works_with(partition.directory_of(replica))
+        )
+
+
+def decide(
+    old: PartitionImage,
+    wanted: PartitionImage,
+    electorate: Electorate,
+    rules: ElectionRules,
+    *,
+    election: Election | None = None,
+    ineligible: Collection[int] = (),
+    may_empty_isr: bool = False,
+) -> PartitionImage:
+    """Say how a partition is after a change of it.
+
+    Args:
+        old: as it is.
+        wanted: the same with the ISR, directories or recovery state it shall have; leader and ELR
+            are decided here.
+        electorate: who may lead.
+        rules: of the topic.
+        election: None: to keep it online, by an unclean election where the topic allows it.
+        ineligible: brokers that no longer have all that was committed: they are not in the ELR.
+        may_empty_isr: also without ELR the last member leaves the ISR.
+    """
+    has_elr = electorate.image.elr_enabled
+    if election is None:
+        election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
+    new = replace(wanted, elr=_eligible(old, wanted.isr, rules, ineligible) if has_elr else old.elr)
+    leader, is_unclean = _elect(new, electorate, election)
+    # What a log of Kafka's has without the feature counts until somebody leads.
+    isr, elr = new.isr, new.elr if has_elr or leader == NO_LEADER else ()
+    recovery, last_known = new.leader_recovery_state, old.last_known_elr
+    if leader != old.leader and leader != NO_LEADER:
+        if is_unclean:
+            isr, elr, recovery = (leader,), (), RECOVERING
+        elif leader not in isr:
+            isr, elr = (leader,), tuple(one for one in elr if one != leader)
+        last_known = ()
+    elif leader != old.leader and has_elr and not last_known:
+        last_known = (old.leader,)
+    if not isr and not has_elr and not may_empty_isr:
+        isr = old.isr
+    return replace(
+        new,
+        isr=isr,
+        leader=leader,
+        elr=elr,
+        last_known_elr=last_known,
+        leader_recovery_state=recovery,
+    )
+
+
+def _eligible(
+    old: PartitionImage, isr: tuple[int, ...], rules: ElectionRules, ineligible: Collection[int]
+) -> tuple[int, ...]:
+    if len(isr) >= rules.min_isr:
+        return ()
+    return tuple(sorted({*old.elr, *old.isr} - {*isr, *ineligible}))
+
+
+def _elect(new: PartitionImage, electorate: Electorate, election: Election) -> tuple[int, bool]:
+    """Who leads, and whether it may lack records; `new.leader` is the leader before."""
+    clean = new.isr or new.elr
+    order = [new.leader, *new.replicas]
+    if election is Election.PREFERRED:
+        order.insert(0, new.replicas[0])
+    for replica in order:
+        if replica in clean and electorate.may_lead(new, replica):
+            return replica, False
+    for replica in _unclean_candidates(new, electorate, election):
+        if electorate.may_lead(new, replica):
+            return replica, True
+    return NO_LEADER, False
+
+
+def _unclean_candidates(
+    new: PartitionImage, electorate: Electorate, election: Election
+) -> Iterator[int]:
+    is_known = electorate.image.elr_enabled and len(new.last_known_elr) == 1
+    if is_known and not new.isr and not new.elr:
+        yield from new.last_known_elr
+    if election is Election.UNCLEAN:
+        yield from new.replicas
+
+
+_FIELDS: Final = {
+    "isr": "isr",
+    "leader": "leader",
+    "leader_recovery_state": "leader_recovery_state",
+    "elr": "eligible_leader_replicas",
+    "last_known_elr": "last_known_elr",
+    "directories": "directories",
+}
+"""What a decision may change, and its name in the record."""
+
+
+def change_records(
+    image: MetadataImage,
+    topic_id: bytes,
+    partition_id: int,
+    old: PartitionImage,
+    new: PartitionImage,
+) -> list[MetadataRecord]:
+    """A PartitionChangeRecord with the fields that differ; none if nothing does."""
+    fields: dict[str, object] = {}
+    for name, in_record in _FIELDS.items():
+        value = getattr(new, name)
+        if value != getattr(old, name):
+            fields[in_record] = list(value) if isinstance(value, tuple) else value
+    if not fields:
+        return []
+    if image.metadata_version < _LEADER_KEPT_ON_SHRINK_LEVEL and not set(old.isr) <= set(new.isr):
+        fields["leader"] = new.leader
+    version = partition_record_version(image.metadata_version)
+    return [
+        make(
+            "PartitionChangeRecord",
+            version,
+            partition_id=partition_id,
+            topic_id=topic_id,
+            **fields,
+        )
+    ]
+
+
+def has_other_copies(partition: PartitionImage, broker_id: int) -> bool:
+    """Whether another replica has all that is committed, be it alive or not."""
+    return any(one != broker_id for one in (*partition.isr, *partition.elr))
+
+
+def without(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """The partition with a broker taken out of its ISR."""
+    return replace(partition, isr=tuple(one for one in partition.isr if one != broker_id))
+
+
+def in_directory(
+    partition: PartitionImage, broker_id: int, directory_id: bytes | None
+) -> PartitionImage:
+    """The partition with a broker's replica in another log directory; None: where it is."""
+    if directory_id is None or partition.directory_of(broker_id) == directory_id:
+        return partition
+    directories = [partition.directory_of(member) for member in partition.replicas]
+    directories[partition.replicas.index(broker_id)] = directory_id
+    return replace(partition, directories=tuple(directories))

@@ -1,0 +1,362 @@
+"""A leader with followers: what it answers, commits and proposes, asked by requests."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
+from broker.handlers.produce import ProduceHandler
+from broker.replica.isr import AskedIsr, CommittedIsr, InSyncReplicas
+from broker.replica.isr_requests import IsrRequests
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ApiError, ErrorCode
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.errors import NotControllerError
+from metadata_topic.image.model import BrokerImage
+from tests.support.worlds.data_plane import LAG_MS, NODE, World, batch, call, finish, start
+from tests.support.worlds.fetch import ask, make, parts
+from tests.support.worlds.remote_log import impatient
+
+FETCH, PRODUCE, LIST = 15, 9, 6
+
+
+def broker(broker_id: int, *, epoch: int = 10, **values: Any) -> BrokerImage:
+    fields = {"incarnation_id": bytes(16), "endpoints": (), "fenced": False} | values
+    return BrokerImage(id=broker_id, epoch=epoch, **fields)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+class Cluster:
+    """Leads `t` with the followers 2 and 3; the controller is played by the test."""
+
+    def __init__(self, world: World, *, isr: tuple[int, ...] = (1, 2, 3), **config: Any) -> None:
+        self.world = world
+        world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
+        world.add_topic("t", **config)
+        world.change("t", replicas=(1, 2, 3), isr=isr, leader_epoch=4)
+        self.proposals: list[tuple[int, ...]] = []
+        world.leading.propose = self._proposed
+        self.fetcher: FetchHandler = make(world)
+
+    @property
+    def in_sync(self) -> InSyncReplicas:
+        followers = self.partition.followers
+        assert followers is not None
+        return followers.in_sync
+
+    @property
+    def partition(self) -> Partition:
+        return self.world.replicas.require("t", 0)
+
+    def _proposed(self, partition: Partition) -> None:
+        assert partition.followers is not None
+        proposal = partition.followers.in_sync.proposal
+        assert proposal is not None
+        self.proposals.append(proposal.members)
+
+    def question(self, replica: int, offset: int, **more: Any) -> dict[str, Any]:
+        state = {"replica_id": replica, "replica_epoch": more.pop("broker_epoch", 10)}
+        part = {"fetch_offset": offset, "current_leader_epoch": 4, "log_start_offset": 0} | more
+        return ask(self.world, FETCH, ("t", [part]), replica_state=state)
+
+    def fetch(self, replica: int, offset: int, **more: Any) -> Any:
+        return parts(call(self.fetcher, FETCH, self.question(replica, offset, **more)))[0]
+
+    def commit(self, *isr: int) -> None:
+        """The controller carries the proposal out."""
+        partition = self.partition
+        partition.isr_committed(
+            CommittedIsr(partition.leader_epoch, isr, False, partition.partition_epoch + 1)
+        )
+
+    def after(self, milliseconds: int) -> None:
+        self.world.clock.advance(milliseconds)
+        self.partition.review(self.world.leading.now_ms())
+
+
+def test_a_record_is_committed_when_every_member_has_fetched_behind_it(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    world.append("t", b"2")
+    assert cluster.fetch(2, 0).high_watermark == 0
+    assert cluster.fetch(3, 1).high_watermark == 0
+    assert cluster.fetch(2, 2).high_watermark == 1
+    assert cluster.fetch(3, 2).high_watermark == 2
+
+
+def test_a_follower_gets_what_is_not_committed_and_a_consumer_does_not(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    assert len(cluster.fetch(2, 0).records) > 0
+    consumer = ask(world, FETCH, ("t", [{}]))
+    assert len(parts(call(cluster.fetcher, FETCH, consumer))[0].records) == 0
+
+
+async def test_acks_all_waits_for_the_members_and_acks_1_does_not(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    producer = ProduceHandler(world.replicas)
+    fields = {"acks": -1, "timeout_ms": 60_000}
+    waiting = asyncio.ensure_future(start(producer, PRODUCE, _produce(fields)))
+    at_once = start(producer, PRODUCE, _produce(fields | {"acks": 1}))
+    assert finish(producer, PRODUCE, at_once).responses[0].partition_responses[0].error_code == 0
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    answer = finish(producer, PRODUCE, await waiting)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("isr", "code"),
+    [((1,), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), ((1, 2), ErrorCode.REQUEST_TIMED_OUT)],
+)
+async def test_what_is_not_committed_in_time_says_why(
+    world: World, isr: tuple[int, ...], code: ErrorCode
+) -> None:
+    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
+    producer = ProduceHandler(world.replicas)
+    waiting = asyncio.ensure_future(
+        start(producer, PRODUCE, _produce({"acks": -1, "timeout_ms": 1}))
+    )
+    cluster.commit(*isr)
+    answer = finish(producer, PRODUCE, await waiting)
+    assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_below_min_insync_replicas_nothing_becomes_committed(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
+    world.append("t", b"1")
+    cluster.commit(1)
+    assert cluster.fetch(2, 1).high_watermark == 0
+    assert cluster.proposals == [(1, 2)]
+    cluster.commit(1, 2)
+    assert cluster.partition.high_watermark == 1
+
+
+async def test_a_parked_follower_is_woken_by_an_append_and_a_consumer_by_the_commit(
+    world: World,
+) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    slow = {"max_wait_ms": 60_000}
+    follower = asyncio.ensure_future(_asked(cluster.fetcher, cluster.question(2, 0) | slow))
+    consumer = asyncio.ensure_future(_asked(cluster.fetcher, ask(world, FETCH, ("t", [{}])) | slow))
+    await asyncio.sleep(0)
+    world.append("t", b"1")
+    assert len(parts(await follower)[0].records) > 0
+    assert not consumer.done()
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    assert len(parts(await consumer)[0].records) > 0
+
+
+def test_a_follower_that_lags_is_asked_to_leave_and_joins_at_the_watermark(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    cluster.after(LAG_MS)
+    assert cluster.proposals == []
+    cluster.fetch(2, 1)
+    cluster.after(1)
+    assert cluster.proposals == [(1, 2)]
+    assert cluster.partition.high_watermark == 0, "3 may be a member still"
+    cluster.commit(1, 2)
+    assert cluster.partition.high_watermark == 1
+    cluster.fetch(3, 0)
+    assert cluster.proposals == [(1, 2)]
+    cluster.fetch(3, 1)
+    assert cluster.proposals == [(1, 2), (1, 2, 3)]
+
+
+def test_a_leader_that_stood_still_blames_nobody(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    world.clock.advance(10 * LAG_MS)
+    world.leading._note_awake()
+    cluster.after(0)
+    cluster.after(LAG_MS)
+    assert cluster.proposals == []
+    cluster.after(1)
+    assert cluster.proposals == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "values", [{"fenced": True}, {"in_controlled_shutdown": True}, {"epoch": 11}]
+)
+def test_a_broker_that_may_not_join_does_when_the_image_lets_it(
+    world: World, values: Mapping[str, Any]
+) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.brokers[3] = broker(3, **values)
+    world.apply()
+    if "epoch" in values:
+        code = ErrorCode.STALE_BROKER_EPOCH
+        assert cluster.fetch(3, 0).error_code == code
+    else:
+        cluster.fetch(3, 0)
+        assert cluster.proposals == []
+        world.brokers[3] = broker(3)
+        world.apply()
+        cluster.after(0)
+        assert cluster.proposals == [(1, 2, 3)]
+
+
+def test_an_older_life_does_not_speak_for_a_later_one(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    cluster.fetch(3, 0, broker_epoch=12)
+    assert cluster.fetch(3, 1, broker_epoch=10).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.partition.high_watermark == 0
+
+
+def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -> None:
+    cluster = Cluster(world)
+    world.append("t", b"1")
+    world.change("t", leader=2, leader_epoch=5)
+    world.change("t", leader=1, leader_epoch=6)
+    lists = ListOffsetsHandler(
+        world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world)
+    )
+
+    def latest(version: int) -> Any:
+        part = {"partition_index": 0, "timestamp": LATEST, "current_leader_epoch": 6}
+        question = {"replica_id": -1, "topics": [{"name": "t", "partitions": [part]}]}
+        return call(lists, version, question).topics[0].partitions[0]
+
+    assert latest(LIST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert latest(4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    for replica in (2, 3):
+        cluster.fetch(replica, 1, current_leader_epoch=6)
+    assert (latest(LIST).error_code, latest(LIST).offset) == (0, 1)
+
+
+async def test_deleted_records_are_gone_when_every_member_has_noted_it(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    part = {"partition_index": 0, "offset": 1}
+    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
+    waiting = asyncio.ensure_future(start(deletes, 2, question))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    found = finish(deletes, 2, await waiting).topics[0].partitions[0]
+    assert (found.error_code, found.low_watermark) == (0, 1)
+
+
+async def test_deleted_records_of_a_silent_member_time_out(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    part = {"partition_index": 0, "offset": 1}
+    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 1}
+    answer = finish(deletes, 2, await start(deletes, 2, question))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: World) -> None:
+    cluster = Cluster(world)
+    world.change("t", isr=(1,), leader_epoch=5, unclean_epoch=5, leader_recovery_state=1)
+    assert cluster.proposals == [(1,)]
+    proposal = cluster.in_sync.proposal
+    assert proposal is not None
+    assert proposal.is_recovered
+
+
+def test_an_isr_below_the_minimum_is_asked_for_when_the_log_is_flushed(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
+    world.append("t", b"1")
+    assert cluster.partition.log.recovery_point == 0
+    world.change("t", isr=(1,))
+    assert cluster.partition.log.recovery_point == 1
+
+
+class Controller:
+    """Answers as it is told; notes what is asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), []
+
+    async def __call__(self, asked: Mapping[ReplicaId, AskedIsr]) -> Any:
+        self.asked.append(asked)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict.fromkeys(asked, answer)
+
+
+async def _proposed(world: World, *answers: Any) -> tuple[Cluster, Controller]:
+    """A member has left by lagging; the controller answers so."""
+    cluster, controller = Cluster(world, isr=(1, 2), min_insync_replicas=2), Controller(*answers)
+    requests = IsrRequests(controller, world.scheduler, world.pool)
+    world.leading.propose = requests.propose
+    world.append("t", b"1")
+    cluster.after(LAG_MS + 1)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return cluster, controller
+
+
+async def test_what_the_controller_commits_is_the_new_isr(world: World) -> None:
+    cluster, controller = await _proposed(world, CommittedIsr(4, (1,), False, 9))
+    assert [proposal.members for _, proposal in controller.asked[0].values()] == [(1,)]
+    assert cluster.partition.isr == (1,)
+    assert cluster.partition.partition_epoch == 9
+    assert cluster.partition.log.recovery_point == 1, "flushed before it was asked for"
+
+
+async def test_a_refused_isr_counts_no_more(world: World) -> None:
+    cluster, _ = await _proposed(world, ErrorCode.INELIGIBLE_REPLICA)
+    assert cluster.in_sync.proposal is None
+
+
+async def test_an_outdated_isr_waits_for_the_image(world: World) -> None:
+    cluster, controller = await _proposed(world, ErrorCode.INVALID_UPDATE_VERSION)
+    assert len(controller.asked) == 1
+    cluster.after(1)
+    assert len(controller.asked) == 1
+    world.change("t", isr=(1,))
+    assert cluster.partition.isr == (1,)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_open"),
+    [
+        (NotControllerError("nobody leads"), False),
+        (ApiError(ErrorCode.REQUEST_TIMED_OUT, "no answer"), True),
+    ],
+)
+async def test_an_isr_without_an_answer_is_asked_for_again(
+    world: World, error: Exception, is_open: bool
+) -> None:
+    cluster, controller = await _proposed(world, error, ErrorCode.INELIGIBLE_REPLICA)
+    in_sync = cluster.in_sync
+    world.scheduler.advance(1_000)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(controller.asked) == 2
+    assert in_sync.proposal is None
+    assert in_sync._doubtful == (frozenset({1}) if is_open else frozenset())
+
+
+async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
+    answer = start(handler, FETCH, fields)
+    if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
+        answer = await answer
+    return finish(handler, FETCH, answer)
+
+
+def _produce(fields: Mapping[str, Any]) -> dict[str, Any]:
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": bytes(batch(b"x"))}]}]
+    return {"transactional_id": None, "topic_data": data} | fields
