@@ -188,6 +188,7 @@ def assign_directories(
                 electorate,
                 rules,
                 ineligible=(broker_id,),
+                blank=(broker_id,) if begins_anew else (),
                 may_empty_isr=begins_anew,
             )
         else:
@@ -247,13 +248,16 @@ def forget_directory(
         stays_lost = is_last and not begins_last_copies
         wanted = without(old, broker_id)
         if is_last and begins_last_copies:
-            wanted = structs.replace(old, isr=(broker_id,))
+            # It leads, even if its broker ended uncleanly.
+            last_known = (broker_id,) if image.elr_enabled else ()
+            wanted = structs.replace(old, isr=(broker_id,), last_known_elr=last_known)
         new = decide(
             old,
             in_directory(wanted, broker_id, DIRECTORY_LOST if stays_lost else DIRECTORY_UNASSIGNED),
             electorate,
             rules_of(image, topic, defaults),
             ineligible=(broker_id,),
+            blank=() if is_last else (broker_id,),
             may_empty_isr=True,
         )
         records += change_records(image, topic.id, index, old, new)

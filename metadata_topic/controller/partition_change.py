@@ -82,35 +82,40 @@ def decide(
     *,
     election: Election | None = None,
     ineligible: Collection[int] = (),
+    blank: Collection[int] = (),
     may_empty_isr: bool = False,
 ) -> PartitionImage:
     """Say how a partition is after a change of it.
 
     Args:
         old: as it is.
-        wanted: the same with the ISR, directories or recovery state it shall have; leader and ELR
-            are decided here.
+        wanted: the same with the ISR, directories, last known leader or recovery state it shall
+            have; leader and ELR are decided here.
         electorate: who may lead.
         rules: of the topic.
         election: None: to keep it online, by an unclean election where the topic allows it.
         ineligible: brokers that no longer have all that was committed: they are not in the ELR.
+        blank: brokers whose replica begins anew, empty: nor are they the last known leader.
         may_empty_isr: also without ELR the last member leaves the ISR.
     """
     has_elr = electorate.image.elr_enabled
     if election is None:
         election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
-    new = replace(wanted, elr=_eligible(old, wanted.isr, rules, ineligible) if has_elr else old.elr)
+    last_known = tuple(one for one in wanted.last_known_elr if one not in blank)
+    eligible = _eligible(old, wanted.isr, rules) if has_elr else old.elr
+    elr = tuple(one for one in eligible if one not in ineligible and one not in blank)
+    new = replace(wanted, elr=elr, last_known_elr=last_known)
     leader, is_unclean = _elect(new, electorate, election)
     # What a log of Kafka's has without the feature counts until somebody leads.
     isr, elr = new.isr, new.elr if has_elr or leader == NO_LEADER else ()
-    recovery, last_known = new.leader_recovery_state, old.last_known_elr
+    recovery = new.leader_recovery_state
     if leader != old.leader and leader != NO_LEADER:
         if is_unclean:
             isr, elr, recovery = (leader,), (), RECOVERING
         elif leader not in isr:
             isr, elr = (leader,), tuple(one for one in elr if one != leader)
         last_known = ()
-    elif leader != old.leader and has_elr and not last_known:
+    elif leader != old.leader and has_elr and not last_known and old.leader not in blank:
         last_known = (old.leader,)
     if not isr and not has_elr and not may_empty_isr:
         isr = old.isr
@@ -124,12 +129,10 @@ def decide(
     )
 
 
-def _eligible(
-    old: PartitionImage, isr: tuple[int, ...], rules: ElectionRules, ineligible: Collection[int]
-) -> tuple[int, ...]:
+def _eligible(old: PartitionImage, isr: tuple[int, ...], rules: ElectionRules) -> tuple[int, ...]:
     if len(isr) >= rules.min_isr:
         return ()
-    return tuple(sorted({*old.elr, *old.isr} - {*isr, *ineligible}))
+    return tuple(sorted({*old.elr, *old.isr} - {*isr}))
 
 
 def _elect(new: PartitionImage, electorate: Electorate, election: Election) -> tuple[int, bool]:

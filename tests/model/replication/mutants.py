@@ -441,4 +441,11 @@ MUTANTS: list[Mutant] = [
         Rules(epochs=3),
         "append 0; ask to leave 0 (0,); decide 0 (0,)",
     ),
+    Mutant(
+        "the end is told below the first offset of the leader epoch",
+        {"answers_from_start": False},
+        Rules(epochs=3, moves=1),
+        "append 0; fetch 1 0; ask to leave 0 (0,); decide 0 (0,); fetch 1 0; ask to join 0 1; "
+        "decide 0 (0, 1); elect 1; learn 1",
+    ),
 ]

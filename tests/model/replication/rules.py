@@ -44,6 +44,8 @@ class Rules:
     flushes_when_seeing: bool = True
     flush_before_fenced: bool = False
     joins_by_log_start: bool = True
+    answers_from_start: bool = True
+    """The end is told to clients once the watermark has reached the first offset of the epoch."""
     deletes_at_min_isr: bool = True
     """DeleteRecords is answered at or above min.insync.replicas only."""
     # -- the follower

@@ -572,6 +572,10 @@ class Replication:
                 raise Broken(
                     f"broker {one} has {broker.log[:mark]} below its watermark, not {told}"
                 )
+            if broker.epoch == now.leader_epoch and broker.lead and not world.pending:
+                answers = mark >= broker.lead.start or not self.rules.answers_from_start
+                if answers and mark < len(told):
+                    raise Broken(f"leader {one} says the end is {mark}, {len(told)} was told")
             if epochs_by(broker.chain, len(broker.log)) != broker.log:
                 raise Broken(f"broker {one} has {broker.log}, and chain {broker.chain}")
             is_member = (now.isr | now.elr) >> one & 1 and not broker.hurt and not world.pending

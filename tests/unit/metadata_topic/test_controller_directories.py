@@ -466,6 +466,56 @@ def test_what_is_given_up_with_its_directory_begins_anew() -> None:
     assert members(unfenced(registered(image, 2, dirs=[A]))) == (1, (1,), ())
 
 
+def without_elr_of_2(image: MetadataImage) -> MetadataImage:
+    """The image after broker 2 registered again, having ended uncleanly, and was unfenced."""
+    again = registration_of(2, life=2)
+    image = apply(image, register_broker(image, again, defaults=ElectionRules(2)).records)
+    return unfenced(image, 2)
+
+
+def test_what_is_begun_anew_is_no_last_known_leader() -> None:
+    """Broker 1 led last, and broker 2 has all that is committed, if only it ended well."""
+    image = of_two(1, replicas=(2, 1), has_elr=True)
+    records = [
+        make(
+            "PartitionChangeRecord",
+            2,
+            partition_id=0,
+            topic_id=TOPIC,
+            isr=[],
+            leader=-1,
+            eligible_leader_replicas=[1, 2],
+            last_known_elr=[1],
+        ),
+        make(
+            "BrokerRegistrationChangeRecord",
+            broker_id=1,
+            broker_epoch=image.brokers[1].epoch,
+            fenced=1,
+        ),
+        make(
+            "BrokerRegistrationChangeRecord",
+            broker_id=2,
+            broker_epoch=image.brokers[2].epoch,
+            fenced=1,
+        ),
+    ]
+    image = apply(image, records)
+    image, lost = forgotten(image)
+    assert lost == ([("t", 0)], [])
+    assert members(image) == (-1, (), (2,))
+    image = without_elr_of_2(image)
+    assert members(image) == (-1, (), ())
+    image = unfenced(registered(image, 2, dirs=[A]))
+    assert members(image) == (-1, (), ()), "it is empty"
+
+
+def test_a_last_copy_that_is_given_up_leads_also_after_an_unclean_end() -> None:
+    for replicas in ((1,), (2, 1)):
+        image, _ = forgotten(of_two(1, replicas=replicas, has_elr=True), begins_last_copies=True)
+        assert members(unfenced(registered(image, 2, dirs=[A]))) == (1, (1,), ())
+
+
 def test_another_replica_begins_by_an_unclean_election_alone() -> None:
     image, _ = forgotten(of_two(1))
     assert members(image) == (-1, (), ())
@@ -485,18 +535,17 @@ def test_a_forgotten_last_copy_that_is_found_again_may_lead_where_it_is_last_kno
     assert members(unfenced(image)) == (1, (1,), ())
 
 
-def test_kafkas_replica_that_was_begun_on_another_disk_leaves_the_isr() -> None:
-    image = of_two(1, 2)
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_kafkas_replica_that_was_begun_on_another_disk_leaves_the_isr(has_elr: bool) -> None:
+    image = of_two(1, 2, has_elr=has_elr)
     image = unfenced(registered(image, 2, keeps=False, dirs=[A]))
     image = replace(
         image, brokers={**image.brokers, 1: replace(image.brokers[1], directories_assigned_from=-1)}
     )
-    image = apply(
-        image,
-        [
-            make("PartitionChangeRecord", 2, partition_id=0, topic_id=TOPIC, isr=[1], leader=-1),
-        ],
-    )
+    # It was the last member, and led last.
+    last = make("PartitionChangeRecord", 2, partition_id=0, topic_id=TOPIC, isr=[1], leader=-1)
+    last.value.last_known_elr = [1] if has_elr else None
+    image = apply(image, [last])
     epoch = image.brokers[1].epoch
     result = assign_directories(image, broker_id=1, broker_epoch=epoch, assignments={replica(0): A})
     assert members(apply(image, result.records)) == (-1, (), ())

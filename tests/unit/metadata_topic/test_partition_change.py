@@ -87,7 +87,7 @@ class Twin:
     def eligible(self, isr: list[int], min_isr: int, unclean_ended: set[int]) -> set[int]:
         old = self.old
         if not self.has_elr:
-            return set(old.elr)
+            return set(old.elr) - unclean_ended
         if len(isr) >= min_isr:
             return set()
         return (set(old.elr) | set(old.isr)) - set(isr) - unclean_ended
