@@ -1,8 +1,13 @@
 """The epoch chain of one log and the file that keeps it.
 
-Where remote data hangs on the chain it is written at once and durably at each change; else the log
-itself can tell it again for every offset above the recovery point, so fsync waits for the next
-flush. The file is written by the loop, and ahead of the loop by pool threads.
+Where remote data hangs on the chain it is written at once and durably at each change, by whoever
+changes it: a pool thread writes it ahead (`write_ahead`), so that the loop only takes it.
+
+Else a change touches no file: the next flush writes the chain, before the recovery point rises over
+a batch of a new epoch, and a start reads every batch above that point. So a kill loses an epoch
+without a record only. Nobody misses it: it says of no offset who wrote it, it ends where the epoch
+before it ends, and a start leads under a later one. Who acknowledges after a flush
+(`__remote_log_metadata`) has the chain on the disk by then.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +36,7 @@ class EpochFile:
 
     Attributes:
         chain: in memory; this object never changes.
+        is_durable: each change is on the disk before it counts.
         lost: why nothing is known of the epochs of remote offsets; "" where something is known.
         version: counted at each change of the chain.
         durable_version: the version that survives a power cut.
@@ -48,6 +54,7 @@ class EpochFile:
         "_is_closed",
         "_lock",
         "_newer",
+        "_written",
         "chain",
         "durable_version",
         "lost",
@@ -68,12 +75,12 @@ class EpochFile:
         self.chain.on_change = self._save
         self.lost = opened.chain_lost
         self.version, self.durable_version = int(opened.chain_is_dirty), 0
+        self._written = self.version  # the version that the file has
         self._directory, self._disk, self._files = request.directory, disk, files
         self._config, self._health, self._newer = request.config, health, newer
         self._is_clipped = False  # in memory only, until the log start is durable
-        # What `write_ahead` has written already, before the loop takes it, and whether durably;
-        # None where nothing.
-        self._ahead: tuple[list[EpochEntry], bool] | None = None
+        # What `write_ahead` has written already, before the loop takes it; None where nothing.
+        self._ahead: list[EpochEntry] | None = None
         self._epoch_seen = self.chain.latest_epoch
         self._is_closed = False
         self._lock = make_mutex()
@@ -82,7 +89,12 @@ class EpochFile:
         """Replace the settings."""
         self._config = config
 
-    # -- the loop -------------------------------------------------------------------------------
+    @property
+    def is_durable(self) -> bool:
+        """See the module."""
+        return self._config.remote_storage_enable
+
+    # -- whoever changes the log ----------------------------------------------------------------
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that a batch of `epoch` is written at the log end, if the epoch is a new one."""
@@ -99,15 +111,17 @@ class EpochFile:
             if newest is not None and (self._epoch_seen is None or newest > self._epoch_seen):
                 self._newer()
             self._epoch_seen = newest
-        durable = self._config.remote_storage_enable
+        if not self.is_durable:
+            self._is_clipped = False
+            self.version += 1
+            return
         with self._lock:
-            if (entries, durable) != self._ahead:
-                self._write(entries, durable=durable)
+            if entries != self._ahead:
+                self._write(entries, durable=True)
             self._ahead = None
             self._is_clipped = False
             self.version += 1
-            if durable:
-                self.durable_version = self.version
+            self._written = self.durable_version = self.version
 
     def clip(self, log_start: int, *, local_start: int) -> None:
         """Forget the epochs below a log start that is durable.
@@ -122,9 +136,16 @@ class EpochFile:
             self.lost = ""  # what it does not say is not asked for any more
 
     def save_clipped(self) -> None:
-        """Write the chain if it was clipped in memory only."""
-        if self._is_clipped:
+        """Keep the chain before segments go, if it was clipped in memory only.
+
+        The first ones to go after the topic was tiered leave a chain that must be durable.
+        """
+        if self._is_clipped or self._is_behind:
             self._save(self.chain.entries())
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.is_durable and self.version != self.durable_version
 
     def restore(self, chain: Sequence[EpochEntry]) -> None:
         """Become another chain, durably: what it says of remote offsets is known to be right."""
@@ -133,8 +154,26 @@ class EpochFile:
 
     # -- pool threads ---------------------------------------------------------------------------
 
+    def write_due(self) -> int:
+        """Write the chain if its file is older, not durably.
+
+        Returns:
+            The version that the file has now.
+
+        Raises:
+            LogClosed, KafkaStorageError: as `LogHealth.fail`.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise self._health.gone()
+            version = self.version  # before the chain is looked at: it may change meanwhile
+            if version != self._written:
+                self._write(self.chain.entries(), durable=False)
+                self._written = version
+        return version
+
     def write_epoch_ahead(self, epoch: int, start_offset: int) -> None:
-        """Write the chain as it will be once `epoch` is assigned.
+        """Write the chain as it will be once `epoch` is assigned, where it must be durable by then.
 
         Nobody may append until the loop has assigned it: it finds the file written then.
 
@@ -152,13 +191,13 @@ class EpochFile:
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
-        version, is_clipped = self.version, self._is_clipped
+        version, is_due = self.version, self._is_clipped or self._is_behind
         chain = LeaderEpochCache(self.chain.entries())
-        if chain.truncate_from_start(log_start, keeps=False) or is_clipped:
+        if chain.truncate_from_start(log_start, keeps=False) or is_due:
             self.write_ahead(chain.entries(), version)
 
     def write_ahead(self, entries: list[EpochEntry], version: int) -> None:
-        """Write a chain that the loop is about to take.
+        """Write a chain that the loop is about to take, where it must be durable by then.
 
         Args:
             entries: all of it.
@@ -172,21 +211,18 @@ class EpochFile:
         with self._lock:
             if self._is_closed:
                 raise self._health.gone()
-            if version == self.version:
-                durable, self._ahead = self._config.remote_storage_enable, None
-                self._write(entries, durable=durable)
-                self._ahead = entries, durable
+            if version == self.version and self.is_durable:
+                self._ahead = None
+                self._write(entries, durable=True)
+                self._ahead = entries
 
     def fsync(self) -> None:
-        """Make its file durable, but for its name: it is as new as the chain.
-
-        It is not written again: the loop does that.
-        """
+        """Make its file durable, but for its name."""
         self._disk.fsync_path(self._directory / EPOCH_CHECKPOINT)
 
     def fsynced(self, version: int) -> None:
         """File and name of a version are durable."""
-        self.durable_version = version
+        self.durable_version = max(self.durable_version, version)
 
     def close(self) -> None:
         """Write nothing more: the directory may have another name, and its name another log.

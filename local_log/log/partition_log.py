@@ -168,8 +168,8 @@ class PartitionLog:
         self.recovery_point = min(flushed_end, log_end)
         self._unflushed_since_ms: int | None = None  # the first append after the last flush
         self._is_flush_asked = False
-        # Counted, under `_marks`, before a truncation changes anything: a flush that has run beside
-        # it does not know what it has flushed.
+        # Counted, under `_marks`, before a truncation changes anything: a flush beside it does not
+        # know what it has flushed.
         self._truncations, self._marks = 0, make_mutex()
 
     @classmethod
@@ -243,8 +243,8 @@ class PartitionLog:
         if self.health.failure is not None:
             self.health.refuse()
         if offset > self.high_watermark:
-            start, end = self.log_start_offset, self.high_watermark
-            raise OffsetOutOfRange(asked=offset, start=start, end=end)
+            start = self.log_start_offset
+            raise OffsetOutOfRange(asked=offset, start=start, end=self.high_watermark)
         if offset > self.log_start_offset or not self.log_start_known:
             self.log_start_offset = offset
         self.log_start_known = True
@@ -380,22 +380,20 @@ class PartitionLog:
         """
         if self.health.failure is not None:
             self.health.refuse()
-        assert not self.epochs.reaches(self.log_end_offset), "a follower's chain ends in a record"
-        if asked_offset not in (None, self.log_end_offset):
-            raise UnexpectedAppendOffset(first_offset=asked_offset, log_end=self.log_end_offset)
-        view = memoryview(batches)
-        first_offset, position = -1, 0
+        end = self.log_end_offset
+        assert end == self.log_start_offset or not self.epochs.reaches(end), "the chain is not cut"
+        if asked_offset not in (None, end):
+            raise UnexpectedAppendOffset(first_offset=asked_offset, log_end=end)
+        view, first_offset, position = memoryview(batches), -1, 0
         while not isinstance(found := next_given(view, position, leader_epoch), Ended):
             batch, header = found
             first, epoch = header.base_offset, header.partition_leader_epoch
             if first < self.log_end_offset:
                 raise UnexpectedAppendOffset(first_offset=first, log_end=self.log_end_offset)
-            latest = self.epochs.latest_epoch
-            if latest is not None and epoch < latest:
+            if (latest := self.epochs.latest_epoch) is not None and epoch < latest:
                 raise FallingEpoch(first_offset=first, epoch=epoch, latest=latest)
             self._write(batch, header, first, header.last_offset, epoch, now_ms)
-            if not position:
-                first_offset = first
+            first_offset = first_offset if position else first
             position += len(batch)
         return Appended(first_offset, self.log_end_offset - 1 if position else -1, position, found)
 
@@ -656,6 +654,7 @@ class PartitionLog:
                         raise
                     names_are_new |= segment.base_offset >= start
         if version != self.epoch_file.durable_version:
+            version = self.epoch_file.write_due()
             self.epoch_file.fsync()
             names_are_new = True
         if names_are_new:
@@ -743,6 +742,7 @@ class PartitionLog:
         self.segments.truncated()
         self.segments.end_at(end)
         self.epochs.truncate_from_end(end)
+        self.epoch_file.write_due()  # or a kill leaves one that later batches contradict
         self.producers.cut(self.segments.all, start=self.log_start_offset, end=end)
         # What is not here any more was committed.
         self.update_high_watermark(max(self.high_watermark, self.local_log_start_offset))

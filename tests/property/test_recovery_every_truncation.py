@@ -80,6 +80,7 @@ def _write(directory: Path, *, clean: bool = False) -> bytes:
         log.append_as_leader(batch, leader_epoch=i // 5, now_ms=NOW_MS)
     assert len(log.segments.all) == 3
     assert log.log_end_offset == END
+    log.flush()
     log.close(clean=clean)
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 

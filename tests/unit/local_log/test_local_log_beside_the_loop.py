@@ -286,12 +286,12 @@ def test_epoch_that_begins_during_a_flush_is_kept(tmp_path, disk):
     log = filled(tmp_path, disk=disk)
     disk.on_touch("leader-epoch-checkpoint", lambda: log.epochs.assign(7, log.log_end_offset))
     log.flush()
-    assert "\n7 " in (tmp_path / "leader-epoch-checkpoint").read_text()
-    assert not list(tmp_path.glob("*.tmp"))
     synced = []
     disk.fsync_path = lambda path: synced.append(path.name)
     log.flush()
     assert "leader-epoch-checkpoint" in synced
+    assert "\n7 " in (tmp_path / "leader-epoch-checkpoint").read_text()
+    assert not list(tmp_path.glob("*.tmp"))
     synced.clear()
     log.flush()
     assert synced == []

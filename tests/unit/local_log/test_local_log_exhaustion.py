@@ -24,7 +24,14 @@ from runtime.disk_errors import Seldom, is_exhausted
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
-from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, open_log
+from tests.support.worlds.local_log import (
+    NOW_MS,
+    SMALL,
+    TOPIC_ID,
+    append,
+    open_log,
+    with_config,
+)
 
 OPENING = ("open_append", "open_read", "open_write", "atomic_write", "fsync_path")
 WRITING = ("append", "write_at", "truncate", "fsync", "read_at", "rename")
@@ -122,7 +129,8 @@ def test_a_failed_append_leaves_the_log_as_it_was(
 
 def test_a_chain_that_cannot_be_written_is_not_believed(tmp_path: Path) -> None:
     disk = ExhaustedDisk()
-    log = open_log(tmp_path / "orders-0", disk=disk)
+    config = with_config(remote_storage_enable=True)
+    log = open_log(tmp_path / "orders-0", disk=disk, config=config)
     append(log, epoch=1)
     disk.fail(["atomic_write"], error=errno.EMFILE, path_part="leader-epoch-checkpoint")
     with pytest.raises(KafkaStorageError):

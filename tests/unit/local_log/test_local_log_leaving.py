@@ -192,9 +192,15 @@ def _fill_three_epochs(log: PartitionLog) -> None:
     log.update_high_watermark(log.log_end_offset)
 
 
-def _of_three_epochs(directory: Path, **kwargs: object) -> PartitionLog:
-    log = open_log(directory, config=EXPIRES, log_start=0, **kwargs)
+def _of_three_epochs(
+    directory: Path, *, tiered: bool = True, disk: Disk | None = None
+) -> PartitionLog:
+    """If it is tiered its log start is moved apart from its segments."""
+    log = open_log(directory, config=TIERED if tiered else EXPIRES, log_start=0, disk=disk)
     _fill_three_epochs(log)
+    log.flush()
+    if tiered:
+        log.raise_log_start(45)
     return log
 
 
@@ -202,17 +208,15 @@ def _on_disk(directory: Path) -> list[EpochEntry]:
     return epoch_checkpoint.parse((directory / CHAIN).read_bytes())
 
 
+@pytest.mark.parametrize("was_clipped", [False, True])
 @pytest.mark.parametrize("tiered", [False, True])
-def test_the_chain_that_begins_later_is_written_before_the_loop_takes_it(
-    tmp_path: Path, tiered: bool
+def test_the_chain_that_begins_later_is_not_written_by_the_loop(
+    tmp_path: Path, tiered: bool, was_clipped: bool
 ) -> None:
     disk = Touched()
-    log = _of_three_epochs(tmp_path, disk=disk)
-    if tiered:  # its log start moves apart from its segments
-        log.set_config(TIERED)
-        log.set_copied_through(log.log_end_offset - 1, 2)
-        log.raise_log_start(45)
-        log.clip_chain(45)
+    log = _of_three_epochs(tmp_path, tiered=tiered, disk=disk)
+    if was_clipped:
+        log.clip_chain(log.log_start_offset)
     expiry = retention.expire(log, THEN_MS)
     assert expiry is not None
     assert expiry.log_start_offset > 40
@@ -220,7 +224,27 @@ def test_the_chain_that_begins_later_is_written_before_the_loop_takes_it(
     disk.names.clear()
     assert retention.take_out(log, expiry)
     assert disk.names == []
+    if not tiered:
+        assert _on_disk(tmp_path)[0] == EpochEntry(0, 0)
+        log.flush()
     assert _on_disk(tmp_path) == log.epochs.entries() == [EpochEntry(2, expiry.log_start_offset)]
+
+
+def test_a_chain_that_lags_when_its_topic_is_tiered_is_durable_before_segments_go(
+    tmp_path: Path,
+) -> None:
+    log = _of_three_epochs(tmp_path, tiered=False)
+    log.epochs.assign(4, log.log_end_offset)
+    append(log, epoch=4)
+    log.set_config(TIERED)
+    assert log.set_copied_through(log.log_end_offset - 1, 4)
+    expiry = retention.expire(log, LATER_MS)
+    assert expiry is not None
+    assert retention.take_out(log, expiry)
+    assert log.log_start_offset == 0 < log.local_log_start_offset
+    assert _on_disk(tmp_path) == log.epochs.entries()
+    log.close(clean=False)
+    assert not open_log(tmp_path, config=TIERED, clean=False, log_start=0).epoch_file.lost
 
 
 def test_a_chain_that_nothing_is_clipped_from_is_not_written(tmp_path: Path) -> None:
@@ -277,10 +301,11 @@ class TestAPass:
         self, root: Path, disk: Disk, pool: Pool, to_loop: Callable[..., object] | None = None
     ) -> tuple[LogManager, PartitionLog]:
         ports = simulated(clock=ManualClock(NOW_MS), disk=disk, pool=pool)
-        manager = LogManager([root], lambda _: EXPIRES, ports, to_loop=to_loop)
+        manager = LogManager([root], lambda _: TIERED, ports, to_loop=to_loop)
         manager.load()
         log = manager.create("orders", 0, TOPIC_ID)
         _fill_three_epochs(log)
+        log.raise_log_start(45)
         return manager, log
 
     def test_it_is_clipped_when_the_log_start_is_kept_and_before_segments_go(

@@ -289,3 +289,52 @@ def test_log_closed_by_its_owner_is_passed_over_by_those_that_wait(tmp_path: Pat
     log.loan.take_back()
     log.close()
     assert seen == [False]
+
+
+def state_of(log: PartitionLog) -> tuple[object, ...]:
+    """All that a log says of what it holds."""
+    end = log.log_end_offset
+    log.update_high_watermark(end)
+    return (
+        end,
+        sorted(log.producers.states.dump()),
+        log.last_stable_offset,
+        sorted(log.aborted_transactions(0, end)),
+        log.epochs.entries(),
+        b"".join(segment.read_bytes(0, segment.size_bytes) for segment in log.segments.all),
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_state_is_the_leaders_at_the_same_offset_whatever_came_between(
+    tmp_path: Path, seed: int
+) -> None:
+    follower = Follower(tmp_path, seed, 200)
+    dice, bases = follower.dice, sorted(follower.truth.batches)
+    compared = 0
+    while follower.waiting:
+        follower.append(1 + dice.randrange(25))
+        draw, log = dice.random(), follower.log
+        if draw < 0.3:
+            log.flush(dice.choice([None, log.log_end_offset // 2]))
+        elif draw < 0.6:
+            log.truncate_to(max(log.log_end_offset - dice.randrange(60), 0))
+        elif draw < 0.8:
+            log.close(clean=draw < 0.65)
+            follower.log = log = open_log(
+                log.directory,
+                config=log.config,
+                clean=draw < 0.65,
+                recovery_point=log.recovery_point,
+            )
+        end = log.log_end_offset
+        follower.waiting = deque(base for base in bases if base >= end)
+        if dice.random() < 0.3:
+            compared += 1
+            leader = open_log(tmp_path / f"to {compared}")
+            leader.append_batches(
+                b"".join(follower.truth.batches[base] for base in bases if base < end),
+                now_ms=NOW_MS,
+            )
+            assert state_of(log) == state_of(leader)
+    assert compared > 3

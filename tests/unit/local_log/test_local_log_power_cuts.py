@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.control import ControlType, end_transaction_batch
+from kafka_protocol.types import EpochEntry
+from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log.partition_log import PartitionLog
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
-from tests.support.worlds.local_log import NOW_MS, append, filled, open_log
+from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, with_config
 
 SEEDS = range(20)
 
@@ -132,6 +135,37 @@ def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, s
     disk.cut()
     again = open_log(tmp_path, clean=False, recovery_point=end)
     assert again.aborted_transactions(0, end) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_flush_writes_the_chain_before_it_counts_a_new_epoch(tmp_path: Path, seed: int) -> None:
+    dice = SeededDice(seed)
+    disk = PowerCutDisk(tmp_path, dice)
+    log = open_log(tmp_path, disk=disk)
+    flushed: list[EpochEntry] = []
+    for epoch in range(12):
+        log.epochs.assign(epoch, log.log_end_offset)  # every second one leads in vain
+        if epoch % 2:
+            append(log, epoch=epoch)
+        if dice.random() < 0.3:
+            log.flush()
+            flushed = log.epochs.entries()
+    disk.cut()
+    on_disk = epoch_checkpoint.parse((tmp_path / EPOCH_CHECKPOINT).read_bytes() or b"0\n0\n")
+    assert on_disk == flushed
+
+
+def test_a_new_epoch_touches_no_file_where_nothing_remote_hangs_on_it(tmp_path: Path) -> None:
+    log, written = filled(tmp_path), []
+    log.disk.atomic_write = lambda path, data, **_: written.append(path.name)
+    log.epochs.assign(7, log.log_end_offset)
+    log.truncate_to(log.log_end_offset)
+    log.epochs.assign(8, log.log_end_offset)
+    append(log, epoch=8)
+    assert written == []
+    log.set_config(with_config(remote_storage_enable=True))
+    log.epochs.assign(9, log.log_end_offset)
+    assert written == [EPOCH_CHECKPOINT]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

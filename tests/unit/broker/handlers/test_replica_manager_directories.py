@@ -13,7 +13,7 @@ from metadata_topic.controller.directories import (
     ReplicaId,
     forget_directory,
 )
-from metadata_topic.image.image import METADATA_VERSION
+from metadata_topic.image.image import METADATA_VERSION, ResourceType
 from metadata_topic.image.records import make
 from tests.support.samples.metadata import apply
 from tests.support.worlds.data_plane import NODE
@@ -188,6 +188,8 @@ def test_a_role_change_on_a_failing_directory_is_no_trouble_of_the_others(
 ) -> None:
     broker.served("t", 6)
     topic_id = broker.image.topics_by_name["t"].id
+    switch = {"resource_type": int(ResourceType.TOPIC), "resource_name": "t"}
+    broker.commit(make("ConfigRecord", name="remote.storage.enable", value="true", **switch))
     broker.disk.fail(["open_append", "write_at", "append"], path_part="/a/t-", error=errno.ENOSPC)
     broker.change_leader_epoch(topic_id, *range(6))
     broker.disk.heal()

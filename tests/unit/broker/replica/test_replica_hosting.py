@@ -110,6 +110,7 @@ def test_nobody_appends_between_the_chain_and_the_role(broker: OneBroker, pool: 
     broker.append("t")
     assert told == [("t", before + 1)]
     assert partition.leader_epoch == before + 1
+    partition.log.flush()
     chain = epoch_checkpoint.parse((partition.log.directory / EPOCH_CHECKPOINT).read_bytes())
     assert [tuple(entry) for entry in chain] == [(before, 0), (before + 1, 3)]
 
