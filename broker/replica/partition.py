@@ -244,17 +244,19 @@ class Partition:
         self._wake()
 
     def follow(self, *, high_watermark: int, log_start_offset: int) -> bool:
-        """Take over what the leader says, as far as this log reaches.
+        """Take over what the leader says, the high watermark as far as this log reaches.
 
         Returns:
             Whether the log start has moved: it is to be made durable, see `raise_log_start`.
+
+        Raises:
+            OffsetOutOfRange: its log begins above what is committed.
+            KafkaStorageError: the disk failed.
         """
-        committed = min(high_watermark, self.log.log_end_offset)
-        self._set_high_watermark(committed, 0)
-        start = min(log_start_offset, self.log.high_watermark)
-        is_higher = start > self.log.log_start_offset
+        self._set_high_watermark(min(high_watermark, self.log.log_end_offset), 0)
+        is_higher = log_start_offset > self.log.log_start_offset
         if is_higher:
-            self.log.raise_log_start(start)
+            self.log.raise_log_start(log_start_offset)
         return is_higher
 
     def retire(self) -> None:

@@ -390,11 +390,9 @@ class ReplicaFetcher:
         followed, asked = self._followed.get(partition_id), self._session.told.get(partition_id)
         if followed is None or asked is None or followed.following.standing is not Standing.ASKED:
             return None
-        partition, log = followed.partition, followed.log
-        if not self._is_led(followed) or log.loan.is_lent:
-            return None
-        epoch, end = partition.leader_epoch, log.log_end_offset
-        return followed if is_current(asked, leader_epoch=epoch, log_end=end) else None
+        epoch, end = followed.following.leader_epoch, followed.log.log_end_offset
+        holds = is_current(asked, leader_epoch=epoch, log_end=end)
+        return followed if holds and self._is_led(followed) else None
 
     def _dropped(self, partition_id: PartitionId) -> None:
         """What the leader told of a partition was not taken: have it told again.
@@ -408,14 +406,9 @@ class ReplicaFetcher:
             self._session.forget(partition_id)
 
     def _is_led(self, followed: _Followed) -> bool:
-        """Whether a partition is followed under the leadership that holds at this moment."""
-        partition = followed.partition
-        return (
-            self._followed.get(followed.id) is followed
-            and not partition.deleted
-            and partition.leader_id == self.leader_id
-            and partition.leader_epoch == followed.following.leader_epoch
-        )
+        """Whether a partition is followed as it was, and not paused for its next role."""
+        is_known = self._followed.get(followed.id) is followed
+        return is_known and followed.partition.leader_id == self.leader_id
 
     def _decide(
         self,
@@ -563,7 +556,6 @@ class ReplicaFetcher:
         for followed in starts.values():
             if self._is_led(followed) and followed.name not in failed:
                 followed.log.clip_chain(kept[followed.name])
-                followed.partition.log_start_raised()
                 if followed.following.standing is Standing.ASKED:
                     self._ask(followed)
             if pace.is_step_over(_UNITS):

@@ -6,7 +6,6 @@ metadata; whatever else is said of it ends that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import chain, islice
 from typing import Final
 from zlib import crc32
@@ -71,14 +70,10 @@ class ReplicaFetchers:
         for partition in chain(events.led, events.gone):
             self._let_go(partition)
         for partition in events.followed:
-            # A thread may still append to it for the leader before.
-            partition.log.loan.when_here(partial(self._follow, partition))
+            self._follow(partition)
 
     def _follow(self, partition: Partition) -> None:
-        """Follow it as its role is by now."""
-        fetcher = None
-        if not (partition.is_leader or partition.deleted or self._is_stopping):
-            fetcher = self._fetcher_of(partition)
+        fetcher = None if self._is_stopping else self._fetcher_of(partition)
         if self._by_partition.get(partition) is not fetcher:
             self._let_go(partition)
         if fetcher is not None:

@@ -35,7 +35,7 @@ from runtime.executors import InlinePool, Pool
 from tests.support.kafka_client.node import framed, greeted
 from tests.support.kafka_client.sim_network import SimNetwork
 from tests.support.worlds.data_plane import NODE, NOW_MS, World
-from tests.support.worlds.pools import turns
+from tests.support.worlds.pools import HeldPool, turns
 
 FOLLOWER = 2
 ANSWER = response(ApiKey.FETCH)
@@ -232,6 +232,9 @@ class Pair:
         return bytes_of(one) == bytes_of(other) and (one.log_end_offset == other.log_end_offset)
 
     async def stop(self) -> None:
+        if isinstance(self.pool, HeldPool):  # else a test that has failed waits for ever
+            self.pool.is_holding = False
+            self.pool.release()
         await self.fetchers.stop()
         for side in self.sides.values():
             side.end()

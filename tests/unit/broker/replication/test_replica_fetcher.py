@@ -123,6 +123,23 @@ async def test_the_log_start_follows_and_is_told_once_it_is_durable(tmp_path: Pa
         assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 1)]
 
 
+async def test_a_log_start_of_the_followers_own_is_told_once_it_is_durable(
+    tmp_path: Path,
+) -> None:
+    """Its retention moves it in memory first."""
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        pair.follower.log("t").raise_log_start(1)
+        pair.leader.append("t", b"b")
+        await pair.run(700)
+        assert (asked_of(pair)[-1].fetch_offset, asked_of(pair)[-1].log_start_offset) == (2, 0)
+        pair.change("t", leader_epoch=4, partition_epoch=1)  # followed anew: it is kept first
+        await pair.run(200)
+        assert asked_of(pair)[-1].log_start_offset == 1
+
+
 async def test_a_log_start_that_is_not_kept_is_not_told(tmp_path: Path) -> None:
     pool = HeldPool(is_holding=False)
     async with following(tmp_path, pool=pool) as pair:
@@ -159,6 +176,23 @@ async def test_a_log_that_diverged_is_cut_and_becomes_the_leaders(tmp_path: Path
         assert pair.logs_are_equal("t")
         assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(5, 1)]
         assert pair.follower.log("t").high_watermark == 3
+
+
+async def test_marks_are_told_again_after_a_divergence(tmp_path: Path) -> None:
+    """The leader told them with the divergence, when the follower could not take them."""
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        pair.leader.append("t", b"b")
+        await pair.run(200)
+        pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
+        await pair.run(100)
+        pair.follower.append("t", b"x")
+        pair.leader.log("t").raise_log_start(1)
+        pair.change("t", leader_epoch=5, partition_epoch=2)
+        await pair.run(1_000)
+        assert pair.follower.log("t").log_end_offset == 2
+        assert pair.follower.log("t").log_start_offset == 1
 
 
 async def test_a_leadership_without_a_record_leaves_no_epoch(tmp_path: Path) -> None:
@@ -288,6 +322,43 @@ async def test_the_session_is_told_all_again_after_a_dropped_answer(tmp_path: Pa
         assert pair.follower.log("t").log_start_offset == 1
 
 
+async def test_a_partition_that_waits_is_asked_for_while_the_others_are_quiet(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", 2)
+        await pair.run(200)
+        pair.follower.change("t", leader_epoch=4, partition_epoch=1)
+        before = len(asked_of(pair))
+        await pair.run(1_200)
+        assert len(asked_of(pair)) - before >= 5
+
+
+async def test_what_is_led_here_or_gone_is_asked_for_no_more(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.add_topic("u")
+        await pair.run(600)
+        pair.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
+        pair.delete("u")
+        await pair.run(1_500)
+        assert len(pair.side.fetch.sessions) == 0
+        fetches = len(pair.side.fetches)
+        await pair.run(2_000)
+        assert len(pair.side.fetches) == fetches
+
+
+async def test_answers_leave_no_memory_behind(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        for _ in range(5):
+            pair.leader.append("t", b"a" * 100)
+            await pair.run(100)
+        [fetcher] = pair.fetchers._fetchers.values()
+        assert fetcher._connection is not None
+        assert fetcher._connection.held_bytes == 0
+
+
 async def test_two_leaders_are_followed_side_by_side(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
         other = pair.add_leader(OTHER)
@@ -313,10 +384,14 @@ async def test_without_a_leader_nothing_is_asked(tmp_path: Path) -> None:
         assert len(pair.side.fetch.sessions) == 0
 
 
-async def test_a_leader_that_listens_elsewhere_is_asked_there(tmp_path: Path) -> None:
+async def test_a_leader_that_listens_elsewhere_is_asked_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with following(tmp_path) as pair:
         pair.add_topic("t")
         await pair.run(200)
+        [fetcher] = pair.fetchers._fetchers.values()
+        before = fetcher._connection
         del pair.network.nodes["leader", 9000 + NODE]
         pair.listen(NODE, ("elsewhere", 1))
         delta = MetadataDelta(pair.image)
@@ -325,7 +400,9 @@ async def test_a_leader_that_listens_elsewhere_is_asked_there(tmp_path: Path) ->
         pair.leader.append("t", b"a")
         await pair.run(300)
         assert pair.logs_are_equal("t")
-        assert not pair.fetchers.problems()
+        assert before is not None
+        assert not before.is_in_use
+        assert not [one for one in caplog.records if one.levelname == "WARNING"]
 
 
 async def test_a_leader_without_an_address_is_named(tmp_path: Path) -> None:
@@ -417,6 +494,68 @@ async def test_another_isr_in_the_middle_of_an_append_changes_nothing(
         await pair.run(1_000)
         assert pair.logs_are_equal("t")
         assert pair.follower.log("t").high_watermark == 2
+
+
+async def test_the_next_epoch_of_the_same_leader_is_asked_for_after_an_append(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.change("t", leader_epoch=4, partition_epoch=1)
+        await pair.run(50)
+        pool.is_holding = False
+        pool.release()
+        pair.leader.append("t", b"c")
+        await pair.run(700)
+        assert asked_of(pair)[-1].current_leader_epoch == 4
+        assert pair.logs_are_equal("t")
+
+
+async def paused(pair: Pair, pool: HeldPool, **values: Any) -> None:
+    """The metadata say something of the partition, and disks keep its next role waiting."""
+    pair.add_topic("t")
+    pair.leader.append("t", b"a")
+    await pair.run(600)
+    pair.leader.add_topic("u")
+    pair.leader.change("u", replicas=(NODE, FOLLOWER))
+    pair.follower.topics["u"] = pair.leader.topics["u"]
+    pair.follower.configs["u"] = pair.leader.configs["u"]
+    pool.is_holding = True
+    pair.follower.change("t", **values)
+    assert pool.held
+
+
+@pytest.mark.parametrize("leader", [FOLLOWER, OTHER])
+async def test_no_thread_has_the_log_while_its_next_role_is_on_its_way(
+    tmp_path: Path, pool: HeldPool, leader: int
+) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_leader(OTHER)
+        await paused(pair, pool, leader=leader, leader_epoch=4, partition_epoch=1)
+        pair.leader.append("t", b"b")  # the leader of before answers, as it does not know yet
+        await pair.run(100)
+        assert not pair.follower.log("t").loan.is_lent
+        pool.is_holding = False
+        pool.release()
+        await turns()
+        assert partition(pair).leader_id == leader
+        assert pair.follower.log("t").log_end_offset == 1
+
+
+async def test_what_was_told_during_a_pause_is_told_again(tmp_path: Path, pool: HeldPool) -> None:
+    async with following(tmp_path, pool=pool) as pair:
+        await paused(pair, pool, isr=(NODE, FOLLOWER), partition_epoch=1)
+        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+        led.log.raise_log_start(1)
+        led.log_start_raised()
+        await pair.run(1_000)
+        assert pair.follower.log("t").log_start_offset == 0
+        pool.is_holding = False
+        pool.release()
+        await pair.run(2_000)
+        assert pair.follower.log("t").log_start_offset == 1
 
 
 async def test_a_stop_waits_for_the_append(tmp_path: Path, pool: HeldPool) -> None:
