@@ -2,7 +2,7 @@
 
 | timestamp | asks for |
 |---|---|
-| -1 | latest: high watermark, or last stable offset for read committed |
+| -1 | latest: high watermark, or last stable offset for read committed; for a replica the log end |
 | -2 | earliest: the log start, wherever it lies |
 | -3 | the record with the largest timestamp, among the local ones |
 | -4 | earliest local |
@@ -143,6 +143,7 @@ class ListOffsetsHandler(DecodedHandler):
     def _answers(self, context: RequestContext, request: Any, later: _Later) -> Steps[Any]:
         """Answer what is known, and note what must be looked up; yields after each slice."""
         committed = is_read_committed(request.isolation_level)
+        is_replica = request.replica_id >= 0
         by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
             if topic.partitions:
@@ -154,7 +155,9 @@ class ListOffsetsHandler(DecodedHandler):
             for asked in _first_of_each(partitions):
                 answer = _Partition(partition_index=asked.partition_index)
                 answers.append(answer)
-                found = self._answer(context, name, asked, committed, counts, answer)
+                found = self._answer(
+                    context, name, asked, committed, counts, answer, is_replica=is_replica
+                )
                 if found is not None:
                     look_up = partial(self._answer_later, context, found, asked, committed)
                     later.calls.append(partial(look_up, later.deadline_ms, answer))
@@ -172,6 +175,8 @@ class ListOffsetsHandler(DecodedHandler):
         committed: bool,
         counts: "Counter[int]",
         answer: Any,
+        *,
+        is_replica: bool,
     ) -> Partition | None:
         """Answer at once what is known, or return the partition that must be read for it."""
         try:
@@ -180,7 +185,10 @@ class ListOffsetsHandler(DecodedHandler):
             partition.check_leader(asked.current_leader_epoch)
             if asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
                 return partition
-            _fill(answer, self._known(partition, asked.timestamp, committed))
+            if is_replica and asked.timestamp == LATEST:
+                _fill(answer, (-1, partition.log.log_end_offset, partition.leader_epoch))
+            else:
+                _fill(answer, self._known(partition, asked.timestamp, committed))
         except OffsetNotAvailable as error:
             answer.error_code = int(_known_to(context.api_version, error))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer

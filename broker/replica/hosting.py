@@ -506,6 +506,7 @@ class Hosting:
             epoch = one.partition.leader_epoch
             latest = partition_log.epochs.latest_epoch
             is_new = latest is None or epoch > latest
+            is_new &= partition_log.epoch_file.is_durable  # others are written by the next flush
             if is_new and one.partition.leader == self._node_id:
                 new.append((partition_log, epoch))
                 partition = self.partitions.get(one.topic_partition)

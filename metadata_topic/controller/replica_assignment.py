@@ -64,17 +64,16 @@ def replicas_of(
                 f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
                 f"broker(s) {found.what}.{found.why_few}"
             )
-    check_factor(topic.name, configs, factor)
-    return (
-        yield from place.steps(
-            brokers,
-            partitions=partitions,
-            replication_factor=factor,
-            start=start,
-            what=found.what,
-            why_few=found.why_few,
-        )
+    placed = yield from place.steps(
+        brokers,
+        partitions=partitions,
+        replication_factor=factor,
+        start=start,
+        what=found.what,
+        why_few=found.why_few,
     )
+    check_factor(topic.name, configs, factor)
+    return placed
 
 
 def _manual_replicas(

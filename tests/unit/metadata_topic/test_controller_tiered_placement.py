@@ -118,10 +118,21 @@ def test_a_tiered_topic_is_placed_on_brokers_with_a_tier_alone() -> None:
 
 def test_a_tiered_topic_keeps_to_one_store() -> None:
     image = cluster({1: THERE, 2: HERE, 3: HERE, 4: THERE, 5: HERE})
-    assert hosts(created(image, TopicSpec("t", 12, 2, configs=TIERED))[1], "t") == {2, 3, 5}
+    assert hosts(created(image, TopicSpec("t", 12, 1, configs=TIERED))[1], "t") == {2, 3, 5}
     image = fenced(fenced(image, 2), 3)
     _, image = created(image, TopicSpec("t", 8, 1, configs=TIERED))
     assert hosts(image, "t") == {1, 4}, "more of these are active"
+
+
+def test_a_tiered_topic_has_one_replica_for_now() -> None:
+    image = cluster({1: HERE, 2: HERE})
+    for spec in (TopicSpec("t", 1, 2, configs=TIERED), TopicSpec(REMOTE_LOG_METADATA_TOPIC, 1, 2)):
+        code, text = code_of(created(image, spec)[0])
+        assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "one replica in this version" in text
+    _, image = created(image, TopicSpec("plain", 1, 2))
+    code, text = code_of(created(image, TopicSpec("plain", 1, 2))[0])
+    assert code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_of_two_stores_with_as_many_brokers_that_of_the_lowest_id_is_taken() -> None:

@@ -134,23 +134,6 @@ async def test_topics_are_made_altered_and_deleted_through_the_controller(
     assert "t" not in listener.quorum.image.topics_by_name
 
 
-async def test_a_tiered_topic_with_more_replicas_is_refused_by_name(listener: Listener) -> None:
-    for broker_id in (1, 2):
-        changes = {"broker_id": broker_id, "log_dirs": [bytes([broker_id]) * 16]}
-        assert (await listener.register(**changes)).error_code == 0
-    cls = message("CreateTopicsRequest").cls
-    tiered = cls.Topics.Configs(name="remote.storage.enable", value="true")
-    asked = cls(
-        topics=[
-            cls.Topics(name="t", num_partitions=1, replication_factor=2, configs=[tiered]),
-            cls.Topics(name="__remote_log_metadata", num_partitions=1, replication_factor=2),
-        ]
-    )
-    for topic in (await listener.ask(listener.create, asked)).topics:
-        assert topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR, topic
-        assert "in this version" in topic.error_message or "tier" in topic.error_message
-
-
 async def _made(listener: Listener) -> bytes:
     """A topic of two partitions on the one broker; returns its id."""
     cls = message("CreateTopicsRequest").cls
