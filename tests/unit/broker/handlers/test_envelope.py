@@ -14,9 +14,11 @@ from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_quorum import DescribeQuorumHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.handler_table import FORWARDED
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.authentication import ANONYMOUS
 from broker.network.dispatch import decoders
 from broker.network.registry import CloseConnection, DecodedHandler, HandlerTable, RequestContext
@@ -215,6 +217,8 @@ REFUSING = [
     DescribeQuorumHandler(UNUSED),
     IncrementalAlterConfigsHandler(UNUSED, UNUSED),
     UnregisterBrokerHandler(UNUSED),
+    ElectLeadersHandler(UNUSED, UNUSED),
+    UpdateFeaturesHandler(UNUSED, 1, UNUSED),
 ]
 
 
