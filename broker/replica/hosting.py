@@ -548,8 +548,6 @@ class Hosting:
     def _serve(self, one: Wanted, partition_log: PartitionLog) -> Partition | None:
         """Take the role that the metadata give; a failing disk is this partition's trouble only."""
         tp, wanted = one.topic_partition, one.partition
-        if self._is_barred(partition_log):  # by now: its epoch was just written beside the loop
-            return None
         leads = wanted.leader in (self._node_id, NO_LEADER)  # none yet: fenced until it has started
         written = partition_log.epochs.latest_epoch or 0
         if leads and written > wanted.leader_epoch:

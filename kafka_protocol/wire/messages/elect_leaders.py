@@ -15,3 +15,9 @@ RESPONSE = """
         PartitionResult:[]{PartitionId:i32, ErrorCode:i16, ErrorMessage:str?}
     }
 """
+
+MIRRORED = """
+topic_partitions>replica_election_results topic topic
+    / partitions>partition_result partition >partition_id
+also absent_is_all
+"""

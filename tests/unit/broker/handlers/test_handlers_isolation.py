@@ -52,5 +52,9 @@ def test_the_latest_offset_is_the_last_stable_one_where_committed_records_are_as
         world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world)
     )
     partition = {"partition_index": 0, "timestamp": LATEST}
-    fields = {"isolation_level": level, "topics": [{"name": "t", "partitions": [partition]}]}
+    fields = {
+        "replica_id": -1,
+        "isolation_level": level,
+        "topics": [{"name": "t", "partitions": [partition]}],
+    }
     assert call(handler, 11, fields).topics[0].partitions[0].offset == offset

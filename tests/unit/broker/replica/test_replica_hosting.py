@@ -95,8 +95,15 @@ async def test_a_topic_of_the_same_name_never_meets_the_log_of_the_one_before(
     assert (log.topic_id, log.log_end_offset) == (again, 0)
 
 
+def _switch_tiering_on(broker: OneBroker) -> None:
+    """A tiered log writes its chain before the role is taken."""
+    switch = {"resource_type": int(ResourceType.TOPIC), "resource_name": "t"}
+    broker.commit(make("ConfigRecord", name="remote.storage.enable", value="true", **switch))
+
+
 def test_nobody_appends_between_the_chain_and_the_role(broker: OneBroker, pool: HeldPool) -> None:
     broker.served("t")
+    _switch_tiering_on(broker)
     partition = broker.replicas.require("t", 0)
     told, before = _led(broker), partition.leader_epoch
     pool.is_holding = True
@@ -117,6 +124,7 @@ def test_nobody_appends_between_the_chain_and_the_role(broker: OneBroker, pool: 
 
 def test_only_what_was_said_last_is_done(broker: OneBroker, pool: HeldPool) -> None:
     broker.served("t")
+    _switch_tiering_on(broker)
     told = _led(broker)
     pool.is_holding = True
     for _ in range(3):
@@ -131,6 +139,7 @@ def test_a_topic_deleted_while_it_gets_a_new_epoch_is_not_served_again(
     broker: OneBroker, pool: HeldPool
 ) -> None:
     broker.served("t")
+    _switch_tiering_on(broker)
     told = _led(broker)
     pool.is_holding = True
     _raise_epoch(broker, b"t" * 16)
@@ -139,31 +148,6 @@ def test_a_topic_deleted_while_it_gets_a_new_epoch_is_not_served_again(
     assert told == []
     assert broker.replicas.partitions == {}
     assert not any((path / "t-0").exists() for path in broker.paths)
-
-
-@pytest.mark.parametrize("is_new", [True, False])
-def test_a_topic_that_needs_a_tier_by_the_time_it_is_made_is_not_served(
-    broker: OneBroker, pool: HeldPool, is_new: bool
-) -> None:
-    broker.start(has_tier=False)
-    if is_new:
-        _raise_epoch(broker, broker.create("t"))
-        pool.is_holding = True
-        broker.commit_assignments()
-    else:
-        broker.served("t")
-        pool.is_holding = True
-        _raise_epoch(broker, b"t" * 16)
-    told = _led(broker)
-    assert pool.held == 1, "its leader epoch"
-    switch = {"resource_type": int(ResourceType.TOPIC), "resource_name": "t"}
-    broker.commit(make("ConfigRecord", name="remote.storage.enable", value="true", **switch))
-    pool.release()
-    assert (told, broker.replicas.partitions) == ([], {})
-    assert "no remote tier" in broker.replicas.offline[TopicPartition("t", 0)]
-    log = broker.logs.get(TopicPartition("t", 0))
-    assert log is not None
-    assert log.config.remote_storage_enable, "retention takes nothing"
 
 
 def test_a_log_of_another_topic_of_that_name_is_not_served(broker: OneBroker) -> None:
