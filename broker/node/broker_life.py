@@ -133,9 +133,8 @@ class BrokerLife:
             KafkaError: the controller refuses this broker for good.
         """
         moved = await run_in_steps(self._elsewhere(found))
-        unusable = await run_in_steps(self._elsewhere(refused))
         async with self._one_beat:  # one of the epoch before would come in as a stale one
-            self.epoch = await self._registered_epoch(moved, unusable, int(is_missing_some))
+            self.epoch = await self._registered_epoch(moved, refused, int(is_missing_some))
         node_id = self._registration.node_id
         await self._until(lambda image: _epoch_of(image, node_id) >= self.epoch)
         log.info("registered: node_id=%d broker_epoch=%d", node_id, self.epoch)
