@@ -6,8 +6,9 @@ one leadership, so as one leader epoch.
 Invariants:
     * the high watermark is the lowest log end of all that are, or may be by now, in the ISR of the
       metadata log: a proposal whose outcome is unknown counts there, and nowhere else;
-    * it never goes back, and does not move while the ISR has fewer than min.insync.replicas members
-      (KAFKA-15583): what two members acknowledged must not become what one of them has;
+    * it never goes back, and does not move while the ISR has, or may have by now, fewer than
+      min.insync.replicas members (KAFKA-15583): what two members acknowledged must not become what
+      one of them has;
     * a follower joins at or above the high watermark **and** the first offset of this leader epoch.
       Without the second a new leader that knows a lower high watermark than the one before it would
       let a follower in that lacks committed records, and that one could lead next;
@@ -130,7 +131,7 @@ class InSyncReplicas:
     is_recovering: bool = False
     followers: dict[int, Follower] = field(default_factory=dict)
     proposal: Proposal | None = None
-    _doubtful: frozenset[int] = frozenset()
+    _doubtful: frozenset[tuple[int, ...]] = frozenset()
 
     def __post_init__(self) -> None:
         self._keep_followers()
@@ -169,8 +170,12 @@ class InSyncReplicas:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """All that are in the ISR, or may be by now (KIP-497)."""
-        asked = () if self.proposal is None else self.proposal.members
-        return self._doubtful.union(self.isr, asked)
+        return frozenset(self.isr).union(*self._possible)
+
+    @property
+    def _possible(self) -> frozenset[tuple[int, ...]]:
+        """The ISRs that may be committed beside the one that is known to be."""
+        return self._doubtful if self.proposal is None else self._doubtful | {self.proposal.members}
 
     @property
     def min_isr(self) -> int:
@@ -181,6 +186,15 @@ class InSyncReplicas:
     def is_under_min_isr(self) -> bool:
         """Whether nothing can be committed now."""
         return len(self.isr) < self.min_isr
+
+    @property
+    def may_be_under_min_isr(self) -> bool:
+        """Whether nothing can be committed now, or may be by now.
+
+        The leader flushes before it asks for so few members. What they commit after that is not on
+        its disk: were it counted, one power cut could take it, and the leader would lead again.
+        """
+        return self.is_under_min_isr or any(len(one) < self.min_isr for one in self._possible)
 
     # -- what followers say -----------------------------------------------------------------------
 
@@ -247,7 +261,7 @@ class InSyncReplicas:
         Returns:
             The new one, never below `now`.
         """
-        if self.is_under_min_isr:
+        if self.may_be_under_min_isr:
             return now
         counted = self.maximal_isr
         lowest = own_end
@@ -351,7 +365,7 @@ class InSyncReplicas:
         answer is lost, no image will ever end it.
         """
         if self.proposal is not None:
-            self._doubtful |= frozenset(self.proposal.members)
+            self._doubtful |= {self.proposal.members}
 
     def must_flush(self, members: int) -> bool:
         """Whether the leader flushes its log before it has, or asks for, so few members.

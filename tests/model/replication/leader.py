@@ -27,7 +27,7 @@ class Lead(NamedTuple):
         followers: (broker epoch, log end, log start) by replica; its own entry is not used.
         asked: the proposal without answer: (bits, broker epochs by replica, partition epoch,
             whether it says RECOVERED).
-        doubtful: bits of proposals of unknown outcome.
+        doubtful: bits of each proposal of unknown outcome.
         lives: broker epochs by replica, as its image has them.
         active: bits of the brokers that its image has as unfenced and not stopping.
     """
@@ -38,7 +38,7 @@ class Lead(NamedTuple):
     start: int
     followers: tuple[tuple[int, int, int], ...]
     asked: tuple[int, tuple[int, ...], int, bool] | None
-    doubtful: int
+    doubtful: tuple[int, ...]
     lives: tuple[int, ...]
     active: int
 
@@ -91,7 +91,7 @@ class Leader:
                 if one != me
             },
             proposal=asked,
-            _doubtful=frozenset(ids(lead.doubtful)),
+            _doubtful=frozenset(ids(one) for one in lead.doubtful),
         )
 
     def _dump(self, me: int, held: InSyncReplicas, before: Lead) -> Lead:
@@ -118,7 +118,7 @@ class Leader:
             before.start,
             tuple(followers),
             asked,
-            bits(tuple(held._doubtful)),
+            tuple(sorted(bits(one) for one in held._doubtful)),
             before.lives,
             before.active,
         )
@@ -138,7 +138,7 @@ class Leader:
             end,
             followers,
             None,
-            0,
+            (),
             view.lives,
             view.active,
         )

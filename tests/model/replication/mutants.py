@@ -46,15 +46,14 @@ class JoinsWhileRecovering(InSyncReplicas):
 class ProposalUncounted(InSyncReplicas):
     @property
     def maximal_isr(self) -> frozenset[int]:
-        return self._doubtful.union(self.isr)
+        return frozenset(self.isr).union(*self._doubtful)
 
 
 class ShrinkCountsAtOnce(InSyncReplicas):
     @property
     def maximal_isr(self) -> frozenset[int]:
-        if self.proposal is None:
-            return self._doubtful.union(self.isr)
-        return self._doubtful.union(self.proposal.members)
+        isr = self.isr if self.proposal is None else self.proposal.members
+        return frozenset(isr).union(*self._doubtful)
 
 
 class DoubtForgotten(InSyncReplicas):
@@ -64,8 +63,14 @@ class DoubtForgotten(InSyncReplicas):
 
 class MovesUnderMinIsr(InSyncReplicas):
     @property
-    def is_under_min_isr(self) -> bool:
+    def may_be_under_min_isr(self) -> bool:
         return False
+
+
+class MovesWhileAskingForFewer(InSyncReplicas):
+    @property
+    def may_be_under_min_isr(self) -> bool:
+        return self.is_under_min_isr
 
 
 class ProposalCountsForMinIsr(InSyncReplicas):
@@ -447,5 +452,12 @@ MUTANTS: list[Mutant] = [
         Rules(epochs=3, moves=1),
         "append 0; fetch 1 0; ask to leave 0 (0,); decide 0 (0,); fetch 1 0; ask to join 0 1; "
         "decide 0 (0, 1); elect 1; learn 1",
+    ),
+    Mutant(
+        "the watermark moves while an ISR below min.insync.replicas is asked for",
+        {"isr": MovesWhileAskingForFewer},
+        Rules(records=3, epochs=3, cuts=1, elr=False),
+        "append 0; ask to leave 0 (0,); append 0; fetch 1 0; fetch 1 0; power cut 0 2; "
+        "decide 0 (0,); start 0 0",
     ),
 ]

@@ -140,7 +140,7 @@ def _lead_renamed(lead: Lead, order: tuple[int, ...]) -> Lead:
         isr=_bits_renamed(lead.isr, order),
         followers=tuple(lead.followers[one] for one in order),
         asked=asked,
-        doubtful=_bits_renamed(lead.doubtful, order),
+        doubtful=tuple(sorted(_bits_renamed(one, order) for one in lead.doubtful)),
         lives=tuple(lead.lives[one] for one in order),
         active=_bits_renamed(lead.active, order),
     )

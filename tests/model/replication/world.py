@@ -64,7 +64,7 @@ class Replication:
         committed = Committed(0, 1, 0, everybody, 0, NOBODY, False, (0,) * count, everybody)
         end = len(log)
         lead = Lead(
-            0, everybody, False, 0, ((0, end, 0),) * count, None, 0, (0,) * count, everybody
+            0, everybody, False, 0, ((0, end, 0),) * count, None, (), (0,) * count, everybody
         )
         flushed = end if rules.starts_flushed else 0
         brokers = tuple(
@@ -237,7 +237,7 @@ class Replication:
         if self.rules.deletes_at_min_isr and lead.isr.bit_count() < self.needed:
             return False
         asked = lead.asked[0] if lead.asked is not None else 0
-        members = ids(lead.isr | asked | lead.doubtful)
+        members = {*ids(lead.isr | asked), *(it for one in lead.doubtful for it in ids(one))}
         return all(lead.followers[it][2] >= broker.start for it in members if it != one)
 
     def _led(self, world: World, one: int, broker: Broker) -> World:

@@ -161,6 +161,20 @@ def test_proposed_member_does_not_lift_the_isr_over_min_isr() -> None:
     assert watermark(held, 30) == 30
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_watermark_stands_still_while_fewer_than_min_isr_are_asked_for(is_open: bool) -> None:
+    held = leading((1, 2))
+    fetch(held, 2, 50)
+    assert leave(held, now_ms=500) is not None
+    if is_open:
+        held.left_open()
+        held.refused()
+    fetch(held, 2, 100)
+    assert watermark(held, 30) == 30
+    committed(held, (1, 2))
+    assert watermark(held, 30) == 100
+
+
 def test_joining_follower_counts_from_the_question_on() -> None:
     held = leading((1, 2))
     fetch(held, 2, 100)
@@ -441,7 +455,7 @@ class Twin:
         self.heard: dict[int, list[tuple[int, int, int, int]]] = {2: [], 3: []}
         self.isr: set[int] = {1, 2, 3}
         self.asked: set[int] | None = None
-        self.open: set[int] = set()
+        self.open: list[set[int]] = []
         self.joined: dict[int, int] = {}
 
     def since_replaced(self, replica: int) -> list[tuple[int, int, int, int]]:
@@ -474,9 +488,10 @@ class Twin:
         return bool(self.heard[replica]) and self.heard[replica][-1][0] == LIVES[replica]
 
     def watermark(self, now: int, *, end: int, since_ms: int) -> int:
-        if len(self.isr) < self.min_isr:
+        possible = [self.isr, *self.open] + ([self.asked] if self.asked else [])
+        if any(len(isr) < self.min_isr for isr in possible):
             return now
-        waited = self.isr | (self.asked or set()) | self.open
+        waited = set().union(*possible)
         for replica in (2, 3):
             if self.is_eligible(replica) and self.keeps_pace(replica, end, since_ms):
                 waited |= {replica}
@@ -528,12 +543,12 @@ class Scene:
 
     def left_open(self) -> None:
         self.held.left_open()
-        self.twin.open |= self.twin.asked or set()
+        self.twin.open += [self.twin.asked] if self.twin.asked else []
 
     def learn(self, isr: tuple[int, ...]) -> None:
         self.epoch += 1
         committed(self.held, isr, self.epoch)
-        self.twin.isr, self.twin.asked, self.twin.open = set(isr), None, set()
+        self.twin.isr, self.twin.asked, self.twin.open = set(isr), None, []
 
 
 @given(EVENTS, st.integers(1, 3))

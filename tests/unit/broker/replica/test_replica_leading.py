@@ -347,7 +347,7 @@ async def test_an_isr_without_an_answer_is_asked_for_again(
         await asyncio.sleep(0)
     assert len(controller.asked) == 2
     assert in_sync.proposal is None
-    assert in_sync._doubtful == (frozenset({1}) if is_open else frozenset())
+    assert in_sync._doubtful == (frozenset({(1,)}) if is_open else frozenset())
 
 
 async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
