@@ -489,6 +489,10 @@ class Broker(ServerProcess):
             refused=refused_replicas(self._logs, self._image()),
             is_missing_some=self._is_missing_some,
         )
+        try:
+            await self._recovery_pool.run(self._logs.note_running_life, self._broker_epoch)
+        except OSError as error:
+            log.warning("a kill of this process will count as an unclean end: %s", error)
 
     async def _listen(self) -> None:
         await self._server.start(listener_addresses(self.config))

@@ -185,8 +185,13 @@ class Followers:
 
     @property
     def _checkpointed_log_start(self) -> int:
-        """Every in-sync follower begins at or above this offset, durably; 2**63 without any."""
+        """Every in-sync follower begins at or above this offset, durably; 2**63 without any.
+
+        Below the minimum of in-sync replicas another may lead next that was not asked.
+        """
         in_sync = self.in_sync
+        if in_sync.may_be_under_min_isr:
+            return -1
         members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
         return min((one.log_start_offset for one in members if one is not None), default=2**63)
 

@@ -171,7 +171,8 @@ def _take(partition: Leader, asked: AskedIsr, answer: CommittedIsr | ErrorCode |
             if answer.leader_epoch == partition.leader_epoch:
                 partition.isr_committed(answer)
             return True
-        case None:
+        case None:  # the answer names others alone
+            followers.left_open()
             return False
         case _ if answer in _REFUSED:
             log.info("ISR refused: partition=%s isr=%s error=%s", name, asked, answer.name)
@@ -182,4 +183,5 @@ def _take(partition: Leader, asked: AskedIsr, answer: CommittedIsr | ErrorCode |
             return True
         case _:
             log.warning("ISR not changed: partition=%s error=%s", name, answer.name)
+            followers.left_open()
             return False

@@ -21,6 +21,9 @@ HIGH_WATERMARKS = offset_checkpoint.HIGH_WATERMARKS
 CLEANER_OFFSETS = offset_checkpoint.CLEANER_OFFSETS
 CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+RUNNING_LIFE = "tidemark.running-life"
+"""Which life of the broker writes here, since which start of the machine."""
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 LIVES = "tidemark-lives"
@@ -30,6 +33,7 @@ OWN_NAMES = frozenset(
         *CHECKPOINTS,
         CLEANER_OFFSETS,
         CLEAN_SHUTDOWN,
+        RUNNING_LIFE,
         LOCK,
         META_PROPERTIES,
         SIDECAR,
@@ -51,6 +55,8 @@ class LogDir:
         directory_id: 16 raw bytes from `meta.properties`, zero if that is not there.
         was_clean: the last stop was clean; known after `read_clean_mark`.
         broker_epoch: at that stop, -1 if unknown.
+        same_boot_epoch: broker epoch of the last life where the machine has run without a break
+            since it began: a kill of the process has lost nothing. -1: it has not, or unknown.
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and pool threads
             write them, under one temporary name, and the older one must not come last.
@@ -64,7 +70,7 @@ class LogDir:
         self.disk = disk
         self.directory_id = ZERO_UUID
         self.was_clean = False
-        self.broker_epoch = -1
+        self.broker_epoch = self.same_boot_epoch = -1
         self.failure: Exception | None = None
         self._failing = make_mutex()
         self.checkpointing = make_mutex()
@@ -156,6 +162,23 @@ class LogDir:
         self.disk.unlink(path)
         self.disk.fsync_path(self.path)
 
+    def read_running_life(self) -> None:
+        """Learn which life wrote here last, where its page cache is still that of this machine."""
+        try:
+            life = json.loads(self.disk.read_file(self.path / RUNNING_LIFE))
+            if life["bootId"] == boot_id(self.disk) != "":
+                self.same_boot_epoch = int(life["brokerEpoch"])
+        except FileNotFoundError:
+            pass
+        except (ValueError, KeyError, TypeError):
+            log.warning("%s is damaged: the end of the last life counts as unclean", self.path)
+
+    def write_running_life(self, broker_epoch: int) -> None:
+        """Say which life writes here from now on."""
+        life = {"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id(self.disk)}
+        text = json.dumps(life, separators=(",", ":"))
+        self.disk.atomic_write(self.path / RUNNING_LIFE, text.encode())
+
     def write_clean_mark(self, broker_epoch: int) -> None:
         """Say that everything here was flushed and closed."""
         mark = {"version": 0, "brokerEpoch": broker_epoch}
@@ -218,3 +241,11 @@ def _parse(data: bytes) -> dict[TopicPartition, int]:
     if not data:
         raise CorruptFileError("it is empty")
     return offset_checkpoint.parse(data)
+
+
+def boot_id(disk: Disk) -> str:
+    """Of this start of the machine; "" where the operating system has none."""
+    try:
+        return disk.read_file(BOOT_ID).decode().strip()
+    except OSError:
+        return ""

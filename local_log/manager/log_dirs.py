@@ -206,9 +206,25 @@ class LogManager:
 
     @property
     def clean_epoch(self) -> int:
-        """Broker epoch of the last life, where it ended cleanly in every directory; else -1."""
-        epochs = {one.broker_epoch if one.was_clean else -1 for one in self.dirs}
+        """Broker epoch of the last life, where no directory has lost the end of a log; else -1.
+
+        DIFFERS: to Kafka a killed process is an unclean end. What it wrote is in the page cache, so
+        only a machine that stopped since can have lost it (model of replication, F1).
+        """
+        epochs = {
+            one.broker_epoch if one.was_clean else one.same_boot_epoch if one.works else -1
+            for one in self.dirs
+        }
         return epochs.pop() if len(epochs) == 1 else -1
+
+    def note_running_life(self, broker_epoch: int) -> None:
+        """Say in each directory which life writes there; on a thread that may wait.
+
+        Raises:
+            OSError: a disk failed; the end of this life will count as unclean.
+        """
+        for directory in self.online_dirs():
+            directory.write_running_life(broker_epoch)
 
     def online_dirs(self) -> list[LogDir]:
         """The directories that work."""

@@ -80,6 +80,21 @@ def test_a_life_ended_cleanly_only_where_every_directory_says_so(tmp_path, secon
     assert broker.start().clean_epoch == -1
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "epoch"),
+    [("", "", 42), ("bootId", "other", -1), ('":"', '":"another-boot-', -1), ("{", "", -1)],
+    ids=["killed", "without a boot id", "machine started again", "damaged"],
+)
+def test_a_killed_process_has_lost_nothing_while_its_machine_ran_on(tmp_path, old, new, epoch):
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    manager.note_running_life(42)
+    manager.close(clean=False)
+    life = broker.paths[1] / "tidemark.running-life"
+    life.write_text(life.read_text().replace(old, new))
+    assert broker.start().clean_epoch == epoch
+
+
 def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):
     manager = broker.start()
     log = _fill(manager.create(*ORDERS, TOPIC_ID))

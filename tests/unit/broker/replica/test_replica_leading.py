@@ -265,6 +265,21 @@ async def test_deleted_records_of_a_silent_member_time_out(world: World) -> None
     assert answer.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
+async def test_deleted_records_wait_while_too_few_are_in_sync(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    cluster.commit(1)
+    followers = cluster.partition.followers
+    assert followers is not None
+    waiting = followers.cut_everywhere(1)
+    assert waiting is not None
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    cluster.commit(1, 2)
+    assert waiting.done()
+
+
 def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: World) -> None:
     cluster = Cluster(world)
     world.change("t", isr=(1,), leader_epoch=5, unclean_epoch=5, leader_recovery_state=1)
