@@ -19,6 +19,7 @@ from kafka_protocol.errors import TidemarkError
 
 Buffer = bytes | bytearray | memoryview
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PAGE_BYTES = mmap.PAGESIZE
 _SYS_CACHESTAT = 451  # the same number on every architecture (Linux 6.5 and later)
 _PROBE_BYTES = 1 << 20
@@ -226,6 +227,14 @@ class Disk:
         """
         file = self.open_read(path)
         return self.read_at(file, 0, file.size())
+
+    def boot_id(self) -> str:
+        """Of this start of the machine; "" where the operating system tells none."""
+        try:
+            file = self.open_read(_BOOT_ID)
+            return os.pread(file.fd, 64, 0).decode().strip()  # it has no size
+        except OSError:
+            return ""
 
     def is_resident(self, file: OpenFile, position: int, size: int) -> bool:
         """Say whether reading this region will not wait for the disk.

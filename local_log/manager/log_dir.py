@@ -23,7 +23,6 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RUNNING_LIFE = "tidemark.running-life"
 """Which life of the broker writes here, since which start of the machine."""
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 LIVES = "tidemark-lives"
@@ -166,7 +165,7 @@ class LogDir:
         """Learn which life wrote here last, where its page cache is still that of this machine."""
         try:
             life = json.loads(self.disk.read_file(self.path / RUNNING_LIFE))
-            if life["bootId"] == boot_id(self.disk) != "":
+            if life["bootId"] == self.disk.boot_id() != "":
                 self.same_boot_epoch = int(life["brokerEpoch"])
         except FileNotFoundError:
             pass
@@ -175,7 +174,7 @@ class LogDir:
 
     def write_running_life(self, broker_epoch: int) -> None:
         """Say which life writes here from now on."""
-        life = {"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id(self.disk)}
+        life = {"version": 0, "brokerEpoch": broker_epoch, "bootId": self.disk.boot_id()}
         text = json.dumps(life, separators=(",", ":"))
         self.disk.atomic_write(self.path / RUNNING_LIFE, text.encode())
 
@@ -241,11 +240,3 @@ def _parse(data: bytes) -> dict[TopicPartition, int]:
     if not data:
         raise CorruptFileError("it is empty")
     return offset_checkpoint.parse(data)
-
-
-def boot_id(disk: Disk) -> str:
-    """Of this start of the machine; "" where the operating system has none."""
-    try:
-        return disk.read_file(BOOT_ID).decode().strip()
-    except OSError:
-        return ""

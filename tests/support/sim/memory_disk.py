@@ -59,6 +59,9 @@ class MemoryDisk(Disk):
         takes: told what an operation costs, in microseconds; returns when it has its effect.
     """
 
+    def boot_id(self) -> str:
+        return ""  # each of its ends may be one of the machine
+
     def __init__(self, machine: MemoryMachine) -> None:
         super().__init__()
         self.machine = machine

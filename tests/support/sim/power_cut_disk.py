@@ -47,6 +47,9 @@ class PowerCutError(Exception):
 class PowerCutDisk(Disk):
     """See the module."""
 
+    def boot_id(self) -> str:
+        return ""  # each of its ends may be one of the machine
+
     def __init__(
         self, root: Path, dice: Dice, operations: int | None = None, *, kills: bool = False
     ) -> None:

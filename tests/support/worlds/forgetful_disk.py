@@ -34,6 +34,9 @@ class ForgetfulDisk(Disk):
     it had then. Files that the page cache writes by itself (indexes) stay as they are.
     """
 
+    def boot_id(self) -> str:
+        return ""  # each of its ends may be one of the machine
+
     def __init__(self, dice: Dice, operations: int, kinds: str, *, chance: float = 1.0) -> None:
         super().__init__()
         self._dice = dice
