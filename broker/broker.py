@@ -41,6 +41,7 @@ from broker.node.raft_config import moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
+from broker.observe.replication_metrics import register_leading
 from broker.process.broker_logs import BrokerLogs, RemovalsRead
 from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controllers_listener import ControllersListener
@@ -358,6 +359,7 @@ class Broker(ServerProcess):
         leading.start()
         self._on_stop(requests.stop)
         self._on_stop(leading.stop)
+        register_leading(self.metrics, self.health, leading)
         return leading
 
     def _active_controller(self) -> ActiveController:

@@ -191,7 +191,8 @@ class FetchHandler(RawHandler):
             elif (missing := missing_bytes(params, looks, result)) > 0:
                 parked()
                 result = yield from self._wait(params, looks, missing)
-            self._count_bytes(result)
+            if params.replica_id < 0:
+                self._count_bytes(result)
             chosen = yield from looks.answer()
             endpoints = self._endpoints(params, chosen)
             return (

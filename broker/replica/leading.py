@@ -14,6 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from broker.replica.isr import NO_EPOCH
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
+from runtime.metrics import Counter
 from runtime.ports import Ports
 from runtime.scheduler import Timer
 from runtime.work import Runner, Steps, logged
@@ -39,6 +40,7 @@ class Leading(Generic[P]):
         led: partitions with followers that are led here, in the order in which they came.
         clocks_begun_ms: when this broker last came back from a gap of its own.
         propose: hands a partition's proposal on to the controller; returns at once.
+        shrinks, expands: count ISRs that the controller has changed for this broker's leaders.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Leading(Generic[P]):
         self.led: dict[P, None] = {}
         self.clocks_begun_ms = -(2**62)
         self.propose: Callable[[P], None] = _nowhere
+        self.shrinks: Counter | None = None
+        self.expands: Counter | None = None
         self.broker_epoch, self.lag_ms_max = broker_epoch, lag_ms_max
         self._image, self._scheduler = image, ports.scheduler
         self._clock: Clock = ports.clock
@@ -85,6 +89,12 @@ class Leading(Generic[P]):
         """Of the life of a broker that the metadata know; -1: none."""
         broker = self._image().brokers.get(broker_id)
         return NO_EPOCH if broker is None else broker.epoch
+
+    def count(self, before: int, after: int) -> None:
+        """An ISR of so many members has so many now."""
+        counter = self.shrinks if after < before else self.expands
+        if counter is not None and after != before:
+            counter.inc()
 
     # -- the watch --------------------------------------------------------------------------------
 

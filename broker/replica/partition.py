@@ -510,6 +510,8 @@ class Partition:
 
     def isr_committed(self, committed: CommittedIsr) -> None:
         """The controller has carried out what this leader proposed."""
+        if self._leading is not None:
+            self._leading.count(len(self.isr), len(committed.isr))
         self._learn_isr(committed, self.replicas)
         self.unclean_epoch = self.unclean_epoch if committed.is_recovering else -1
         self.advance_replicated()

@@ -1,0 +1,56 @@
+"""What a leader counts of its followers, and what its health says."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.observe.health import Health
+from broker.observe.replication_metrics import register_leading
+from broker.replica.isr import CommittedIsr
+from runtime.metrics import Registry
+from tests.support.worlds.data_plane import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def _page(metrics: Registry) -> dict[str, str]:
+    text = b"".join(metrics.pieces()).decode()
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name.removeprefix("kafka_server_ReplicaManager_"): value for name, _, value in lines}
+
+
+@pytest.mark.parametrize(
+    ("isr", "under", "at_min", "under_min"),
+    [((1, 2, 3), 0, 0, 0), ((1, 2), 1, 1, 0), ((1,), 1, 0, 1)],
+)
+def test_partitions_that_lack_replicas_are_counted_and_named(
+    world: World, isr: tuple[int, ...], under: int, at_min: int, under_min: int
+) -> None:
+    metrics, health = Registry(), Health(1)
+    register_leading(metrics, health, world.leading)
+    world.add_topic("t", min_insync_replicas=2)
+    world.add_topic("alone")
+    world.change("t", replicas=(1, 2, 3), isr=isr, leader_epoch=4)
+    page = _page(metrics)
+    assert float(page["UnderReplicatedPartitions"]) == under
+    assert float(page["AtMinIsrPartitionCount"]) == at_min
+    assert float(page["UnderMinIsrPartitionCount"]) == under_min
+    red, yellow = health.checks["replicas"](), health.warnings["replicas"]()
+    assert (len(red), len(yellow)) == (under_min, under - under_min)
+    assert all("t-0" in line for line in (*red, *yellow))
+
+
+def test_an_isr_that_the_controller_has_changed_is_counted(world: World) -> None:
+    metrics = Registry()
+    register_leading(metrics, Health(1), world.leading)
+    world.add_topic("t")
+    world.change("t", replicas=(1, 2, 3), isr=(1, 2, 3), leader_epoch=4)
+    partition = world.replicas.require("t", 0)
+    for isr in ((1, 2), (1,), (1, 3)):
+        partition.isr_committed(CommittedIsr(4, isr, False, partition.partition_epoch + 1))
+    page = _page(metrics)
+    assert float(page["IsrShrinksPerSec_total"]) == 2
+    assert float(page["IsrExpandsPerSec_total"]) == 1
