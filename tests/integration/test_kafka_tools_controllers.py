@@ -29,6 +29,8 @@ async def test_kafka_configs_reads_and_changes_settings_of_controllers(tmp_path:
             "Default configs for brokers in the cluster are:",
             "  message.max.bytes=2000001 sensitive=false "
             "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=2000001}",
+            "  min.insync.replicas=1 sensitive=false "
+            "synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:min.insync.replicas=1}",
         ]
         said = configs(port, *describe, *own)
         assert "message.max.bytes=2000002 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:" in said

@@ -57,6 +57,9 @@ KNOWN = {
         r"INCREMENTAL_ALTER_CONFIGS v1 broker '1?' (no\.such\.key=1|zookeeper\.connect=x): .*"
         r"|ALTER_CONFIGS v2 broker no\.such\.key=1: .*"
     ),
+    "a resource that is asked for twice is described once": (
+        r"DESCRIBE_CONFIGS v\d twice: \.results: .*"
+    ),
     "a resource named twice is refused once": (r"INCREMENTAL_ALTER_CONFIGS v\d resource twice: .*"),
     "internal topics are not the clients', also before they exist": (
         r"(PRODUCE|DELETE_RECORDS) v\d+ (topic )?__consumer_offsets.*"
