@@ -134,10 +134,12 @@ class Reading:
 
     Attributes:
         read: keys by (partition, offset).
+        errors: what the client has told.
     """
 
     def __init__(self, cluster: Replicated) -> None:
         self.read: dict[tuple[int, int], bytes] = {}
+        self.errors: list[str] = []
         self._servers, self._stopping = cluster.servers, threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -152,7 +154,9 @@ class Reading:
         consumer.subscribe([TOPIC])
         while not self._stopping.is_set():
             message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
+            if message is not None and message.error() is not None:
+                self.errors.append(str(message.error()))
+            elif message is not None:
                 self.read[message.partition(), message.offset()] = message.key()
         consumer.close()
 
@@ -241,11 +245,23 @@ async def _until_read(traffic: list[Traffic], reading: Reading) -> None:
         for partition, keys in enumerate(one.acknowledged)
         for offset, key in keys.items()
     }
-    await until(
-        lambda: wanted <= reading.read.items(),
-        "the group has read everything",
-        deadline_s=BETWEEN_S,
-    )
+    try:
+        await until(
+            lambda: wanted <= reading.read.items(),
+            "the group has read everything",
+            deadline_s=BETWEEN_S,
+        )
+    except AssertionError as error:
+        missing = sorted(wanted - reading.read.items())
+        ends = {
+            one: max((at for part, at in reading.read if part == one), default=-1)
+            for one in range(PARTITIONS)
+        }
+        other = {place: reading.read.get(place) for place, _ in missing[:5]}
+        raise AssertionError(
+            f"{error}: {len(missing)} of {len(wanted)} are missing: {missing[:5]}; read instead: "
+            f"{other}; last read: {ends}; consumer: {reading.errors[-5:]}"
+        ) from None
 
 
 async def _judge(cluster: Replicated, traffic: list[Traffic]) -> None:
@@ -258,6 +274,8 @@ async def _judge(cluster: Replicated, traffic: list[Traffic]) -> None:
         for one in traffic:
             missing = one.acknowledged[partition].items() - there.items()
             assert not missing, f"{TOPIC}-{partition} lost {len(missing)} acknowledged records"
+            unplaced = {key for at, key in one.unplaced if at == partition}
+            assert unplaced <= set(there.values()), f"{TOPIC}-{partition} lost {unplaced}"
         twice = len(there) - len(set(there.values()))
         assert not twice, f"{TOPIC}-{partition} has {twice} records twice"
     await asyncio.gather(*(one.stop() for one in cluster.nodes))

@@ -58,6 +58,7 @@ class Traffic:
 
     Attributes:
         acknowledged: for each partition keys by offset.
+        unplaced: (partition, key) of those whose offset the broker did not tell.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Traffic:
         self._name = os.urandom(4).hex()
         self._topic, self._stopping = topic, threading.Event()
         self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
+        self.unplaced: set[tuple[int, bytes]] = set()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -84,6 +86,13 @@ class Traffic:
         """Returns when each record is acknowledged or lost."""
         self._stopping.set()
         self._thread.join()
+
+    def _delivered(self, message: Any, key: bytes, keys: dict[int, bytes]) -> None:
+        """The answer to a batch that was sent again long after the first time has no offset."""
+        if message.offset() is None:
+            self.unplaced.add((message.partition(), key))
+        else:
+            keys[message.offset()] = key
 
     def _run(self) -> None:
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000, "linger.ms": 5}
@@ -100,7 +109,7 @@ class Traffic:
                         key,
                         partition,
                         on_delivery=lambda error, message, key=key, keys=keys: (
-                            error or keys.update({message.offset(): key})
+                            error or self._delivered(message, key, keys)
                         ),
                     )
             number += 1
@@ -262,6 +271,8 @@ async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int
         there = {offset: key for offset, key, _ in found}
         missing = keys.items() - there.items()
         assert not missing, f"{KEPT}-{partition} lost {len(missing)} acknowledged records"
+        unplaced = {key for at, key in traffic.unplaced if at == partition}
+        assert unplaced <= set(there.values()), f"{KEPT}-{partition} lost {unplaced}"
         twice = len(there) - len(set(there.values()))
         assert not twice, f"{KEPT}-{partition} has {twice} records twice"
     for name in churn.deleted:
