@@ -12,7 +12,7 @@ from broker.config.properties import dump
 from broker.node.cluster_secret import draw_cluster_secret
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from tidemark.dev.settings import CONTROLLERS_MAX, PROPERTIES, S3Bucket, dev_settings
+from tidemark.dev.settings import BROKERS_MAX, CONTROLLERS_MAX, PROPERTIES, S3Bucket, dev_settings
 from tidemark.node_files.formatting import format_node, is_formatted
 from tidemark.node_files.loading import load, log_to_stdout
 from tidemark.node_files.log_directories import stopped
@@ -51,6 +51,11 @@ def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket
     help="Run a broker and N controllers, each in a process of its own: clients on --port, the"
     " controllers on the N ports after it, pages on the N+1 after these.",
 )  # fmt: skip
+@click.option(
+    "--brokers", metavar="N", type=click.IntRange(1, BROKERS_MAX),
+    help="Run N brokers, with three copies of each partition where N is 3 or more, beside three"
+    " controllers or as many as --controllers says: clients on the N ports from --port on.",
+)  # fmt: skip
 @click.option("--override", multiple=True, metavar="K=V", help="Replace one entry; repeatable.")
 def command(
     *,
@@ -59,11 +64,13 @@ def command(
     s3: S3Bucket | None,
     seed: Path | None,
     controllers: int | None,
+    brokers: int | None,
     override: tuple[str, ...],
 ) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
-    if controllers is not None:
-        sys.exit(_cluster(data.absolute(), port, controllers, override, s3, seed))
+    if controllers is not None or brokers is not None:
+        counts = controllers or 3, brokers or 1
+        sys.exit(_cluster(data.absolute(), port, counts, override, s3, seed))
     log_to_stdout()
     directory = data.absolute()
     config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
@@ -107,15 +114,16 @@ def _write_properties(config: BrokerConfig, data: Path) -> None:
 def _cluster(
     data: Path,
     port: int,
-    controllers: int,
+    counts: tuple[int, int],
     override: tuple[str, ...],
     s3: S3Bucket | None,
     seed: Path | None,
 ) -> int:
-    """Run a broker beside controllers; returns the exit code."""
+    """Run controllers and brokers, so many of each; returns the exit code."""
     from tidemark.dev.cluster import DevCluster
 
-    cluster = DevCluster(data, port, controllers, override, s3)
+    controllers, brokers = counts
+    cluster = DevCluster(data, port, controllers, override, s3, brokers)
     if seed is None:
         return cluster.run(click.echo, lambda: _warn_of_half_a_topic(data))
     from tidemark.seed.plan import read_plan

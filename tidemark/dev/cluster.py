@@ -17,9 +17,11 @@ from runtime.dice import SystemDice
 from runtime.disk import Disk
 from tidemark.dev.processes import NodeProcess, stop_in_order
 from tidemark.dev.settings import (
+    BROKER_ID,
     HOST,
     ClusterPorts,
     S3Bucket,
+    broker_name,
     dev_broker_settings,
     dev_controller_settings,
     dev_secret_file,
@@ -38,7 +40,10 @@ Say = Callable[[str], None]
 
 
 class DevCluster:
-    """The nodes, in `data/controller-N` and `data/broker`, with their logs beside their data."""
+    """The nodes, in `data/controller-N` and `data/broker`, with their logs beside their data.
+
+    Further brokers are in `data/broker-12` and so on.
+    """
 
     def __init__(
         self,
@@ -47,24 +52,32 @@ class DevCluster:
         count: int,
         overrides: Sequence[str] = (),
         s3: S3Bucket | None = None,
+        brokers: int = 1,
     ) -> None:
         """Nothing is started yet.
 
         Args:
             data: directory for everything.
-            port: of the broker; the controllers' follow, then the ports of the pages.
+            port: of the broker; those of the other brokers follow, then the controllers', then the
+                ports of the pages.
             count: how many controllers.
             overrides: `key=value` for all nodes.
             s3: the remote tier; None for a directory beside the broker's log.
+            brokers: how many brokers.
         """
-        self.address, ports = f"{HOST}:{port}", ClusterPorts.in_a_row(port, count)
+        ports = ClusterPorts.in_a_row(port, count, brokers)
+        self.address = ",".join(f"{HOST}:{one}" for one in (port, *ports.others))
         self._secret, self._overrides = dev_secret_file(data), tuple(overrides)
-        self._broker = NodeProcess(
-            "the broker",
-            data / "broker",
-            dev_broker_settings(data, ports, s3),
-            overrides,
-        )
+        self._brokers = [
+            NodeProcess(
+                "the broker" if brokers == 1 else f"broker {BROKER_ID + number}",
+                data / broker_name(number),
+                dev_broker_settings(data, ports, s3, number),
+                overrides,
+            )
+            for number in range(brokers)
+        ]
+        self._shown = "a broker" if brokers == 1 else f"{brokers} brokers"
         self._controllers = [
             NodeProcess(
                 f"controller {number}",
@@ -103,7 +116,8 @@ class DevCluster:
                 # Ctrl-C reaches this process alone, which stops them in order.
                 node.start(own_session=True)
             logs = "".join(f"\n  {node.log_file}" for node in self._nodes)
-            say(f"starting {len(self._controllers)} controllers and a broker; their logs:{logs}")
+            count = len(self._controllers)
+            say(f"starting {count} controllers and {self._shown}; their logs:{logs}")
             if not self._serves(cluster_id, say):
                 return 1
             then()
@@ -116,7 +130,7 @@ class DevCluster:
 
     @property
     def _nodes(self) -> list[NodeProcess]:
-        return [*self._controllers, self._broker]
+        return [*self._controllers, *self._brokers]
 
     def _configs(self) -> list[BrokerConfig]:
         return [
@@ -180,9 +194,9 @@ class DevCluster:
         return found
 
     def _stop(self, say: Say) -> None:
-        say("stopping the broker, then the controllers; Ctrl-C again kills them")
+        say("stopping the broker(s), then the controllers; Ctrl-C again kills them")
         try:
-            stop_in_order(([self._broker], self._controllers), STOP_LIMITS_MS)
+            stop_in_order((self._brokers, self._controllers), STOP_LIMITS_MS)
         except KeyboardInterrupt:
             say("killed")
 
@@ -194,11 +208,12 @@ class DevCluster:
         )
         controllers = self._controllers
         every = ",".join(one.entries["listeners"].partition("://")[2] for one in controllers)
-        directory = self._broker.entries.get("rsm.config.dir")
+        broker = self._brokers[0]
+        directory = broker.entries.get("rsm.config.dir")
         tier = f" {directory}" if directory else ""
-        page = self._broker.entries["tidemark.http.listener"]
+        page = broker.entries["tidemark.http.listener"]
         return f"""
-Tidemark on {self.address}: {len(controllers)} controllers and a broker. Stop it with Ctrl-C.
+Tidemark on {self.address}: {len(controllers)} controllers and {self._shown}. Stop it with Ctrl-C.
 {shown}
 
 A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
@@ -220,7 +235,7 @@ Kill the leader and ask again; start it again by hand:
   tidemark start --config {controllers[0].home.parent}/controller-N/server.properties
 
 Watch it happen:
-  ls {self._broker.home}/logs/tides-0{tier}
+  ls {broker.home}/logs/tides-0{tier}
   curl -s http://{page}/health
   curl -s http://{page}/metrics | grep -i remote
 """

@@ -12,7 +12,10 @@ HOST: Final = "127.0.0.1"
 HTTP_PORT: Final = 9464
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11
-"""Beside controllers, whose ids are 1 to 5."""
+"""Of the first broker beside controllers, whose ids are 1 to 5; others follow it."""
+BROKERS_MAX: Final = 5
+COPIES: Final = 3
+"""Of a partition, where there are as many brokers."""
 PROPERTIES: Final = "dev.properties"
 """In the directory of a lone node: what it was last started with."""
 _MEBIBYTE: Final = 1 << 20
@@ -84,27 +87,38 @@ class ClusterPorts:
     """Where the nodes of a cluster listen.
 
     Attributes:
-        broker: for clients.
+        broker: for clients; of the first broker.
         controllers: of controller 1 and those that follow.
-        pages: of the broker, then of the controllers; none: there are no pages.
+        pages: of the brokers, then of the controllers; none: there are no pages.
+        others: for clients of the other brokers.
     """
 
     broker: int
     controllers: tuple[int, ...]
     pages: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
 
     @classmethod
-    def in_a_row(cls, port: int, count: int) -> "ClusterPorts":
-        """The broker's, those of `count` controllers, and the pages'."""
-        ports = range(port + 1, port + 2 * count + 2)
-        return cls(port, tuple(ports[:count]), tuple(ports[count:]))
+    def in_a_row(cls, port: int, count: int, brokers: int = 1) -> "ClusterPorts":
+        """Those of the brokers, of `count` controllers, and of the pages."""
+        ports = range(port, port + 2 * (count + brokers))
+        controllers, pages = ports[brokers : brokers + count], ports[brokers + count :]
+        return cls(port, tuple(controllers), tuple(pages), tuple(ports[1:brokers]))
 
     def voters(self) -> str:
         """As `controller.quorum.voters` has them."""
         return ",".join(f"{one}@{HOST}:{port}" for one, port in enumerate(self.controllers, 1))
 
+    def copies(self) -> dict[str, str]:
+        """How many replicas partitions have by default."""
+        count = min(COPIES, 1 + len(self.others))
+        if count == 1:
+            return {}
+        names = ("default.replication.factor", "offsets.topic.replication.factor")
+        return dict.fromkeys(names, str(count))
+
     def page(self, index: int) -> dict[str, str]:
-        """The setting of a page: 0 is the broker's."""
+        """The setting of a page: the brokers' come first."""
         return {"tidemark.http.listener": f"{HOST}:{self.pages[index]}"} if self.pages else {}
 
 
@@ -126,30 +140,40 @@ def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> di
         # it judges the settings of topics by these
         "remote.log.storage.system.enable": "true",
         "log.segment.bytes": str(_MEBIBYTE),
-        **ports.page(node_id),
+        **ports.copies(),
+        **ports.page(len(ports.others) + node_id),
     }
 
 
 def dev_broker_settings(
-    data: Path, ports: ClusterPorts, s3: S3Bucket | None = None
+    data: Path, ports: ClusterPorts, s3: S3Bucket | None = None, number: int = 0
 ) -> dict[str, str]:
-    """Return the entries of a server.properties of the broker beside the controllers.
+    """Return the entries of a server.properties of a broker beside the controllers.
 
     Args:
         data: directory of the cluster.
         ports: of all nodes.
         s3: as of `dev_settings`.
+        number: of the broker, from 0 on.
     """
-    entries = dev_settings(data / "broker", ports.broker, s3) | {
+    port = (ports.broker, *ports.others)[number]
+    entries = dev_settings(data / broker_name(number), port, s3) | {
         "process.roles": "broker",
-        "node.id": str(BROKER_ID),
-        "listeners": f"PLAINTEXT://{HOST}:{ports.broker}",
+        "node.id": str(BROKER_ID + number),
+        "listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.quorum.voters": ports.voters(),
         "tidemark.cluster.secret.file": str(dev_secret_file(data)),
     }
     for alone in ("controller.quorum.bootstrap.servers", "tidemark.http.listener"):
         del entries[alone]
-    return entries | ports.page(0)
+    if ports.others and s3 is None:  # a tiered topic may lie on each of them
+        entries |= _directory(data / "remote-tier")
+    return entries | ports.copies() | ports.page(number)
+
+
+def broker_name(number: int) -> str:
+    """The name of a broker's directory."""
+    return f"broker-{BROKER_ID + number}" if number else "broker"
 
 
 def dev_secret_file(data: Path) -> Path:

@@ -87,6 +87,23 @@ def test_the_settings_of_a_cluster_are_valid_and_meet_nowhere(tmp_path: Path) ->
     assert all(config.remote_log_storage_system_enable for config in configs)
 
 
+def test_the_settings_of_three_brokers_are_valid_and_share_the_store(tmp_path: Path) -> None:
+    ports = ClusterPorts.in_a_row(9092, 3, 3)
+    entries = [dev_controller_settings(tmp_path, ports, one) for one in (1, 2, 3)]
+    entries += [dev_broker_settings(tmp_path, ports, None, one) for one in range(3)]
+    loaded = [BrokerConfig.load(one) for one in entries]
+    assert [warnings for _, warnings in loaded] == [[]] * 6
+    configs = [config for config, _ in loaded]
+    assert len({config.node_id for config in configs}) == 6
+    assert len({path for config in configs for path in config.log_dirs}) == 6
+    listened = [one.port for config in configs for one in config.listeners]
+    listened += [config.http_listener[1] for config in configs if config.http_listener]
+    assert sorted(listened) == list(range(9092, 9104))
+    assert [one.listeners[0].port for one in configs[3:]] == [9092, 9093, 9094]
+    assert {one.rsm_settings["dir"] for one in configs[3:]} == {str(tmp_path / "remote-tier")}
+    assert {one.default_replication_factor for one in configs} == {3}
+
+
 def test_a_cluster_with_a_node_that_runs_already_is_not_started(tmp_path: Path) -> None:
     ports = ClusterPorts.in_a_row(9092, 3)
     controllers = [dev_controller_settings(tmp_path, ports, one) for one in (1, 2, 3)]
