@@ -185,8 +185,14 @@ class Followers:
 
     @property
     def _checkpointed_log_start(self) -> int:
-        """Every in-sync follower begins at or above this offset, durably; 2**63 without any."""
+        """Every replica that may lead begins at or above this offset, durably; 2**63 without any.
+
+        Below min.insync.replicas eligible replicas outside the ISR may lead next, of which nothing
+        is known: -1. DIFFERS: Kafka waits for all brokers that live, and not for these.
+        """
         in_sync = self.in_sync
+        if in_sync.is_under_min_isr:
+            return -1
         members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
         return min((one.log_start_offset for one in members if one is not None), default=2**63)
 
