@@ -13,7 +13,7 @@ Versions:
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.handlers.errors_out import code_of
 from broker.handlers.holding import Holding
@@ -37,6 +37,14 @@ _Partition: Final = _Topic.Partitions
 UP_TO_HIGH_WATERMARK: Final = -1
 
 
+class _Raised(NamedTuple):
+    """A log start that was raised in memory, under which leadership."""
+
+    answer: Any
+    partition: Partition
+    leader_epoch: int
+
+
 class DeleteRecordsHandler(DecodedHandler):
     """Serves DeleteRecords 0-2."""
 
@@ -53,7 +61,7 @@ class DeleteRecordsHandler(DecodedHandler):
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
         topics = []
-        raised: list[tuple[Any, Partition]] = []
+        raised: list[_Raised] = []
         by_topic: dict[str, dict[int, Any]] = {}
         for topic in request.topics:  # of a partition named twice the last counts, as in Kafka
             by_topic.setdefault(topic.name, {}).update(
@@ -72,7 +80,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 except Exception as error:  # noqa: BLE001 - becomes this partition's answer
                     answer.error_code = int(code_of(error, "delete records"))
                 else:
-                    raised.append((answer, partition))
+                    raised.append(_Raised(answer, partition, partition.leader_epoch))
             topics.append(_Topic(name=name, partitions=answers))
         if raised:
             await self._make_durable(raised)
@@ -89,10 +97,10 @@ class DeleteRecordsHandler(DecodedHandler):
         waits = (each.until_settled() for each in found if each is not None and each.is_leader)
         await _wait([each for each in waits if each is not None], ends)
 
-    async def _until_cut_everywhere(self, raised: list[tuple[Any, Partition]], ends: float) -> None:
+    async def _until_cut_everywhere(self, raised: list[_Raised], ends: float) -> None:
         """Wait until no in-sync follower could lead with what was deleted."""
         waiting = {}
-        for answer, partition in raised:
+        for answer, partition, _ in raised:
             if answer.error_code == 0:
                 followers = partition.followers
                 if followers is None:
@@ -145,14 +153,19 @@ class DeleteRecordsHandler(DecodedHandler):
             log.raise_log_start(wanted)
         return partition
 
-    async def _make_durable(self, raised: list[tuple[Any, Partition]]) -> None:
-        kept = {partition: partition.log.log_start_offset for _, partition in raised}
+    async def _make_durable(self, raised: list[_Raised]) -> None:
+        kept = {partition: partition.log.log_start_offset for _, partition, _ in raised}
         partitions = [partition.topic_partition for partition in kept]
         failed = await self._pool.run(self._replicas.logs.keep_log_starts, partitions)
-        for answer, partition in raised:
+        for answer, partition, leader_epoch in raised:
             error = failed.get(partition.topic_partition)
             if error is not None:
                 answer.error_code = int(code_of(error, "checkpoint log starts"))
+                continue
+            if not partition.is_leader or partition.leader_epoch != leader_epoch:
+                # Another leader, now or in between, may not have heard of the log start. A follower
+                # has lent its log: its chain is not touched here.
+                answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition.log.clip_chain(kept[partition])
             answer.low_watermark = partition.log.log_start_offset

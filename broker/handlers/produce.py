@@ -70,6 +70,7 @@ class _Pending:
 
     partition: Partition
     end_offset: int
+    leader_epoch: int
     answers: list[PartitionAnswer]
     index: int
 
@@ -381,7 +382,9 @@ class ProduceHandler(RawHandler):
         futures = {}
         for pending in waiting:
             assert type(pending) is _Pending
-            future = pending.partition.committed(pending.end_offset)
+            future = pending.partition.committed(
+                pending.end_offset, leader_epoch=pending.leader_epoch
+            )
             if future is not None:
                 futures[future] = pending
         if futures:
@@ -428,7 +431,8 @@ def _appended(
     if is_slow and partition.waits_for_commit(acks):
         end_offset = info.last_offset + 1
         if partition.high_watermark < end_offset:
-            waiting.append(_Pending(partition, end_offset, answers, place))
+            epoch = partition.leader_epoch
+            waiting.append(_Pending(partition, end_offset, epoch, answers, place))
     return (
         partition.partition,
         0,

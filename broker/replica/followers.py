@@ -185,9 +185,10 @@ class Followers:
 
     @property
     def _checkpointed_log_start(self) -> int:
-        """Every in-sync follower begins at or above this offset, durably; 2**63 without any.
+        """Every replica that may lead begins at or above this offset, durably; 2**63 without any.
 
-        Below the minimum of in-sync replicas another may lead next that was not asked.
+        Below min.insync.replicas eligible replicas outside the ISR may lead next, of which nothing
+        is known: -1. DIFFERS: Kafka waits for all brokers that live, and not for these.
         """
         in_sync = self.in_sync
         if in_sync.may_be_under_min_isr:

@@ -442,12 +442,21 @@ class Partition:
         self._advance(len(batch))
         return info
 
-    def committed(self, end_offset: int) -> Future[None] | None:
+    def committed(self, end_offset: int, *, leader_epoch: int | None = None) -> Future[None] | None:
         """Wait until everything below `end_offset` (exclusive) is committed.
 
+        Args:
+            end_offset: of an append.
+            leader_epoch: under which it was made, where the loop has had turns since: another
+                leader may have other records there by now.
+
         Returns:
-            None when it is so already, else a future that fails if the role changes.
+            None when it is so already, else a future that fails if the role changes, or has.
         """
+        if leader_epoch not in (None, self.leader_epoch) or self.deleted:
+            failed: Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(self._led_elsewhere())
+            return failed
         if self.log.high_watermark >= end_offset:
             return None
         return self._commits.add(end_offset)

@@ -20,6 +20,7 @@ from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.image.model import BrokerImage
 from tests.support.worlds.data_plane import LAG_MS, NODE, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, make, parts
+from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.remote_log import impatient
 
 FETCH, PRODUCE, LIST = 15, 9, 6
@@ -265,19 +266,44 @@ async def test_deleted_records_of_a_silent_member_time_out(world: World) -> None
     assert answer.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_deleted_records_wait_while_too_few_are_in_sync(world: World) -> None:
+async def test_a_cut_is_not_answered_while_eligible_replicas_may_lead(world: World) -> None:
     cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
     world.append("t", b"1")
     await _asked(cluster.fetcher, cluster.question(2, 1))
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    cluster.commit(1)
-    followers = cluster.partition.followers
-    assert followers is not None
-    waiting = followers.cut_everywhere(1)
-    assert waiting is not None
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    waiting = asyncio.ensure_future(start(deletes, 2, _deleting(1)))
+    cluster.commit(1)  # 2 is an eligible leader replica now, and has not heard of the log start
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
     cluster.commit(1, 2)
-    assert waiting.done()
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    assert finish(deletes, 2, await waiting).topics[0].partitions[0].error_code == 0
+
+
+async def test_a_cut_is_refused_when_another_leads_once_it_is_durable(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    pool = HeldPool()
+    deletes = DeleteRecordsHandler(world.replicas, pool, impatient(world))
+    waiting = asyncio.ensure_future(start(deletes, 2, _deleting(1)))
+    await pool.until_held()
+    world.change("t", leader=2, leader_epoch=5)
+    pool.release()
+    found = finish(deletes, 2, await waiting).topics[0].partitions[0]
+    assert (found.error_code, found.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_acks_all_is_refused_when_another_leads_before_it_waits(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    producer = ProduceHandler(world.replicas)
+    answer = start(producer, PRODUCE, _produce({"acks": -1, "timeout_ms": 60_000}))
+    # The append is made; before its answer has a turn, another leads and has committed its own.
+    world.change("t", leader=2, leader_epoch=5)
+    cluster.partition.follow(high_watermark=1, log_start_offset=0)
+    found = finish(producer, PRODUCE, await answer).responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: World) -> None:
@@ -370,6 +396,11 @@ async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
     if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
         answer = await answer
     return finish(handler, FETCH, answer)
+
+
+def _deleting(offset: int) -> dict[str, Any]:
+    part = {"partition_index": 0, "offset": offset}
+    return {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
 
 
 def _produce(fields: Mapping[str, Any]) -> dict[str, Any]:
