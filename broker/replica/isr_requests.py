@@ -17,7 +17,6 @@ from typing import Final
 from broker.replica.followers import Leader
 from broker.replica.isr import AskedIsr, CommittedIsr
 from kafka_protocol.errors import ErrorCode, KafkaError
-from local_log.errors import KafkaStorageError
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
 from runtime.executors import Pool
@@ -131,7 +130,7 @@ class IsrRequests:
             *(self._flushes.run(one.log.flush) for one in due), return_exceptions=True
         )
         for partition, error in zip(due, done, strict=True):
-            if isinstance(error, KafkaStorageError):
+            if error is not None:
                 log.error(
                     "no smaller ISR is asked for: partition=%s error=%s",
                     partition.topic_partition,
@@ -139,8 +138,6 @@ class IsrRequests:
                 )
                 if partition.followers is not None:
                     partition.followers.refused()
-            elif isinstance(error, BaseException):
-                raise error
 
 
 def _still_asked(

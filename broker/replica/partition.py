@@ -651,7 +651,8 @@ class Partition:
         if not self.is_leader:
             return
         if self.followers is not None:
-            self._own_end = max(self._own_end, min(end_offset, self.log.log_end_offset))
+            # The log may have been cut meanwhile, and have grown again.
+            self._own_end = max(self._own_end, min(end_offset, self.log.recovery_point))
             self._advance(0)
             return
         self._set_high_watermark(end_offset, size_bytes)
