@@ -255,6 +255,63 @@ async def test_deleted_records_are_gone_when_every_member_has_noted_it(world: Wo
     assert (found.error_code, found.low_watermark) == (0, 1)
 
 
+async def test_deleted_records_wait_for_the_slowest_member(world: World) -> None:
+    cluster, deleting = await _deleting(world, isr=(1, 2, 3))
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    assert not await _is_done(deleting)
+    await _asked(cluster.fetcher, cluster.question(3, 1, log_start_offset=1))
+    assert await _is_done(deleting)
+
+
+async def test_deleted_records_wait_for_a_member_that_is_asked_for(world: World) -> None:
+    cluster, deleting = await _deleting(world, isr=(1, 2))
+    assert cluster.in_sync.maximal_isr == {1, 2, 3}
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    assert not await _is_done(deleting)
+    await _asked(cluster.fetcher, cluster.question(3, 1, log_start_offset=1))
+    assert await _is_done(deleting)
+
+
+async def test_deleted_records_wait_no_more_for_a_member_that_has_left(world: World) -> None:
+    cluster, deleting = await _deleting(world, isr=(1, 2, 3))
+    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
+    cluster.commit(1, 2)
+    assert await _is_done(deleting)
+
+
+async def _deleting(world: World, *, isr: tuple[int, ...]) -> tuple[Cluster, asyncio.Future[Any]]:
+    """One record, which all have, is about to be deleted."""
+    cluster = Cluster(world, isr=isr)
+    world.append("t", b"1")
+    for replica in (2, 3):
+        await _asked(cluster.fetcher, cluster.question(replica, 1))
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    part = {"partition_index": 0, "offset": 1}
+    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
+    deleting = asyncio.ensure_future(start(deletes, 2, question))
+    assert not await _is_done(deleting)
+    return cluster, deleting
+
+
+async def _is_done(future: asyncio.Future[Any]) -> bool:
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return future.done()
+
+
+async def test_deleted_records_of_a_leadership_that_ends_are_answered(world: World) -> None:
+    _, deleting = await _deleting(world, isr=(1, 2, 3))
+    world.change("t", leader=2, leader_epoch=5)
+    assert await _is_done(deleting)
+
+
+def test_what_is_led_elsewhere_is_watched_no_more(world: World) -> None:
+    cluster = Cluster(world)
+    assert list(world.leading.led) == [cluster.partition]
+    world.change("t", leader=2, leader_epoch=5)
+    assert not world.leading.led
+
+
 async def test_deleted_records_of_a_silent_member_time_out(world: World) -> None:
     cluster = Cluster(world, isr=(1, 2))
     world.append("t", b"1")

@@ -558,6 +558,34 @@ async def test_what_was_told_during_a_pause_is_told_again(tmp_path: Path, pool: 
         assert pair.follower.log("t").log_start_offset == 1
 
 
+async def test_an_append_that_ends_during_a_pause_loses_no_place(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    """The log is longer than what was asked: the answer to the same question is of no use."""
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.leader.add_topic("u")
+        pair.leader.change("u", replicas=(NODE, FOLLOWER))
+        pair.follower.topics["u"] = pair.leader.topics["u"]
+        pair.follower.configs["u"] = pair.leader.configs["u"]
+        pair.change("t", isr=(NODE, FOLLOWER), partition_epoch=1)
+        await pair.run(50)
+        pool.release(1)
+        await pool.until_held()  # the log of the other topic keeps the role waiting
+        await pair.run(1_000)
+        assert partition(pair).leader_id == -1
+        pool.is_holding = False
+        pool.release()
+        await pair.run(1_000)
+        assert asked_of(pair)[-1].fetch_offset == 2
+        pair.leader.append("t", b"c")
+        await pair.run(1_000)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").high_watermark == 3
+
+
 async def test_a_stop_waits_for_the_append(tmp_path: Path, pool: HeldPool) -> None:
     async with following(tmp_path, pool=pool) as pair:
         pair.add_topic("t")
