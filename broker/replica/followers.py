@@ -165,6 +165,10 @@ class Followers:
         self._offer_joining(replica_id)
         self._tell_cuts()
 
+    def appended(self, first_offset: int) -> None:
+        """See `InSyncReplicas.appended`."""
+        self.in_sync.appended(first_offset, self._leading.now_ms())
+
     def high_watermark(self, own_end: int) -> int:
         """Say up to where everything is committed, see `InSyncReplicas.high_watermark`."""
         log = self._leader.log

@@ -237,6 +237,16 @@ class InSyncReplicas:
         )
         return moved
 
+    def appended(self, first_offset: int, now_ms: int) -> None:
+        """Take note of an append: whoever had all before it was caught up until now.
+
+        DIFFERS: in Kafka each Fetch of a session says so of all its partitions. Here it says
+        nothing of those without news, and a follower of a quiet partition would lag at once.
+        """
+        for follower in self.followers.values():
+            if follower.log_end_offset >= first_offset:
+                follower.caught_up_ms = now_ms
+
     def is_of_ended_life(self, replica: int, broker_epoch: int) -> bool:
         """Whether a later life of this follower has fetched already."""
         return NO_EPOCH < broker_epoch < self.followers[replica].broker_epoch

@@ -69,6 +69,7 @@ class Leading(Generic[P]):
         self._clock: Clock = ports.clock
         self._awake_ms = self.now_ms()
         self._beats = 0
+        self._is_due = False
         self._timer: Timer | None = None
         self._runner = Runner(self._look, ports.scheduler, failed=logged("in-sync replicas"))
 
@@ -112,6 +113,7 @@ class Leading(Generic[P]):
     def review_soon(self) -> None:
         """Look at all that is led: the metadata say something new of brokers."""
         if self.led:
+            self._is_due = True  # a pass that runs has looked at some before this was known
             self._runner.start()
 
     def _beat(self) -> None:
@@ -130,13 +132,15 @@ class Leading(Generic[P]):
         return now_ms
 
     def _look(self) -> Steps[None]:
-        now_ms = self._note_awake()
-        for count, one in enumerate(list(self.led), 1):
-            if one in self.led:
-                one.review(now_ms)
-            if count % SLICE == 0:
-                yield
-                now_ms = self._note_awake()
+        while self._is_due:
+            self._is_due = False
+            now_ms = self._note_awake()
+            for count, one in enumerate(list(self.led), 1):
+                if one in self.led:
+                    one.review(now_ms)
+                if count % SLICE == 0:
+                    yield
+                    now_ms = self._note_awake()
 
 
 def _nowhere(_led: Led) -> None:

@@ -439,6 +439,8 @@ class Partition:
         info = write(
             batch, leader_epoch=epoch, now_ms=now_ms, from_client=from_client, opening=opening
         )
+        if self.followers is not None and not info.is_duplicate:
+            self.followers.appended(info.first_offset)
         self._advance(len(batch))
         return info
 

@@ -13,12 +13,13 @@ from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
 from broker.replica.isr import AskedIsr, CommittedIsr, InSyncReplicas
 from broker.replica.isr_requests import IsrRequests
+from broker.replica.leading import SLICE, Leading
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.image.model import BrokerImage
-from tests.support.worlds.data_plane import LAG_MS, NODE, World, batch, call, finish, start
+from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, make, parts
 from tests.support.worlds.pools import HeldPool
 from tests.support.worlds.remote_log import impatient
@@ -176,6 +177,50 @@ def test_a_follower_that_lags_is_asked_to_leave_and_joins_at_the_watermark(world
     assert cluster.proposals == [(1, 2), (1, 2, 3)]
 
 
+def test_a_member_that_had_all_before_an_append_does_not_lag_by_it(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    world.clock.advance(2 * LAG_MS)  # its session goes on, and says nothing of quiet partitions
+    world.append("t", b"2")
+    cluster.after(LAG_MS)
+    world.append("t", b"3")
+    assert cluster.proposals == []
+    cluster.after(1)
+    assert cluster.proposals == [(1,)], "it had not all before the last append"
+
+
+def test_a_duplicate_does_not_say_that_a_member_was_caught_up(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    once = batch(b"1", producer_id=5, producer_epoch=0, base_sequence=0)
+    cluster.partition.append(bytearray(once), now_ms=NOW_MS)
+    cluster.fetch(2, 0)
+    world.clock.advance(LAG_MS)
+    assert cluster.partition.append(bytearray(once), now_ms=NOW_MS).is_duplicate
+    cluster.after(1)
+    assert cluster.proposals == [(1,)]
+
+
+def test_a_pass_looks_again_at_what_is_said_while_it_runs(world: World) -> None:
+    class Watched:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def review(self, now_ms: int) -> None:
+            looked.append(self.number)
+            if len(looked) == SLICE + 1:  # the first ones were looked at before
+                leading.review_soon()
+
+    looked: list[int] = []
+    leading: Leading[Watched] = Leading(
+        world.ports, image=lambda: world.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+    )
+    numbers = range(SLICE + 2)
+    leading.led.update((Watched(number), None) for number in numbers)
+    leading.review_soon()
+    assert looked == [*numbers, *numbers]
+
+
 def test_a_leader_that_stood_still_blames_nobody(world: World) -> None:
     cluster = Cluster(world)
     world.append("t", b"1")
@@ -328,7 +373,7 @@ async def test_a_cut_is_not_answered_while_eligible_replicas_may_lead(world: Wor
     world.append("t", b"1")
     await _asked(cluster.fetcher, cluster.question(2, 1))
     deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _deleting(1)))
+    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
     cluster.commit(1)  # 2 is an eligible leader replica now, and has not heard of the log start
     for _ in range(5):
         await asyncio.sleep(0)
@@ -344,7 +389,7 @@ async def test_a_cut_is_refused_when_another_leads_once_it_is_durable(world: Wor
     await _asked(cluster.fetcher, cluster.question(2, 1))
     pool = HeldPool()
     deletes = DeleteRecordsHandler(world.replicas, pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _deleting(1)))
+    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
     await pool.until_held()
     world.change("t", leader=2, leader_epoch=5)
     pool.release()
@@ -455,7 +500,7 @@ async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
     return finish(handler, FETCH, answer)
 
 
-def _deleting(offset: int) -> dict[str, Any]:
+def _cut_at(offset: int) -> dict[str, Any]:
     part = {"partition_index": 0, "offset": offset}
     return {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
 
