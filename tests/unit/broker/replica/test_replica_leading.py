@@ -263,6 +263,47 @@ def test_an_older_life_does_not_speak_for_a_later_one(world: World) -> None:
     assert cluster.partition.high_watermark == 0
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"last_fetched_epoch": 3}, 0),
+        ({"current_leader_epoch": -1}, 0),
+        ({"current_leader_epoch": 5}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+    ids=["diverging", "of no leadership", "of a later leadership"],
+)
+def test_what_a_log_of_another_lineage_has_counts_for_nothing(
+    world: World, more: dict[str, int], code: int
+) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    assert cluster.fetch(2, 1, **more).error_code == code
+    assert cluster.partition.high_watermark == 0
+    cluster.fetch(2, 1)
+    assert cluster.partition.high_watermark == 1
+
+
+async def test_a_new_leader_deletes_nothing_before_it_knows_what_is_committed(
+    world: World,
+) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    world.change("t", leader=2, leader_epoch=5)
+    world.change("t", leader=1, leader_epoch=6)
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    for start_offset in (0, 1):
+        fetched = cluster.question(2, 1, current_leader_epoch=6, log_start_offset=start_offset)
+        await _asked(cluster.fetcher, fetched)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    answer = finish(deletes, 2, await waiting).topics[0].partitions[0]
+    assert (answer.error_code, answer.low_watermark) == (0, 1)
+
+
 def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -> None:
     cluster = Cluster(world)
     world.append("t", b"1")
