@@ -54,6 +54,7 @@ CHANGING = frozenset(
 
 NOT_CHANGING = frozenset(
     {
+        "boot_id",
         "exists",
         "free_bytes",
         "is_dir",
