@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.node.active_controller import ActiveController
-from broker.replica.isr import AskedIsr, CommittedIsr
+from broker.replica.isr import AskedIsr
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
@@ -24,11 +24,12 @@ async def alter_partitions(
     broker_id: int,
     broker_epoch: int,
     asked: Mapping[ReplicaId, AskedIsr],
-) -> Mapping[ReplicaId, CommittedIsr | ErrorCode]:
+) -> Mapping[ReplicaId, ErrorCode]:
     """Ask the active controller for ISRs.
 
     Returns:
-        What is committed by now, or why it is refused, of each partition that is in the answer.
+        NONE for what is committed by now, else why it is refused, of each partition that is in
+        the answer.
 
     Raises:
         NotControllerError: it was not asked, or carries nothing out.
@@ -46,7 +47,7 @@ async def alter_partitions(
     if code != ErrorCode.NONE:
         raise ApiError(code, f"the controller takes no AlterPartition: {code.name}")
     return {
-        ReplicaId(topic.topic_id, part.partition_index): _result(part)
+        ReplicaId(topic.topic_id, part.partition_index): ErrorCode.of(part.error_code)
         for topic in answer.topics
         for part in topic.partitions
     }
@@ -73,15 +74,4 @@ def question(broker_id: int, broker_epoch: int, asked: Mapping[ReplicaId, AskedI
         broker_id=broker_id,
         broker_epoch=broker_epoch,
         topics=[cls.Topics(topic_id=one, partitions=parts) for one, parts in topics.items()],
-    )
-
-
-def _result(part: Any) -> CommittedIsr | ErrorCode:
-    if part.error_code:
-        return ErrorCode.of(part.error_code)
-    return CommittedIsr(
-        leader_epoch=part.leader_epoch,
-        isr=tuple(part.isr),
-        is_recovering=part.leader_recovery_state == RECOVERING,
-        partition_epoch=part.partition_epoch,
     )

@@ -76,9 +76,6 @@ class Leader(Protocol):
     def advance_replicated(self) -> None:
         """Move the high watermark as far as the replicas allow."""
 
-    def isr_committed(self, committed: CommittedIsr) -> None:
-        """The controller has carried out what it proposed."""
-
 
 class Followers:
     """See the module; lives as long as one leadership.
@@ -217,13 +214,18 @@ class Followers:
     # -- the ISR
 
     def learn(self, committed: CommittedIsr, replicas: Sequence[int]) -> bool:
-        """Take a committed state; False: it is older than the controller's last answer."""
-        return self.in_sync.learn(
+        """Take a committed state; False: it is not newer than what is known."""
+        in_sync = self.in_sync
+        asked, members = in_sync.proposal, len(in_sync.isr)
+        is_newer = in_sync.learn(
             partition_epoch=committed.partition_epoch,
             replicas=replicas,
             isr=committed.isr,
             is_recovering=committed.is_recovering,
         )
+        if is_newer and asked is not None and asked.members == committed.isr:
+            self._leading.count(members, len(committed.isr))
+        return is_newer
 
     def isr_changed(self) -> None:
         """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
@@ -286,12 +288,6 @@ class Followers:
         self._leading.propose(self._leader)
 
     # -- what the controller answers; asked by `IsrRequests`
-
-    @property
-    def must_flush_before_asking(self) -> bool:
-        """Whether the proposal leaves too few that have what was acknowledged."""
-        proposal = self.in_sync.proposal
-        return proposal is not None and self.in_sync.must_flush(len(proposal.isr))
 
     def refused(self) -> None:
         """The controller does not carry the proposal out, or it cannot be made."""

@@ -368,6 +368,8 @@ class Hosting:
     def _work(self) -> Work[None]:
         while self._queue:
             batch = self._queue.take(BATCH)
+            # An ISR counts with the minimum that it was made for: settings come first.
+            yield Until(self._settings.when_done)
             try:
                 yield from self._until_here(batch)
                 yield from self._remove([one for one in batch if isinstance(one, Gone)])

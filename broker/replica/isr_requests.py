@@ -5,17 +5,21 @@ partitions. So the controller decides on the proposals of one broker in their or
 without an answer may be carried out later: its proposals are left open, see `InSyncReplicas`, and
 asked for again, under the same partition epoch: it is carried out once at most.
 
+A proposal that leaves too few copies waits for the flush of its own log, the others do not. One
+flush is enough however often it is asked: the high watermark stands still while it is proposed.
+
 Source: KIP-497; Kafka's AlterPartitionManager.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
-from broker.replica.followers import Leader
-from broker.replica.isr import AskedIsr, CommittedIsr
+from broker.replica.followers import Followers, Leader
+from broker.replica.isr import AskedIsr, Proposal
 from kafka_protocol.errors import ErrorCode, KafkaError
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
@@ -25,8 +29,8 @@ from runtime.scheduler import Scheduler, pause
 
 log = logging.getLogger(__name__)
 
-PARTITIONS_MAX: Final = 1_000
-"""Of one request: the controller decides on it in steps, and others wait behind it."""
+PARTITIONS_MAX: Final = 250
+"""Of one request: its answer is taken in one turn of the loop."""
 RETRY_MS: Final = 50
 RETRY_MAX_MS: Final = 2_000
 
@@ -43,9 +47,7 @@ _OUTDATED: Final = frozenset({
 """The controller knows a later state than the leader: the image is about to say it."""
 
 
-AskController = Callable[
-    [Mapping[ReplicaId, AskedIsr]], Awaitable[Mapping[ReplicaId, CommittedIsr | ErrorCode]]
-]
+AskController = Callable[[Mapping[ReplicaId, AskedIsr]], Awaitable[Mapping[ReplicaId, ErrorCode]]]
 """Asks for ISRs. Raises KafkaError where there is no answer, or none of it was carried out."""
 
 
@@ -61,124 +63,126 @@ class IsrRequests:
             flushes: where logs are flushed before an ISR that is too small is asked for.
         """
         self._controller, self._scheduler, self._flushes = controller, scheduler, flushes
-        self._due: dict[Leader, None] = {}
+        self._due: dict[Leader, Proposal] = {}
+        self._flushing: set[asyncio.Future[None]] = set()
         self._sending: asyncio.Task[None] | None = None
         self._outage = Outage(log, "asking for in-sync replicas")
 
     def propose(self, partition: Leader) -> None:
         """Ask for the proposal of a partition; returns at once."""
-        self._due[partition] = None
+        followers = partition.followers
+        if followers is None or (proposal := followers.in_sync.proposal) is None:
+            return
+        if not followers.in_sync.must_flush(len(proposal.isr)):
+            self._ask_soon(partition, proposal)
+            return
+        # Have what was acknowledged on the disk before nobody else keeps it.
+        flushed = asyncio.ensure_future(self._flushes.run(partition.log.flush))
+        self._flushing.add(flushed)
+        flushed.add_done_callback(partial(self._flushed, partition, proposal))
+
+    def _flushed(self, partition: Leader, proposal: Proposal, done: asyncio.Future[None]) -> None:
+        self._flushing.discard(done)
+        if done.cancelled():
+            return
+        error, followers = done.exception(), _proposing(partition, proposal)
+        if error is not None:
+            name = partition.topic_partition
+            log.error("no smaller ISR is asked for: partition=%s error=%s", name, error)
+            if followers is not None:
+                followers.refused()
+        elif followers is not None:
+            self._ask_soon(partition, proposal)
+
+    def _ask_soon(self, partition: Leader, proposal: Proposal) -> None:
+        self._due[partition] = proposal
         if self._sending is None:
             self._sending = asyncio.ensure_future(self._send())
 
     async def stop(self) -> None:
         """Ask nothing more."""
         self._due.clear()
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        ending = [*self._flushing, *([] if self._sending is None else [self._sending])]
+        for one in ending:
+            one.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
 
     async def _send(self) -> None:
         pause_ms = RETRY_MS
         try:
             while self._due:
-                these = list(islice(self._due, PARTITIONS_MAX))
+                these = dict(islice(self._due.items(), PARTITIONS_MAX))
                 for one in these:
                     del self._due[one]
                 try:
                     again = await self._ask_for(these)
                 except Exception:  # a defect must not end all later proposals
                     log.exception("proposals of in-sync replicas failed: count=%d", len(these))
-                    again = ()
-                self._due.update(dict.fromkeys(again))
+                    again = {}
+                self._due = again | self._due
                 if again:
                     await pause(self._scheduler, pause_ms)
                 pause_ms = min(pause_ms * 2, RETRY_MAX_MS) if again else RETRY_MS
         finally:
             self._sending = None
 
-    async def _ask_for(self, partitions: Sequence[Leader]) -> Sequence[Leader]:
+    async def _ask_for(self, proposals: Mapping[Leader, Proposal]) -> dict[Leader, Proposal]:
         """Ask once; returns those that must be asked for again."""
-        await self._flush_last_copies(partitions)
-        asked = _still_asked(partitions)
-        if not asked:
-            return ()
+        leaders = {
+            ReplicaId(one.topic_id, one.partition): one
+            for one, proposal in proposals.items()
+            if _proposing(one, proposal) is not None
+        }
+        if not leaders:
+            return {}
         try:
-            answers = await self._controller({one: asked for one, (_, asked) in asked.items()})
+            answers = await self._controller(
+                {
+                    replica: AskedIsr(one.leader_epoch, proposals[one])
+                    for replica, one in leaders.items()
+                }
+            )
         except KafkaError as error:
             self._outage.failed(error)
             if not isinstance(error, NotControllerError):  # it may be carried out
-                for partition, _ in asked.values():
-                    if partition.followers is not None:
-                        partition.followers.left_open()
-            return [partition for partition, _ in asked.values()]
+                for partition, proposal in proposals.items():
+                    if (followers := _proposing(partition, proposal)) is not None:
+                        followers.left_open()
+            return dict(proposals)
         self._outage.succeeded()
-        return [
-            partition
-            for replica, (partition, question) in asked.items()
-            if not _take(partition, question, answers.get(replica))
-        ]
-
-    async def _flush_last_copies(self, partitions: Sequence[Leader]) -> None:
-        """Have what was acknowledged on the disk before nobody else keeps it."""
-        due = [
-            one
-            for one in partitions
-            if one.followers is not None and one.followers.must_flush_before_asking
-        ]
-        done = await asyncio.gather(
-            *(self._flushes.run(one.log.flush) for one in due), return_exceptions=True
-        )
-        for partition, error in zip(due, done, strict=True):
-            if error is not None:
-                log.error(
-                    "no smaller ISR is asked for: partition=%s error=%s",
-                    partition.topic_partition,
-                    error,
-                )
-                if partition.followers is not None:
-                    partition.followers.refused()
+        return {
+            partition: proposals[partition]
+            for replica, partition in leaders.items()
+            if not _take(partition, proposals[partition], answers.get(replica))
+        }
 
 
-def _still_asked(
-    partitions: Sequence[Leader],
-) -> dict[ReplicaId, tuple[Leader, AskedIsr]]:
-    """Those whose proposal still stands: the image may have overtaken it."""
-    asked = {}
-    for one in partitions:
-        proposal = None if one.followers is None else one.followers.in_sync.proposal
-        if proposal is not None:
-            question = AskedIsr(one.leader_epoch, proposal)
-            asked[ReplicaId(one.topic_id, one.partition)] = (one, question)
-    return asked
-
-
-def _take(partition: Leader, asked: AskedIsr, answer: CommittedIsr | ErrorCode | None) -> bool:
-    """Hand an answer to its partition; False: it must be asked again."""
+def _proposing(partition: Leader, proposal: Proposal) -> Followers | None:
+    """The followers whose proposal it still is: the image may have overtaken it."""
     followers = partition.followers
-    if (
-        followers is None
-        or partition.leader_epoch != asked.leader_epoch
-        or followers.in_sync.proposal is not asked.proposal
-    ):
-        return True  # the image has said something newer since
+    is_current = followers is not None and followers.in_sync.proposal is proposal
+    return followers if is_current else None
+
+
+def _take(partition: Leader, proposal: Proposal, answer: ErrorCode | None) -> bool:
+    """Hand an answer to its partition; False: it must be asked again.
+
+    DIFFERS: Kafka's leader takes an ISR from the answer. Here the image says it, in the order of
+    the metadata log: a leader whose minimum is older than the controller's would commit alone.
+    """
+    followers = _proposing(partition, proposal)
+    if followers is None or answer == ErrorCode.NONE:
+        return True  # the image has said something newer, or is about to
     name = partition.topic_partition
-    match answer:
-        case CommittedIsr():
-            if answer.leader_epoch == partition.leader_epoch:
-                partition.isr_committed(answer)
-            return True
-        case None:  # the answer names others alone
-            followers.left_open()
-            return False
-        case _ if answer in _REFUSED:
-            log.info("ISR refused: partition=%s isr=%s error=%s", name, asked, answer.name)
-            followers.refused()
-            return True
-        case _ if answer in _OUTDATED:
-            log.info("ISR is outdated: partition=%s isr=%s error=%s", name, asked, answer.name)
-            return True
-        case _:
-            log.warning("ISR not changed: partition=%s error=%s", name, answer.name)
-            followers.left_open()
-            return False
+    if answer is None:  # it names others alone
+        followers.left_open()
+    elif answer in _REFUSED:
+        log.info("ISR refused: partition=%s isr=%s error=%s", name, proposal, answer.name)
+        followers.refused()
+    elif answer in _OUTDATED:
+        log.info("ISR is outdated: partition=%s isr=%s error=%s", name, proposal, answer.name)
+    else:
+        log.warning("ISR not changed: partition=%s error=%s", name, answer.name)
+        followers.left_open()
+        return False
+    return answer is not None

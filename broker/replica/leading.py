@@ -40,7 +40,7 @@ class Leading(Generic[P]):
         led: partitions with followers that are led here, in the order in which they came.
         clocks_begun_ms: when this broker last came back from a gap of its own.
         propose: hands a partition's proposal on to the controller; returns at once.
-        shrinks, expands: count ISRs that the controller has changed for this broker's leaders.
+        shrinks, expands: count ISRs that leaders here have asked for, and that are committed.
     """
 
     def __init__(

@@ -505,7 +505,7 @@ class Partition:
     # -- followers
 
     def _learn_isr(self, committed: CommittedIsr, replicas: Sequence[int]) -> None:
-        """Take a committed state; one that is older than the controller's last answer is none."""
+        """Take a committed state; one that is not newer than the last is none."""
         followers = self.followers
         if followers is not None:
             if not followers.learn(committed, replicas):
@@ -518,14 +518,6 @@ class Partition:
         self.isr = committed.isr
         if followers is not None:
             followers.isr_changed()
-
-    def isr_committed(self, committed: CommittedIsr) -> None:
-        """The controller has carried out what this leader proposed."""
-        if self._leading is not None:
-            self._leading.count(len(self.isr), len(committed.isr))
-        self._learn_isr(committed, self.replicas)
-        self.unclean_epoch = self.unclean_epoch if committed.is_recovering else -1
-        self.advance_replicated()
 
     def review(self, now_ms: int) -> None:
         """See `Leading`."""

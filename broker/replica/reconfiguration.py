@@ -42,6 +42,10 @@ class Reconfiguration:
         self._due.update(dict.fromkeys(names))
         self._runner.start()
 
+    def when_done(self, fn: Callable[[], None]) -> None:
+        """Call `fn` once all that was said is done; perhaps at once."""
+        self._runner.when_idle(fn)
+
     async def stop(self) -> None:
         """Change nothing more."""
         await self._runner.stop()

@@ -6,7 +6,6 @@ import pytest
 
 from broker.observe.health import Health
 from broker.observe.replication_metrics import register_leading
-from broker.replica.isr import CommittedIsr
 from runtime.metrics import Registry
 from tests.support.worlds.data_plane import World
 
@@ -43,14 +42,17 @@ def test_partitions_that_lack_replicas_are_counted_and_named(
     assert all("t-0" in line for line in (*red, *yellow))
 
 
-def test_an_isr_that_the_controller_has_changed_is_counted(world: World) -> None:
+def test_an_isr_that_was_asked_for_is_counted_and_no_other(world: World) -> None:
     metrics = Registry()
     register_leading(metrics, Health(1), world.leading)
     world.add_topic("t")
     world.change("t", replicas=(1, 2, 3), isr=(1, 2, 3), leader_epoch=4)
-    partition = world.replicas.require("t", 0)
+    followers = world.replicas.require("t", 0).followers
+    assert followers is not None
     for isr in ((1, 2), (1,), (1, 3)):
-        partition.isr_committed(CommittedIsr(4, isr, False, partition.partition_epoch + 1))
+        followers.in_sync._propose(isr)
+        world.change("t", isr=isr)
+    world.change("t", isr=(1,))  # by the controller itself
     page = _page(metrics)
     assert float(page["IsrShrinksPerSec_total"]) == 2
     assert float(page["IsrExpandsPerSec_total"]) == 1

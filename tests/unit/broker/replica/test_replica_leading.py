@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
-from broker.replica.isr import AskedIsr, CommittedIsr, InSyncReplicas
+from broker.replica.isr import AskedIsr, InSyncReplicas
 from broker.replica.isr_requests import IsrRequests
 from broker.replica.leading import SLICE, Leading
 from broker.replica.partition import Partition
@@ -19,9 +20,10 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.image.model import BrokerImage
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, make, parts
-from tests.support.worlds.pools import HeldPool
+from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.remote_log import impatient
 
 FETCH, PRODUCE, LIST = 15, 9, 6
@@ -74,11 +76,8 @@ class Cluster:
         return parts(call(self.fetcher, FETCH, self.question(replica, offset, **more)))[0]
 
     def commit(self, *isr: int) -> None:
-        """The controller carries the proposal out."""
-        partition = self.partition
-        partition.isr_committed(
-            CommittedIsr(partition.leader_epoch, isr, False, partition.partition_epoch + 1)
-        )
+        """The controller carries the proposal out, and the image says so."""
+        self.world.change("t", isr=isr)
 
     def after(self, milliseconds: int) -> None:
         self.world.clock.advance(milliseconds)
@@ -492,12 +491,59 @@ async def _proposed(world: World, *answers: Any) -> tuple[Cluster, Controller]:
     return cluster, controller
 
 
-async def test_what_the_controller_commits_is_the_new_isr(world: World) -> None:
-    cluster, controller = await _proposed(world, CommittedIsr(4, (1,), False, 9))
+async def test_what_the_controller_commits_is_the_isr_when_the_image_says_so(world: World) -> None:
+    cluster, controller = await _proposed(world, ErrorCode.NONE)
     assert [proposal.members for _, proposal in controller.asked[0].values()] == [(1,)]
+    assert cluster.partition.isr == (1, 2), "the minimum may be older than this answer"
+    cluster.commit(1)
     assert cluster.partition.isr == (1,)
-    assert cluster.partition.partition_epoch == 9
+    assert len(controller.asked) == 1
     assert cluster.partition.log.recovery_point == 1, "flushed before it was asked for"
+
+
+async def test_only_a_partition_that_is_flushed_is_asked_for_and_only_its_last_proposal(
+    world: World,
+) -> None:
+    cluster, controller, pool = (
+        Cluster(world, isr=(1, 2)),
+        Controller(*[ErrorCode.NONE] * 3),
+        HeldPool(),
+    )
+    world.add_topic("full", partitions=1)
+    world.change("full", replicas=(1, 2, 3), isr=(1, 2, 3), leader_epoch=4)
+    world.change("t", replicas=(1, 2))
+    cluster.partition.set_config(replace(cluster.partition.log.config, min_insync_replicas=2))
+    world.leading.propose = IsrRequests(controller, world.scheduler, pool).propose
+    world.append("t", b"1")
+    world.append("full", b"1")
+    cluster.after(LAG_MS + 1)
+    world.replicas.require("full", 0).review(world.leading.now_ms())
+    await turns()
+    assert [_topics(asked, world) for asked in controller.asked] == [["full"]]
+    first = cluster.in_sync.proposal
+    world.change("t", isr=(1, 2))  # the image says something newer: it is proposed anew
+    cluster.after(LAG_MS + 1)
+    assert cluster.in_sync.proposal not in (None, first)
+    pool.release(1)
+    await turns()
+    assert len(controller.asked) == 1, "that flush began before this was proposed"
+    pool.release()
+    await turns()
+    assert [_topics(asked, world) for asked in controller.asked[1:]] == [["t"]]
+
+
+async def test_an_isr_is_not_asked_for_whose_log_cannot_be_flushed(tmp_path: Path) -> None:
+    world = World(tmp_path, disk=(disk := FaultyDisk()))
+    cluster, controller = Cluster(world, isr=(1, 2), min_insync_replicas=2), Controller()
+    world.leading.propose = IsrRequests(controller, world.scheduler, world.pool).propose
+    world.append("t", b"1")
+    in_sync = cluster.in_sync
+    disk.fail(["fsync"])
+    cluster.after(LAG_MS + 1)
+    assert in_sync.proposal is not None
+    await turns()
+    assert controller.asked == []
+    assert in_sync.proposal is None
 
 
 async def test_a_refused_isr_counts_no_more(world: World) -> None:
@@ -539,6 +585,10 @@ async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
     if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
         answer = await answer
     return finish(handler, FETCH, answer)
+
+
+def _topics(asked: Mapping[ReplicaId, AskedIsr], world: World) -> list[str]:
+    return [world.image.topics_by_id[one.topic_id].name for one in asked]
 
 
 def _cut_at(offset: int) -> dict[str, Any]:
