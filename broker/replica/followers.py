@@ -111,6 +111,7 @@ class Followers:
             min_insync_replicas=leader.log.config.min_insync_replicas,
             own_broker_epoch=leading.broker_epoch(),
             is_recovering=committed.is_recovering,
+            joining=committed.joining or (),
         )
         leading.led[leader] = None
 
@@ -223,6 +224,7 @@ class Followers:
             replicas=replicas,
             isr=committed.isr,
             is_recovering=committed.is_recovering,
+            joining=committed.joining,
         )
 
     def isr_changed(self) -> None:
