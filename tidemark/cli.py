@@ -15,9 +15,11 @@ import click
 
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "brokers": "Say whether a broker can be stopped now: safe-to-stop.",
         "cat": "Print or save a topic's records, from the remote tier and the brokers.",
         "dev": "Run one broker with a local remote tier, ready in a second, nothing to set up.",
         "directories": "Look at a node's log directories; give a lost one up.",
+        "features": "Show and raise the levels of features: describe, upgrade.",
         "format": "Prepare the log directories of a node.",
         "log": "Look at the files of one partition: inspect, accept.",
         "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",
@@ -27,6 +29,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
         "status": "Show all nodes of a cluster, and whether it is well.",
+        "topics": "Give topics that exist more replicas: replicate.",
         "version": "Print the version.",
     }
 )

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from broker.handlers import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_heartbeat,
     create_acls,
@@ -36,6 +37,7 @@ from broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -104,6 +106,8 @@ APIS: Final[tuple[Api, ...]] = (
     unregister_broker,
     elect_leaders,
     update_features,
+    alter_partition_reassignments,
+    list_partition_reassignments,
 )
 
 
@@ -111,6 +115,7 @@ FORWARDED: Final = frozenset({
     ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
     ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS, ApiKey.UPDATE_FEATURES,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

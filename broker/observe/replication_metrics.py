@@ -9,6 +9,7 @@ from typing import Final
 from broker.observe.health import Health
 from broker.replica.followers import Leader
 from broker.replica.leading import Leading
+from metadata_topic.image.image import ELR_VERSION
 from runtime.metrics import Registry
 
 _NAMED_MAX: Final = 3
@@ -52,6 +53,17 @@ def register_leading(metrics: Registry, health: Health, leading: Leading[Leader]
         leading,
         lambda one: _is_under_replicated(one) and not _is_under_min_isr(one),
         "{count} partition(s) led here have replicas that are not in sync: {names}",
+    )
+    health.warnings["features"] = lambda: _missing_feature(leading)
+
+
+def _missing_feature(leading: Leading[Leader]) -> Sequence[str]:
+    if not leading.led or leading.has_elr:
+        return ()
+    return (
+        f"{ELR_VERSION} is not finalised, and {len(leading.led)} partition(s) led here have "
+        "replicas: acknowledged records can be lost where the in-sync replicas are lost one after "
+        "the other. When all nodes have this version: `tidemark features upgrade`",
     )
 
 

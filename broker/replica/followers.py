@@ -108,6 +108,7 @@ class Followers:
             min_insync_replicas=leader.log.config.min_insync_replicas,
             own_broker_epoch=leading.broker_epoch(),
             is_recovering=committed.is_recovering,
+            joining=committed.joining,
         )
         leading.led[leader] = None
 
@@ -222,6 +223,7 @@ class Followers:
             replicas=replicas,
             isr=committed.isr,
             is_recovering=committed.is_recovering,
+            joining=committed.joining,
         )
         if is_newer and asked is not None and asked.members == committed.isr:
             self._leading.count(members, len(committed.isr))

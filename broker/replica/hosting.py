@@ -578,6 +578,7 @@ class Hosting:
                     partition_epoch=wanted.partition_epoch,
                     replicas=wanted.replicas,
                     isr=wanted.isr,
+                    joining=wanted.joining,
                     unclean_epoch=wanted.unclean_epoch,
                 )
             else:

@@ -94,12 +94,13 @@ class AskedIsr(NamedTuple):
 
 
 class CommittedIsr(NamedTuple):
-    """What the controller says is committed for a partition."""
+    """What the metadata say is committed for a partition; for `joining` see `InSyncReplicas`."""
 
     leader_epoch: int
     isr: tuple[int, ...]
     is_recovering: bool
     partition_epoch: int
+    joining: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,6 +112,7 @@ class InSyncReplicas:
         partition_epoch: of the state that is known to be committed.
         replicas: as assigned, the preferred leader first.
         isr: the committed one; the leader is in it.
+        joining: replicas that are being added, until one of them was in the ISR.
         is_recovering: the election was unclean, and nobody may join before that is settled.
         epoch_start_offset: the leader's log end when it began to lead (first of its leader epoch).
         led_since_ms: when it began to lead: nobody lags behind earlier times.
@@ -129,6 +131,7 @@ class InSyncReplicas:
     min_insync_replicas: int = 1
     own_broker_epoch: int = NO_EPOCH
     is_recovering: bool = False
+    joining: Sequence[int] = ()
     followers: dict[int, Follower] = field(default_factory=dict)
     proposal: Proposal | None = None
     _doubtful: frozenset[tuple[int, ...]] = frozenset()
@@ -151,8 +154,9 @@ class InSyncReplicas:
         replicas: Sequence[int],
         isr: Sequence[int],
         is_recovering: bool,
+        joining: Sequence[int] = (),
     ) -> bool:
-        """Take a committed state, from the image or from the controller's answer.
+        """Take a committed state from the image.
 
         Returns:
             False for one that is not newer than what is known: nothing has changed.
@@ -162,6 +166,7 @@ class InSyncReplicas:
         self.partition_epoch, self.isr, self.is_recovering = partition_epoch, isr, is_recovering
         # Proposals are for a partition epoch: what was asked for before will not come any more.
         self.proposal, self._doubtful = None, frozenset()
+        self.joining = joining
         if tuple(replicas) != tuple(self.replicas):
             self.replicas = replicas
             self._keep_followers()
@@ -179,8 +184,13 @@ class InSyncReplicas:
 
     @property
     def min_isr(self) -> int:
-        """How many members acknowledge: min.insync.replicas, or all where there are fewer."""
-        return min(self.min_insync_replicas, len(self.replicas))
+        """How many members acknowledge: min.insync.replicas, or all where there are fewer.
+
+        DIFFERS: in Kafka replicas that are being added count at once, and a partition that had one
+        replica takes no acks=all before another one has all of its records. Here they count from
+        the first one on that has been in the ISR: only then may one of them lead next.
+        """
+        return min(self.min_insync_replicas, len(self.replicas) - len(self.joining))
 
     @property
     def is_under_min_isr(self) -> bool:

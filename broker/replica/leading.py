@@ -86,6 +86,11 @@ class Leading(Generic[P]):
         broker = self._image().brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (broker.epoch, NO_EPOCH)
 
+    @property
+    def has_elr(self) -> bool:
+        """Whether eligible leader replicas are finalised."""
+        return self._image().elr_enabled
+
     def registered_epoch(self, broker_id: int) -> int:
         """Of the life of a broker that the metadata know; -1: none."""
         broker = self._image().brokers.get(broker_id)

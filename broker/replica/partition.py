@@ -167,11 +167,13 @@ class Partition:
         partition_epoch: int,
         replicas: Sequence[int],
         isr: Sequence[int],
+        joining: tuple[int, ...] = (),
         unclean_epoch: int = -1,
     ) -> None:
         """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append.
 
-        `unclean_epoch`: of the unclean election that is not recovered from yet, -1 for none.
+        `joining`: see `InSyncReplicas`. `unclean_epoch`: of the unclean election that is not
+        recovered from yet, -1 for none.
         """
         self.unclean_epoch = unclean_epoch
         changed = not self.is_leader or leader_epoch != self.leader_epoch
@@ -187,7 +189,8 @@ class Partition:
             self._end_leading()
         is_recovering = unclean_epoch >= 0
         self._learn_isr(
-            CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch), replicas
+            CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch, joining),
+            replicas,
         )
         if changed:
             self._wake()
@@ -424,13 +427,9 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
-        log, in_sync = self.log, len(self.isr)
-        if (
-            required_acks == -1
-            and in_sync < len(self.replicas)
-            and in_sync < log.config.min_insync_replicas
-        ):
-            raise NotEnoughReplicas(f"{in_sync} in-sync replicas of {self.topic_partition}")
+        log, followers = self.log, self.followers
+        if required_acks == -1 and followers is not None and followers.in_sync.is_under_min_isr:
+            raise NotEnoughReplicas(f"{len(self.isr)} in-sync replicas of {self.topic_partition}")
         if self.verdict is Loss.LOG_END:
             self.check_log_end()
         if self.leader_epoch != log.epochs.latest_epoch and self._is_epoch_too_low:
@@ -439,8 +438,8 @@ class Partition:
         info = write(
             batch, leader_epoch=epoch, now_ms=now_ms, from_client=from_client, opening=opening
         )
-        if self.followers is not None and not info.is_duplicate:
-            self.followers.appended(info.first_offset)
+        if followers is not None and not info.is_duplicate:
+            followers.appended(info.first_offset)
         self._advance(len(batch))
         return info
 

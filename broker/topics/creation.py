@@ -1,4 +1,4 @@
-"""Making topics and partitions on the active controller, for clients and brokers that ask it.
+"""Making topics, partitions and replicas on the active controller, for whoever asks it.
 
 The decision is the controller's; here are only its node's defaults and rules for settings, fresh
 ids, and what is waited for.
@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.partitions import GrownTopic, MorePartitions, create_partitions
+from metadata_topic.controller.reassignment import Reassignment, alter_reassignments
 from metadata_topic.controller.result import Decided
 from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
@@ -23,6 +25,7 @@ from runtime.work import Pace, Steps, run_in_steps
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+T = TypeVar("T")
 _LOG_LINE_WORK: Final = 50
 
 
@@ -99,7 +102,7 @@ MANY_PARTITIONS: Final = 100
 
 
 class TopicCreation:
-    """Creates topics, and further partitions of topics, through the metadata log.
+    """Creates topics, and further partitions and replicas of topics, through the metadata log.
 
     Attributes:
         patience_s: no longer does an answer wait for more than `MANY_PARTITIONS`; a client that is
@@ -186,6 +189,32 @@ class TopicCreation:
             "added partitions", decide, validate_only=validate_only, timeout_ms=timeout_ms
         )
 
+    async def alter_reassignments(
+        self,
+        asked: Sequence[Reassignment],
+        *,
+        allows_other_factor: bool,
+        defaults: ElectionRules,
+        timeout_ms: int = 0,
+    ) -> list[KafkaError | None]:
+        """Add replicas to partitions; see `alter_reassignments` of the controller.
+
+        Returns when the metadata hold it; new replicas are made and copied after that.
+        """
+
+        def decide(
+            image: MetadataImage, budget: DescriptorBudget
+        ) -> Decided[list[KafkaError | None]]:
+            return alter_reassignments.steps(
+                image,
+                asked,
+                allows_other_factor=allows_other_factor,
+                defaults=defaults,
+                descriptors=budget,
+            )
+
+        return await self._decided(decide, timeout_ms=timeout_ms)
+
     async def _carry_out(
         self,
         event: str,
@@ -202,21 +231,9 @@ class TopicCreation:
                 f"{waiting} changes of partitions wait for this broker's disks (at most "
                 f"{BACKLOG_MAX}): try again when they are done",
             )
-        known = self.descriptors
-        budget = DescriptorBudget({})
-
-        def with_budget(image: MetadataImage) -> Decided[list[M]]:
-            nonlocal budget  # a decision may be taken twice
-            budget = DescriptorBudget({} if known is None else known.free_descriptors())
-            return decide(image, budget)
-
-        def placed(end_offset: int) -> None:
-            if known is not None and not validate_only:
-                known.replicas_placed(budget.taken, end_offset)
-
         wait_ms = timeout_ms if timeout_ms > 0 else DECISION_TIMEOUT_MS
         end_s = asyncio.get_running_loop().time() + wait_ms / 1_000
-        made: list[M] = await self._submit(with_budget, timeout_ms=timeout_ms, placed=placed)
+        made = await self._decided(decide, validate_only=validate_only, timeout_ms=timeout_ms)
         if validate_only:
             return made
         settled = self._settled([topic.topic_id for topic in made if not topic.error])
@@ -227,3 +244,25 @@ class TopicCreation:
                 left_s = min(left_s, self.patience_s)
             await asyncio.wait({settled}, timeout=max(0.0, left_s))
         return made
+
+    async def _decided(
+        self,
+        decide: Callable[[MetadataImage, DescriptorBudget], Decided[list[T]]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int,
+    ) -> list[T]:
+        """Decide within what brokers have left of their descriptors."""
+        known = self.descriptors
+        budget = DescriptorBudget({})
+
+        def with_budget(image: MetadataImage) -> Decided[list[T]]:
+            nonlocal budget  # a decision may be taken twice
+            budget = DescriptorBudget({} if known is None else known.free_descriptors())
+            return decide(image, budget)
+
+        def placed(end_offset: int) -> None:
+            if known is not None and not validate_only:
+                known.replicas_placed(budget.taken, end_offset)
+
+        return await self._submit(with_budget, timeout_ms=timeout_ms, placed=placed)

@@ -7,11 +7,14 @@ the same way:
 * else the first replica in assignment order that is in the ISR and may lead;
 * with an empty ISR the same among the eligible leader replicas (ELR);
 * with both empty the last known leader; then the election is unclean;
-* where the election may be unclean, any replica that may lead.
+* where the election may be unclean, any replica that may lead and is not being added.
 
 The ELR (KIP-966) has the replicas that left the ISR while it was below `min.insync.replicas`: the
 high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
 lost something since then (a power cut, its log directory) is not eligible.
+
+Replicas that are being added are replicas like others. The addition is complete when all replicas
+are in the ISR.
 
 Source: Kafka 4.3's PartitionChangeBuilder.
 """
@@ -89,8 +92,8 @@ def decide(
 
     Args:
         old: as it is.
-        wanted: the same with the ISR, directories, last known leader or recovery state it shall
-            have; leader and ELR are decided here.
+        wanted: the same with the replicas, ISR, directories, last known leader or recovery state
+            it shall have; leader and ELR are decided here.
         electorate: who may lead.
         rules: of the topic.
         election: None: to keep it online, by an unclean election where the topic allows it.
@@ -101,8 +104,10 @@ def decide(
     has_elr = electorate.image.elr_enabled
     if election is None:
         election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
+    if not wanted.removing and set(wanted.replicas) <= set(wanted.isr):
+        wanted = replace(wanted, adding=())
     last_known = tuple(one for one in wanted.last_known_elr if one not in blank)
-    eligible = _eligible(old, wanted.isr, rules) if has_elr else old.elr
+    eligible = _eligible(old, wanted, rules) if has_elr else old.elr
     elr = tuple(one for one in eligible if one not in ineligible and one not in blank)
     new = replace(wanted, elr=elr, last_known_elr=last_known)
     leader, is_unclean = _elect(new, electorate, election)
@@ -129,10 +134,12 @@ def decide(
     )
 
 
-def _eligible(old: PartitionImage, isr: tuple[int, ...], rules: ElectionRules) -> tuple[int, ...]:
+def _eligible(old: PartitionImage, wanted: PartitionImage, rules: ElectionRules) -> tuple[int, ...]:
+    isr = wanted.isr
     if len(isr) >= rules.min_isr:
         return ()
-    return tuple(sorted({*old.elr, *old.isr} - {*isr}))
+    left = {*old.elr, *old.isr} - {*isr}
+    return tuple(sorted(left.intersection(wanted.replicas)))
 
 
 def _elect(new: PartitionImage, electorate: Electorate, election: Election) -> tuple[int, bool]:
@@ -157,7 +164,8 @@ def _unclean_candidates(
     if is_known and not new.isr and not new.elr:
         yield from new.last_known_elr
     if election is Election.UNCLEAN:
-        yield from new.replicas
+        # DIFFERS: Kafka elects one that is being added, too, and it may have no record at all.
+        yield from (one for one in new.replicas if one not in new.adding)
 
 
 _FIELDS: Final = {
@@ -167,6 +175,9 @@ _FIELDS: Final = {
     "elr": "eligible_leader_replicas",
     "last_known_elr": "last_known_elr",
     "directories": "directories",
+    "replicas": "replicas",
+    "adding": "adding_replicas",
+    "removing": "removing_replicas",
 }
 """What a decision may change, and its name in the record."""
 
@@ -186,9 +197,14 @@ def change_records(
             fields[in_record] = list(value) if isinstance(value, tuple) else value
     if not fields:
         return []
-    if image.metadata_version < _LEADER_KEPT_ON_SHRINK_LEVEL and not set(old.isr) <= set(new.isr):
+    needs_epoch = not set(old.replicas) <= set(new.replicas)
+    if image.metadata_version < _LEADER_KEPT_ON_SHRINK_LEVEL:
+        needs_epoch |= not set(old.isr) <= set(new.isr)
+    if needs_epoch:
         fields["leader"] = new.leader
     version = partition_record_version(image.metadata_version)
+    if version == 0:
+        fields.pop("directories", None)
     return [
         make(
             "PartitionChangeRecord",

@@ -8,7 +8,7 @@ Source: the rules of Kafka's StripedReplicaPlacer; the order within is ours.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metadata_topic.controller.errors import InvalidReplicationFactorError
@@ -70,6 +70,28 @@ def place(
         if pace.is_step_over(_PLACED_WORK):
             yield
     return placed
+
+
+def with_more_replicas(
+    replicas: Sequence[int],
+    candidates: Iterable[int],
+    *,
+    racks: Mapping[int, str],
+    load: Mapping[int, int],
+    factor: int,
+) -> tuple[int, ...]:
+    """Choose further replicas of a partition that is there.
+
+    Args:
+        replicas: those that it has; they come first, and stay.
+        candidates: brokers that may get one; those that have one are passed over.
+        racks: of candidates and replicas, as far as they are known.
+        load: how many replicas a broker has; of one rack those with fewer come first.
+        factor: how many there shall be; fewer where candidates are too few.
+    """
+    others = sorted(set(candidates).difference(replicas), key=lambda one: (load.get(one, 0), one))
+    known = {one: racks.get(one, "") for one in (*replicas, *others)}
+    return _spread([*replicas], others, (), known, factor)
 
 
 def _spread(

@@ -115,13 +115,33 @@ def _manual_replicas(
 def check_manual(
     brokers: Mapping[int, BrokerImage], index: int, replicas: tuple[int, ...], expected: int
 ) -> None:
-    """Refuse replicas of one partition that cannot be.
+    """Refuse replicas of a new partition that cannot be.
 
     Args:
         brokers: all registered.
         index: of the partition, for the message.
         replicas: broker ids, as in the request.
         expected: how many there must be.
+
+    Raises:
+        InvalidReplicaAssignmentError: saying why.
+    """
+    check_replicas(brokers, replicas)
+    if len(replicas) != expected:
+        raise InvalidReplicaAssignmentError(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            f"replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected} replica(s)."
+        )
+    if not any(brokers[broker_id].is_active for broker_id in replicas):
+        raise InvalidReplicaAssignmentError(
+            f"All brokers specified in the manual partition assignment for partition {index} are "
+            "fenced or in controlled shutdown: start one of them, or choose another."
+        )
+
+
+def check_replicas(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]) -> None:
+    """Refuse replicas of a partition that are none, unknown or repeated.
 
     Raises:
         InvalidReplicaAssignmentError: saying why.
@@ -140,14 +160,3 @@ def check_manual(
             raise InvalidReplicaAssignmentError(
                 f"The manual partition assignment includes the broker {broker_id} more than once."
             )
-    if len(replicas) != expected:
-        raise InvalidReplicaAssignmentError(
-            f"The manual partition assignment includes a partition with {len(replicas)} "
-            f"replica(s), but this is not consistent with previous partitions, which have "
-            f"{expected} replica(s)."
-        )
-    if not any(brokers[broker_id].is_active for broker_id in replicas):
-        raise InvalidReplicaAssignmentError(
-            f"All brokers specified in the manual partition assignment for partition {index} are "
-            "fenced or in controlled shutdown: start one of them, or choose another."
-        )

@@ -79,6 +79,7 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
         leader_epoch: rises with every leader change, also to and from -1.
         partition_epoch: rises with every change of anything here.
         directories: directory id of each replica, aligned with `replicas`.
+        removing, adding: replicas that a reassignment takes out, and that it has added.
         elr: eligible leader replicas (KIP-966); empty while that feature is off.
         unclean_epoch: leader epoch of the unclean election that is not recovered from yet, -1 where
             there is none. Replay derives it; snapshots keep it in a tagged field that Kafka skips.
@@ -96,6 +97,11 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     unclean_epoch: int = -1
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """Replicas that are being added, as long as none of them may lead without loss."""
+        return () if {*self.adding} & {*self.isr, *self.elr} else self.adding
 
     def directory_of(self, broker_id: int) -> bytes:
         """Say in which log directory of `broker_id` the replica lives.

@@ -189,6 +189,20 @@ def _behind(replica: ReplicaState | None, quorum: QuorumDescription) -> Iterable
     return [f"its last fetch was {silent_ms} ms ago"] if silent_ms > _SILENT_MS else []
 
 
+def endangered_quorum(node_id: int, quorum: QuorumDescription) -> list[str]:
+    """Say why most voters would not follow without a node; nothing where it is no voter."""
+    if not any(one.id == node_id for one in quorum.voters):
+        return []
+    left = [one.id for one in quorum.voters if one.id != node_id and not _behind(one, quorum)]
+    needed = len(quorum.voters) // 2 + 1
+    if len(left) >= needed:
+        return []
+    return [
+        f"{len(left)} of {len(quorum.voters)} controllers would follow, and {needed} have to: no "
+        "topic could be changed, and no leader elected"
+    ]
+
+
 def _row(node: NodeFacts, facts: ClusterFacts, state: str) -> NodeRow:
     role, lag = _UNKNOWN, None
     if facts.quorum is not None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from broker.config.live_config import LiveConfig
 from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.alter_partition import AlterPartitionHandler
@@ -25,6 +26,7 @@ from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
@@ -200,5 +202,7 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     table.add(UnregisterBrokerHandler(parts.submit))
     defaults = parts.brokers.election_defaults
     table.add(ElectLeadersHandler(parts.submit, defaults))
+    table.add(AlterPartitionReassignmentsHandler(parts.creation, defaults))
+    table.add(ListPartitionReassignmentsHandler(parts.submit))
     table.add(UpdateFeaturesHandler(parts.submit, config.node_id, defaults))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

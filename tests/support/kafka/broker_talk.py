@@ -186,7 +186,8 @@ def _directory(number: int) -> bytes:
 _FLAGS: Final = ("is_caught_up", "is_fenced", "should_shut_down")
 
 
-async def _record(address: str, cluster_id: str) -> list[str]:
+async def asking(address: str) -> Ask:
+    """A way to ask the controller that listens there."""
     host, port = address.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     header, answer_header = message("RequestHeader"), message("ResponseHeader")
@@ -202,7 +203,11 @@ async def _record(address: str, cluster_id: str) -> list[str]:
         _, position = answer_header.decode(data, 1)
         return response(key).decode(data, version, position)[0]
 
-    return await BrokerTalk(ask, cluster_id).tell()
+    return ask
+
+
+async def _record(address: str, cluster_id: str) -> list[str]:
+    return await BrokerTalk(await asking(address), cluster_id).tell()
 
 
 if __name__ == "__main__":

@@ -45,10 +45,11 @@ BETWEEN_S: Final = 60.0
 RECORD_BYTES: Final = 2_000
 CLIENT_MS: Final = 5_000
 """A producer waits so long for the answer of a broker that is paused."""
+MIN_ISR: Final = "min.insync.replicas"
 SETTINGS: Final = SERVING | {
     "default.replication.factor": "3",
     "offsets.topic.replication.factor": "3",
-    "min.insync.replicas": "2",
+    MIN_ISR: "2",
     "replica.lag.time.max.ms": "6000",
 }
 
@@ -97,12 +98,16 @@ class Replicated:
 
 
 @asynccontextmanager
-async def apart(directory: Path) -> AsyncIterator[Replicated]:
+async def apart(
+    directory: Path, settings: Mapping[str, str] = SETTINGS
+) -> AsyncIterator[Replicated]:
     """Three controllers, and three brokers beside them."""
-    plan = Plan(TidemarkController, is_dynamic=False, has_links=False)
+    # With eligible leader replicas the controllers' own setting is that of the cluster.
+    own = {MIN_ISR: settings[MIN_ISR]}
+    plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=own)
     async with Quorum(directory, plan) as quorum:
         nodes = [
-            TidemarkBroker(one, directory / f"broker-{one}", quorum.membership, SETTINGS)
+            TidemarkBroker(one, directory / f"broker-{one}", quorum.membership, settings)
             for one in BROKERS
         ]
         try:
@@ -137,8 +142,11 @@ class Reading:
         errors: what the client has told.
     """
 
-    def __init__(self, cluster: Replicated) -> None:
-        self.read: dict[tuple[int, int], bytes] = {}
+    def __init__(
+        self, cluster: Replicated, read: dict[tuple[int, int], bytes] | None = None
+    ) -> None:
+        """Join the group; `read`: what it has read before."""
+        self.read = {} if read is None else read
         self.errors: list[str] = []
         self._servers, self._stopping = cluster.servers, threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -161,12 +169,11 @@ class Reading:
         consumer.close()
 
 
-async def create(cluster: Replicated) -> None:
-    """Make the topic, and wait until each replica is in sync."""
-    topic = NewTopic(TOPIC, PARTITIONS, COPIES)
+async def create(cluster: Replicated, copies: int = COPIES) -> None:
+    """Make the topic."""
+    topic = NewTopic(TOPIC, PARTITIONS, copies)
     tools = admin(cluster.nodes[0].address)
     await asyncio.to_thread(tools.create_topics([topic])[TOPIC].result, 30)
-    await cluster.until_whole()
 
 
 async def run_rounds(
@@ -179,6 +186,7 @@ async def run_rounds(
     """Go through rounds; fails with what cannot be."""
     dice = Random(seed)
     await create(cluster)
+    await cluster.until_whole()
     traffic = [
         Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=RECORD_BYTES, timeout_ms=CLIENT_MS)
         for _ in range(2)
@@ -203,10 +211,10 @@ async def run_rounds(
     finally:
         await asyncio.gather(*(asyncio.to_thread(one.stop) for one in traffic))
         try:
-            await _until_read(traffic, reading)
+            await until_read(traffic, reading)
         finally:
             await asyncio.to_thread(reading.stop)
-    await _judge(cluster, traffic)
+    await judge(cluster, traffic)
     say("everything is there, in all copies")
 
 
@@ -238,7 +246,8 @@ async def _do(cluster: Replicated, deed: str, dice: Random, acknowledged: Callab
     return f"{deed}, {node.node_id}: acknowledged in all partitions after {took_ms} ms"
 
 
-async def _until_read(traffic: list[Traffic], reading: Reading) -> None:
+async def until_read(traffic: list[Traffic], reading: Reading) -> None:
+    """Wait until the group has all that was acknowledged."""
     wanted = {
         ((partition, offset), key)
         for one in traffic
@@ -264,7 +273,8 @@ async def _until_read(traffic: list[Traffic], reading: Reading) -> None:
         ) from None
 
 
-async def _judge(cluster: Replicated, traffic: list[Traffic]) -> None:
+async def judge(cluster: Replicated, traffic: list[Traffic]) -> None:
+    """Stop the brokers: what was acknowledged has to be there once, and in all copies."""
     await cluster.until_whole()
     for partition in range(PARTITIONS):
         found = await asyncio.to_thread(

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controllers.alter_partition import AlterPartitionHandler
@@ -18,6 +19,7 @@ from broker.handlers.controllers.replica_directories import AssignReplicasToDirs
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.cluster import ClusterView
 from kafka_protocol.wire.codec import message, request, response
@@ -54,6 +56,8 @@ class Listener:
         self.directories = AssignReplicasToDirsHandler(self.submit, control.election_defaults)
         self.isr = AlterPartitionHandler(self.submit, control.election_defaults)
         self.alter = IncrementalAlterConfigsHandler(self.submit, live)
+        self.reassign = AlterPartitionReassignmentsHandler(creation, control.election_defaults)
+        self.reassignments = ListPartitionReassignmentsHandler(self.submit)
         self.quorum.elect()
 
     async def submit(

@@ -24,7 +24,7 @@ from metadata_topic.image.model import (
     BrokerImage,
     PartitionImage,
 )
-from metadata_topic.image.records import make
+from metadata_topic.image.records import decode_record, encode_record, make
 from metadata_topic.image.replay_topics import merge
 from tests.support.samples.metadata import apply, cluster_of
 
@@ -225,3 +225,65 @@ def test_settings_of_the_topic_count_first_and_nonsense_not_at_all() -> None:
     assert resolved((4, "1", minimum, "1")) == ElectionRules(2)
     assert resolved((4, "", minimum, "1"), (2, "t", minimum, "9")) == ElectionRules(3)
     assert resolved((2, "t", minimum, "many")) == ElectionRules(2)
+
+
+def added(
+    isr: tuple[int, ...], adding: tuple[int, ...] = (2, 3), *, elr: tuple[int, ...] = ()
+) -> PartitionImage:
+    return structs.replace(partition(isr, elr=elr), adding=adding)
+
+
+@pytest.mark.parametrize("has_elr", [False, True])
+def test_a_replica_that_is_added_is_elected_by_nobodys_choice(has_elr: bool) -> None:
+    """DIFFERS from Kafka: it may have no record yet, and the last full copy may come back."""
+    image = image_of({2, 3}, has_elr=has_elr)
+    old = added((1,))
+    rules = ElectionRules(1, is_unclean=True)
+    assert decide(old, old, Electorate(image), rules).leader == NO_LEADER
+    done = structs.replace(old, adding=())
+    assert decide(done, done, Electorate(image), rules).leader == 2
+
+
+def test_an_added_replica_that_is_in_sync_is_elected() -> None:
+    image = image_of({2, 3}, has_elr=True)
+    old = added((1, 2))
+    new = decide(old, structs.replace(old, isr=(2,)), Electorate(image), ElectionRules(1))
+    assert (new.leader, new.isr, new.adding) == (2, (2,), (2, 3))
+
+
+def test_an_addition_is_complete_when_all_replicas_are_in_sync() -> None:
+    image = image_of({1, 2, 3}, has_elr=True)
+    for isr, adding in [((1, 2), (2, 3)), ((2, 3), (2, 3)), ((1, 2, 3), ())]:
+        old = added((2,))
+        new = decide(old, structs.replace(old, isr=isr), Electorate(image), ElectionRules(1))
+        assert new.adding == adding
+        (record,) = change_records(image, bytes(16), 0, old, new)
+        assert merge(old, record.value).adding == adding
+    moved = structs.replace(added((2,)), removing=(1,))
+    everybody = structs.replace(moved, isr=(1, 2, 3))
+    assert decide(moved, everybody, Electorate(image), ElectionRules(1)).adding == (2, 3)
+
+
+def test_a_replica_that_is_taken_away_is_not_eligible_and_raises_the_leader_epoch() -> None:
+    image = image_of({1, 2, 3}, has_elr=True)
+    old = added((1, 2), elr=(3,))
+    wanted = structs.replace(
+        old, replicas=(1,), isr=(1,), adding=(), directories=old.directories[:1]
+    )
+    new = decide(old, wanted, Electorate(image), ElectionRules(2))
+    assert (new.leader, new.isr, new.elr) == (1, (1,), ())
+    (record,) = change_records(image, bytes(16), 0, old, new)
+    after = merge(old, record.value)
+    assert (after.leader, after.leader_epoch, after.replicas) == (1, old.leader_epoch + 1, (1,))
+    assert after.directories == old.directories[:1]
+
+
+def test_metadata_without_directories_get_replicas_without() -> None:
+    image = replace(image_of({1, 2, 3}, has_elr=False), features={METADATA_VERSION: 16})
+    old = structs.replace(partition((1,)), replicas=(1,), directories=(bytes(16),))
+    wanted = structs.replace(
+        old, replicas=(1, 2), adding=(2,), directories=(bytes(16), DIRECTORY_UNASSIGNED)
+    )
+    (record,) = change_records(image, bytes(16), 0, old, wanted)
+    assert record.version == 0
+    assert merge(old, decode_record(encode_record(record)).value).replicas == (1, 2)

@@ -9,6 +9,7 @@ import pytest
 
 from broker.config.live_config import LiveConfig
 from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.controllers.envelope import FORWARDABLE, EnvelopeHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -17,6 +18,7 @@ from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.handler_table import FORWARDED
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.authentication import ANONYMOUS
@@ -219,6 +221,8 @@ REFUSING = [
     UnregisterBrokerHandler(UNUSED),
     ElectLeadersHandler(UNUSED, UNUSED),
     UpdateFeaturesHandler(UNUSED, 1, UNUSED),
+    AlterPartitionReassignmentsHandler(UNUSED, UNUSED),
+    ListPartitionReassignmentsHandler(UNUSED),
 ]
 
 

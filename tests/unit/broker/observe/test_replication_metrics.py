@@ -1,11 +1,13 @@
 """What a leader counts of its followers, and what its health says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.observe.health import Health
 from broker.observe.replication_metrics import register_leading
+from metadata_topic.image.image import ELR_VERSION
 from runtime.metrics import Registry
 from tests.support.worlds.data_plane import World
 
@@ -40,6 +42,20 @@ def test_partitions_that_lack_replicas_are_counted_and_named(
     red, yellow = health.checks["replicas"](), health.warnings["replicas"]()
     assert (len(red), len(yellow)) == (under_min, under - under_min)
     assert all("t-0" in line for line in (*red, *yellow))
+
+
+def test_replicas_without_eligible_leader_replicas_are_yellow(world: World) -> None:
+    health = Health(1)
+    register_leading(Registry(), health, world.leading)
+    world.add_topic("t")
+    warning = health.warnings["features"]
+    assert warning() == ()
+    world.change("t", replicas=(1, 2), isr=(1, 2), leader_epoch=4)
+    (line,) = warning()
+    assert line.startswith("eligible.leader.replicas.version is not finalised, and 1 partition(s)")
+    assert "`tidemark features upgrade`" in line
+    world.image = replace(world.image, features={ELR_VERSION: 1})
+    assert warning() == ()
 
 
 def test_an_isr_that_was_asked_for_is_counted_and_no_other(world: World) -> None:

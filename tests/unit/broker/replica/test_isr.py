@@ -564,3 +564,27 @@ def test_watermark_equals_that_of_a_naive_twin(
         assert moved == scene.twin.watermark(scene.mark, end=scene.end, since_ms=since_ms)
         assert moved >= scene.mark
         scene.mark = moved
+
+
+def test_added_replicas_count_for_the_minimum_once_one_was_in_sync() -> None:
+    """DIFFERS: Kafka's partition of one replica takes no acks=all before a second has everything.
+
+    It may not count for less later: a replica that left the ISR may be eligible by now.
+    """
+    held = InSyncReplicas(
+        node_id=1,
+        partition_epoch=5,
+        replicas=(1, 2, 3),
+        isr=(1,),
+        joining=(2, 3),
+        epoch_start_offset=0,
+        led_since_ms=0,
+        min_insync_replicas=2,
+    )
+    assert (held.min_isr, watermark(held)) == (1, 100)
+    held.learn(partition_epoch=6, replicas=(1, 2, 3), isr=(1, 2), is_recovering=False)
+    assert held.min_isr == 2
+    held.learn(partition_epoch=7, replicas=(1, 2, 3), isr=(1,), is_recovering=False)
+    assert (held.min_isr, watermark(held)) == (2, 0)
+    held.learn(partition_epoch=8, replicas=(1, 2, 3), isr=(1,), is_recovering=False, joining=(2, 3))
+    assert held.min_isr == 1

@@ -1,0 +1,204 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: replicas are added to a partition.
+
+The added replicas are written as replicas of the partition at once, and as being added. They fetch
+and join the ISR as any replica does; the change that lets the last of them in completes the
+addition, see `partition_change`. Until then it can be cancelled.
+
+DIFFERS: Kafka also removes and moves replicas this way.
+
+Source: Kafka 4.3's ReplicationControlManager; KIP-455, KIP-860.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from kafka_protocol.errors import ErrorCode, KafkaError
+from metadata_topic.controller.directories import ReplicaId
+from metadata_topic.controller.election_rules import DEFAULT_RULES, ElectionRules, rules_of
+from metadata_topic.controller.errors import (
+    ControllerError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    UnknownTopicError,
+)
+from metadata_topic.controller.free_descriptors import DescriptorBudget
+from metadata_topic.controller.partition_change import Electorate, change_records, decide
+from metadata_topic.controller.replica_assignment import check_replicas
+from metadata_topic.controller.result import ControllerResult
+from metadata_topic.controller.tiered_placement import check_factor
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
+from metadata_topic.image.records import RECORD_WORK, MetadataRecord
+from metadata_topic.image.replay_topics import merge
+from runtime.work import Pace, Steps, stepwise
+
+
+class NoReassignmentInProgressError(ControllerError):
+    """There is nothing to cancel."""
+
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+class Reassignment(NamedTuple):
+    """Which replicas a partition shall have, the preferred leader first; None: cancel."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+class OngoingReassignment(NamedTuple):
+    """A partition whose replicas are being changed."""
+
+    topic: str
+    partition: int
+    image: PartitionImage
+
+
+@stepwise
+def alter_reassignments(
+    image: MetadataImage,
+    asked: Sequence[Reassignment],
+    *,
+    allows_other_factor: bool = True,
+    defaults: ElectionRules = DEFAULT_RULES,
+    descriptors: DescriptorBudget | None = None,
+) -> Steps[ControllerResult[list[KafkaError | None]]]:
+    """Begin to add replicas, or cancel that, in steps.
+
+    Args:
+        image: the cluster now.
+        asked: each stands for itself; the second for a partition meets the first one's change.
+        allows_other_factor: a partition may get more replicas than it has.
+        defaults: what the properties of this controller say of elections.
+        descriptors: added replicas are taken from it; None: there is no bound.
+
+    Returns:
+        Why not, of each that was asked for; None: it is done.
+    """
+    electorate = Electorate(image)
+    changed: dict[ReplicaId, PartitionImage] = {}
+    records: list[MetadataRecord] = []
+    response: list[KafkaError | None] = []
+    pace = Pace()
+    for one in asked:
+        if pace.is_step_over(RECORD_WORK):
+            yield
+        try:
+            topic = _topic(image, one)
+            replica = ReplicaId(topic.id, one.partition)
+            old = changed.get(replica, topic.partitions[one.partition])
+            rules = rules_of(image, topic, defaults)
+            if one.replicas is None:
+                wanted = _cancelled(old, one, rules)
+            else:
+                wanted = _added(image, old, one, allows_other_factor=allows_other_factor)
+                if descriptors is not None:
+                    descriptors.take([tuple({*wanted.replicas} - {*old.replicas})])
+        except KafkaError as error:
+            response.append(error)
+            continue
+        new = decide(old, wanted, electorate, rules)
+        for record in change_records(image, topic.id, one.partition, old, new):
+            records.append(record)
+            changed[replica] = merge(old, record.value)
+        response.append(None)
+    return ControllerResult(tuple(records), response)
+
+
+def _topic(image: MetadataImage, one: Reassignment) -> TopicImage:
+    topic = image.topics_by_name.get(one.topic)
+    if topic is None:
+        raise UnknownTopicError(f"Unable to find a topic named {one.topic}.")
+    if one.partition not in topic.partitions:
+        raise UnknownTopicError(f"Unable to find partition {one.topic}:{one.partition}.")
+    return topic
+
+
+def _cancelled(old: PartitionImage, one: Reassignment, rules: ElectionRules) -> PartitionImage:
+    if not old.adding and not old.removing:
+        raise NoReassignmentInProgressError("No partition reassignment is in progress.")
+    replicas = tuple(broker_id for broker_id in old.replicas if broker_id not in old.adding)
+    isr = tuple(broker_id for broker_id in old.isr if broker_id in replicas)
+    if not isr and not rules.is_unclean:
+        raise InvalidReplicaAssignmentError(
+            f"Unable to revert partition assignment for {one.topic}:{one.partition} because it "
+            "would require an unclean leader election."
+        )
+    wanted = replace(old, isr=isr, adding=(), removing=())
+    return _with_replicas(wanted, replicas)
+
+
+def _added(
+    image: MetadataImage, old: PartitionImage, one: Reassignment, *, allows_other_factor: bool
+) -> PartitionImage:
+    replicas = one.replicas
+    assert replicas is not None
+    check_replicas(image.brokers, replicas)
+    settled = len(old.replicas) - len(old.removing)
+    if len(replicas) != settled and not allows_other_factor:
+        raise InvalidReplicationFactorError(
+            f"The replication factor is changed from {settled} to {len(replicas)}"
+        )
+    removed = [str(broker_id) for broker_id in old.replicas if broker_id not in replicas]
+    if removed:
+        raise InvalidReplicaAssignmentError(
+            f"{one.topic}-{one.partition} has a replica on broker(s) {', '.join(removed)}: "
+            "replicas are added in this version, and not removed or moved. Name these brokers, too."
+        )
+    check_factor(one.topic, image.topic_config(one.topic), len(replicas))
+    # DIFFERS: of an addition that goes on Kafka forgets which replicas it has added.
+    adding = tuple(
+        broker_id
+        for broker_id in replicas
+        if broker_id in old.adding or broker_id not in old.replicas
+    )
+    return _with_replicas(replace(old, adding=adding), replicas)
+
+
+def _with_replicas(partition: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
+    """The partition with other replicas; those that stay keep their log directories."""
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=tuple(
+            partition.directory_of(one) if one in partition.replicas else DIRECTORY_UNASSIGNED
+            for one in replicas
+        ),
+    )
+
+
+def list_reassignments(
+    image: MetadataImage, asked: Sequence[tuple[str, Sequence[int]]] | None
+) -> Steps[list[OngoingReassignment]]:
+    """Find the partitions whose replicas are being changed, in steps.
+
+    Args:
+        image: the cluster now.
+        asked: topics and partitions, unknown ones are passed over; None: all.
+    """
+    found: list[OngoingReassignment] = []
+    pace = Pace()
+    for topic, partitions in _asked_topics(image, asked):
+        for index in partitions:
+            partition = topic.partitions.get(index)
+            if partition is not None and (partition.adding or partition.removing):
+                found.append(OngoingReassignment(topic.name, index, partition))
+            if pace.is_step_over():
+                yield
+    return found
+
+
+def _asked_topics(
+    image: MetadataImage, asked: Sequence[tuple[str, Sequence[int]]] | None
+) -> Iterator[tuple[TopicImage, Sequence[int]]]:
+    if asked is None:
+        for topic in image.topics_by_id.values():
+            yield topic, tuple(topic.partitions)
+        return
+    for name, partitions in asked:
+        found = image.topics_by_name.get(name)
+        if found is not None:
+            yield found, partitions

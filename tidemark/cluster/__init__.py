@@ -1,0 +1,1 @@
+"""What `topics`, `brokers` and `features` ask of a running cluster, over Kafka's APIs."""

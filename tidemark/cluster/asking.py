@@ -1,0 +1,203 @@
+"""What commands ask of a cluster, over Kafka's APIs: any broker answers, or hands it on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.transport import Address
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.wire import codec
+from kafka_protocol.wire.api_keys import ApiKey
+from metadata_topic.image.image import ResourceType
+
+MIN_ISR: Final = "min.insync.replicas"
+_AT_ONCE: Final = 1_000
+"""Partitions, or topics, in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """A registered broker."""
+
+    id: int
+    address: Address
+    rack: str
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition as a broker sees it; the first replica is the preferred leader."""
+
+    topic: str
+    index: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedReplicas:
+    """Replicas that a partition shall have, the preferred leader first."""
+
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a partition does not get them."""
+
+    topic: str
+    index: int
+    code: int
+    text: str
+
+
+class Cluster:
+    """Asks the brokers that a client knows; each method raises ClusterError where none answers."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        """Nothing is asked yet."""
+        self._client = client
+
+    def brokers(self) -> dict[int, BrokerState]:
+        """All registered brokers by id, fenced ones too; from now on any of them may be asked."""
+        answer = self._ask(ApiKey.DESCRIBE_CLUSTER, 2, include_fenced_brokers=True)
+        _check(answer, "DescribeCluster")
+        found = {
+            one.broker_id: BrokerState(
+                one.broker_id, (one.host, one.port), one.rack or "", one.is_fenced
+            )
+            for one in sorted(answer.brokers, key=lambda one: one.broker_id)
+        }
+        self._client.others = [one.address for one in found.values() if not one.is_fenced]
+        return found
+
+    def partitions(self, topics: Sequence[str] = ()) -> Iterator[PartitionState]:
+        """Those of some topics, or of all.
+
+        Raises:
+            ClusterError: a topic that is named does not exist.
+        """
+        cls = codec.request(ApiKey.DESCRIBE_TOPIC_PARTITIONS).cls
+        named, cursor = [cls.Topics(name=one) for one in sorted(set(topics))], None
+        while True:
+            page = self._ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=named, cursor=cursor)
+            for topic in page.topics:
+                _check(topic, f"topic {topic.name}")
+                for one in topic.partitions:
+                    yield PartitionState(
+                        topic.name,
+                        one.partition_index,
+                        one.leader_id,
+                        tuple(one.replica_nodes),
+                        tuple(one.isr_nodes),
+                    )
+            if page.next_cursor is None:
+                return
+            cursor = cls.Cursor(
+                topic_name=page.next_cursor.topic_name,
+                partition_index=page.next_cursor.partition_index,
+            )
+
+    def min_isr(self, topics: Sequence[str]) -> dict[str, int]:
+        """`min.insync.replicas` of topics that exist."""
+        cls = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
+        found: dict[str, int] = {}
+        for some in _sliced(topics):
+            resources = [
+                cls.Resources(
+                    resource_type=int(ResourceType.TOPIC),
+                    resource_name=one,
+                    configuration_keys=[MIN_ISR],
+                )
+                for one in some
+            ]
+            answer = self._ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources)
+            for result in answer.results:
+                if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    continue  # deleted meanwhile
+                _check(result, f"the settings of {result.resource_name}")
+                found[result.resource_name] = int(result.configs[0].value)
+        return found
+
+    # -- replicas ---------------------------------------------------------------------------------
+
+    def reassign(self, wanted: Sequence[WantedReplicas]) -> list[Refusal]:
+        """Have partitions get other replicas; returns when it is decided, not when it is done."""
+        cls = codec.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
+        refused: list[Refusal] = []
+        for some in _sliced(wanted):
+            topics: dict[str, Any] = {}
+            for one in some:
+                topic = topics.setdefault(one.topic, cls.Topics(name=one.topic))
+                topic.partitions.append(
+                    cls.Topics.Partitions(partition_index=one.index, replicas=list(one.replicas))
+                )
+            answer = self._ask(
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=list(topics.values())
+            )
+            _check(answer, "AlterPartitionReassignments")
+            refused += [
+                Refusal(topic.name, one.partition_index, one.error_code, one.error_message or "")
+                for topic in answer.responses
+                for one in topic.partitions
+                if one.error_code
+            ]
+        return refused
+
+    def reassigning(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """The replicas that are being added, by topic and partition."""
+        answer = self._ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
+        _check(answer, "ListPartitionReassignments")
+        return {
+            (topic.name, one.partition_index): tuple(one.adding_replicas)
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    # -- features ---------------------------------------------------------------------------------
+
+    def features(self) -> Any:
+        """The answer of a broker to ApiVersions 4, which says what is supported and finalised."""
+        answer = self._ask(
+            ApiKey.API_VERSIONS, 4, client_software_name="tidemark", client_software_version="0"
+        )
+        _check(answer, "ApiVersions")
+        return answer
+
+    def upgrade_features(self, levels: Mapping[str, int]) -> None:
+        """Finalise higher levels, all or none.
+
+        Raises:
+            ClusterError: the controller refuses.
+        """
+        cls = codec.request(ApiKey.UPDATE_FEATURES).cls
+        updates = [
+            cls.FeatureUpdates(feature=name, max_version_level=level, upgrade_type=1)
+            for name, level in levels.items()
+        ]
+        answer = self._ask(ApiKey.UPDATE_FEATURES, 1, feature_updates=updates)
+        _check(answer, "the controller refuses")
+
+    def _ask(self, api_key: ApiKey, version: int, **fields: Any) -> Any:
+        return self._client.ask_any(api_key, version, codec.request(api_key).cls(**fields))
+
+
+def _sliced(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(items), _AT_ONCE):
+        yield items[first : first + _AT_ONCE]
+
+
+def _check(answer: Any, what: str) -> None:
+    if answer.error_code:
+        known = {int(code): code.name for code in ErrorCode}
+        code = known.get(answer.error_code, f"error {answer.error_code}")
+        text = getattr(answer, "error_message", None) or ""
+        raise ClusterError(f"{what}: {code}: {text}".rstrip(": "))

@@ -1,0 +1,76 @@
+"""`tidemark features`: which levels of features a cluster has finalised; higher ones."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafka_client.blocking import BlockingClient
+from metadata_topic.controller.features import DEFAULT_FEATURES
+from metadata_topic.image.image import METADATA_VERSION
+from tidemark.cluster.asking import Cluster
+from tidemark.quorum.client_settings import client_settings
+from tidemark.quorum.text import table_text
+from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
+
+_COLUMNS = ("Feature", "SupportedMinVersion", "SupportedMaxVersion", "FinalizedVersionLevel")
+
+
+@click.group("features")
+def command() -> None:
+    """Show and raise the levels of features that a cluster has finalised."""
+
+
+@command.command("describe", cls=ToolCommand)
+@cluster_options
+def describe_command(bootstrap: str, command_config: Path | None) -> None:
+    """Show what the broker supports, and what the cluster has finalised (0: off)."""
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        found = Cluster(client).features()
+    levels = _levels(found)
+    rows = [
+        (one.name, str(one.min_version), str(one.max_version), str(levels.get(one.name, 0)))
+        for one in sorted(found.supported_features, key=lambda one: one.name)
+    ]
+    click.echo(table_text(_COLUMNS, rows), nl=False)
+    click.echo(f"Epoch: {found.finalized_features_epoch}")
+
+
+@command.command("upgrade", cls=ToolCommand)
+@click.argument("wanted", metavar="[FEATURE=LEVEL]...", nargs=-1)
+@cluster_options
+def upgrade_command(wanted: tuple[str, ...], bootstrap: str, command_config: Path | None) -> None:
+    """Finalise higher levels of features, all or none.
+
+    Without FEATURE=LEVEL: those that a new cluster has, as far as they are lower here; metadata
+    version apart. Every node has to support them: upgrade all of them first.
+    """
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        cluster = Cluster(client)
+        now = _levels(cluster.features())
+        levels = dict(map(_wanted, wanted)) if wanted else _of_new_clusters(now)
+        if levels:
+            cluster.upgrade_features(levels)
+    for name, level in levels.items():
+        click.echo(f"{name}: {now.get(name, 0)} -> {level}")
+    if not levels:
+        click.echo("nothing to upgrade: all features are at the level of a new cluster")
+
+
+def _of_new_clusters(now: dict[str, int]) -> dict[str, int]:
+    return {
+        name: level
+        for name, level in DEFAULT_FEATURES.items()
+        if name != METADATA_VERSION and level > now.get(name, 0)
+    }
+
+
+def _wanted(text: str) -> tuple[str, int]:
+    name, _, level = text.partition("=")
+    if not name or not level.isdecimal():
+        raise WrongOptionError(f"{text!r}: must be FEATURE=LEVEL, as in kraft.version=1")
+    return name, int(level)
+
+
+def _levels(found: Any) -> dict[str, int]:
+    return {one.name: one.max_version_level for one in found.finalized_features}
