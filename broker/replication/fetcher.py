@@ -38,6 +38,7 @@ from broker.replication.following import (
     Truncate,
     Wait,
     after_range,
+    base_below,
     check_order,
     decided,
     is_current,
@@ -127,8 +128,9 @@ class _Change:
     @property
     def truncates(self) -> bool:
         """Whether the log may become shorter, or its chain."""
-        log = self.followed.log
-        return not isinstance(self.decision, Append) or log.epochs.reaches(log.log_end_offset)
+        log, end = self.followed.log, self.followed.log.log_end_offset
+        is_append = isinstance(self.decision, Append)
+        return not is_append or log.log_start_offset == end or log.epochs.reaches(end)
 
     def carry_out(self, now_ms: int) -> "Appended | int":
         """On a pool thread, which has the log to itself."""
@@ -136,16 +138,25 @@ class _Change:
         match self.decision:
             case Append(answer):
                 check_order(answer.records)
+                asked = self.asked.offset
                 log.truncate_to(log.log_end_offset)  # epochs without a record
+                base = base_below(answer.records, asked)
+                if base is not None and log.log_start_offset == log.log_end_offset:
+                    log.truncate_fully_and_start_at(base)
+                    asked = base
                 return log.append_batches(
                     answer.records,
                     now_ms=now_ms,
                     leader_epoch=self.asked.leader_epoch,
-                    asked_offset=self.asked.offset,
+                    asked_offset=asked,
                 )
-            case Truncate(theirs):
+            case Truncate(theirs, their_start):
                 start, end = log.log_start_offset, log.log_end_offset
-                log.truncate_to(truncation_for(log.epochs, theirs, log_start=start, log_end=end))
+                cut = truncation_for(log.epochs, theirs, log_start=start, log_end=end)
+                if cut == start != their_start:
+                    log.truncate_fully_and_start_at(their_start)
+                else:
+                    log.truncate_to(cut)
             case Begin(offset):
                 log.truncate_fully_and_start_at(offset)
         return log.log_end_offset

@@ -51,9 +51,15 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log to where it may agree with the leader's."""
+    """Cut the log to where it may agree with the leader's.
+
+    Attributes:
+        log_start: the leader's. Where nothing is left, the own log says nothing of what lies below
+            its own start either, and begins there.
+    """
 
     theirs: EpochEnd
+    log_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ def decided(answer: PartitionAnswer) -> Decision:
     match answer.error:
         case ErrorCode.NONE if answer.diverging is not None:
             # Watermark and log start are told again once the logs agree.
-            return Truncate(answer.diverging)
+            return Truncate(answer.diverging, max(answer.log_start_offset, 0))
         case ErrorCode.NONE:
             return Append(answer)
         case ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -125,18 +131,17 @@ def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin |
 
     Below the leader's log nothing of the own one counts. Above it, or at an epoch that the leader
     does not know, the logs have diverged: only what the leader lacks goes, and never more because
-    of its range alone. An empty log has nothing to lose, and begins where the leader ends.
+    of its range alone. An empty log has nothing to lose, and begins where the leader's does.
+    DIFFERS: Kafka's begins where the leader ends, lacks all that the leader has, and is in sync.
 
     Args:
         theirs: the leader's.
         log_start: of the own log.
         log_end: of the own log (exclusive).
     """
-    if log_end < theirs.start:
+    if log_end < theirs.start or log_start == log_end:
         return Begin(theirs.start)
-    if log_start == log_end and log_end > theirs.end:
-        return Begin(theirs.end)
-    return Truncate(EpochEnd(theirs.end_epoch, theirs.end))
+    return Truncate(EpochEnd(theirs.end_epoch, theirs.end), theirs.start)
 
 
 def is_current(asked: Asked, *, leader_epoch: int, log_end: int) -> bool:
@@ -160,6 +165,18 @@ def check_order(batches: memoryview) -> None:
             raise UnexpectedAppendOffset(first_offset=base, log_end=end)
         end = base + last_delta + 1
         position += LOG_OVERHEAD + max(size, 0)
+
+
+def base_below(batches: memoryview, asked: int) -> int | None:
+    """Where the first batch begins that reaches over the asked offset; None: it begins there.
+
+    The leader's log start may lie within a batch (DeleteRecords), which is sent whole: a log that
+    is to begin at that start begins with it.
+    """
+    if len(batches) < HEADER_SIZE:
+        return None
+    base, _, last_delta = _unpack_place(batches)
+    return base if 0 <= base < asked <= base + last_delta else None
 
 
 # -- when it is asked ---------------------------------------------------------------------------

@@ -225,7 +225,25 @@ async def test_a_follower_below_the_leaders_log_start_begins_there(tmp_path: Pat
         assert asked_of(pair)[-1].log_start_offset == 2
 
 
-async def test_an_empty_log_above_the_leaders_end_begins_at_that_end(tmp_path: Path) -> None:
+async def test_a_log_start_within_a_batch_is_followed(tmp_path: Path) -> None:
+    """The leader sends the batch whole; refused, the follower would never be in sync."""
+    async with following(tmp_path) as pair:
+        pair.leader.add_topic("t")
+        pair.leader.append("t", b"a", b"b", b"c")
+        pair.leader.append("t", b"d")
+        pair.leader.log("t").raise_log_start(2)
+        pair.leader.change("t", replicas=(NODE, FOLLOWER))
+        pair.share("t")
+        await pair.run(500)
+        log = pair.follower.log("t")
+        assert pair.logs_are_equal("t")
+        assert (log.log_start_offset, log.high_watermark) == (2, 4)
+        assert asked_of(pair)[-1].log_start_offset == 2
+        assert pair.fetchers.problems() == []
+
+
+async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path: Path) -> None:
+    """Begun at the leader's end it would be in sync, and lead next without all that lies below."""
     async with following(tmp_path) as pair:
         pair.add_topic("t")
         pair.follower.log("t").truncate_fully_and_start_at(50)
@@ -234,7 +252,25 @@ async def test_an_empty_log_above_the_leaders_end_begins_at_that_end(tmp_path: P
         await pair.run(500)
         pair.leader.append("t", b"b")
         await pair.run(500)
-        assert pair.follower.log("t").log_end_offset == 2
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").log_start_offset == 0
+
+
+async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Path) -> None:
+    """After an unclean election: what it has deleted was of another lineage than the leader."""
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
+        pair.follower.log("t").truncate_fully_and_start_at(3)
+        pair.follower.append("t", b"z")
+        pair.change("t", leader_epoch=5, partition_epoch=2)
+        for value in (b"b", b"c", b"d", b"e"):
+            pair.leader.append("t", value)
+        await pair.run(500)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").log_start_offset == 0
 
 
 async def test_a_divergence_with_nothing_to_cut_is_asked_about_rarely(tmp_path: Path) -> None:

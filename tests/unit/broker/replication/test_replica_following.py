@@ -42,7 +42,7 @@ def answer(
     [
         (answer(records=b"x"), Append(answer(records=b"x"))),
         (answer(), Append(answer())),
-        (answer(diverging=EpochEnd(3, 7)), Truncate(EpochEnd(3, 7))),
+        (answer(diverging=EpochEnd(3, 7)), Truncate(EpochEnd(3, 7), 2)),
         (answer(ErrorCode.OFFSET_OUT_OF_RANGE), FindRange()),
         (
             answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -71,12 +71,12 @@ def test_what_is_only_in_the_tier_is_named_after_some_time() -> None:
     ("theirs", "start", "end", "decision"),
     [
         (LeaderRange(10, 20, 4), 0, 9, Begin(10)),
-        (LeaderRange(10, 20, 4), 0, 10, Truncate(EpochEnd(4, 20))),
-        (LeaderRange(10, 20, 4), 0, 25, Truncate(EpochEnd(4, 20))),
-        (LeaderRange(0, 0, 4), 0, 25, Truncate(EpochEnd(4, 0))),
-        (LeaderRange(0, 5, 4), 7, 25, Truncate(EpochEnd(4, 5))),
-        (LeaderRange(0, 5, 4), 7, 7, Begin(5)),
-        (LeaderRange(0, 7, 4), 7, 7, Truncate(EpochEnd(4, 7))),
+        (LeaderRange(10, 20, 4), 0, 10, Truncate(EpochEnd(4, 20), 10)),
+        (LeaderRange(10, 20, 4), 0, 25, Truncate(EpochEnd(4, 20), 10)),
+        (LeaderRange(0, 0, 4), 0, 25, Truncate(EpochEnd(4, 0), 0)),
+        (LeaderRange(0, 5, 4), 7, 25, Truncate(EpochEnd(4, 5), 0)),
+        (LeaderRange(0, 5, 4), 7, 7, Begin(0)),
+        (LeaderRange(0, 7, 4), 7, 7, Begin(0)),
         (LeaderRange(9, 12, 4), 7, 7, Begin(9)),
     ],
 )
@@ -94,7 +94,7 @@ def test_records_within_or_above_the_leaders_range_are_never_dropped_whole(
     decision = after_range(theirs, log_start=start, log_end=end)
     if isinstance(decision, Begin):
         assert end < their_start or more == 0
-        assert their_start <= decision.offset <= theirs.end
+        assert decision.offset == their_start
 
 
 def test_an_answer_counts_for_its_leadership_and_offset_only() -> None:
