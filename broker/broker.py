@@ -290,6 +290,7 @@ class Broker(ServerProcess):
         self._replicas.listeners.append(self._fetchers.on_events)
         self._node.subscribe(self._fetchers.on_image)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
+        self._replicas.on_failure = self._fail
         self._replicas.hosting.is_missing_some = self._is_missing_some
         self._registration.on_assignment_failed = self._replicas.hosting.assignment_failed
         self._own_topics = AutoTopicCreation(

@@ -194,6 +194,7 @@ class Hosting:
         pending: replicas whose files are made and whose directory is not in the metadata yet, with
             their topic ids.
         is_missing_some: whether a log directory was missing or did not work at the start.
+        is_being_told: there is more to say before `is_told`.
         listeners: called with what happened.
         metrics: of the topics that are hosted.
     """
@@ -212,7 +213,7 @@ class Hosting:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, bytes] = {}
-        self.is_missing_some = False
+        self.is_missing_some = self.is_being_told = False
         self.listeners: list[Listener] = []
         self.metrics = TopicMetrics(ports.metrics)
         self._logs, self._node_id, self._config_for = logs, node_id, config_for
@@ -237,9 +238,12 @@ class Hosting:
 
     # -- what is said
 
-    def want(self, image: MetadataImage, wanted: Iterable[Wanted]) -> None:
-        """Host these from now on, as `image` says; what was said of them before is old."""
+    def take(self, image: MetadataImage) -> None:
+        """What is said next is said by `image`."""
         self._image = image
+
+    def want(self, wanted: Iterable[Wanted]) -> None:
+        """Host these from now on; what was said of them before is old."""
         for one in wanted:
             self._put(one)
             partition = self.partitions.get(one.topic_partition)
@@ -281,8 +285,10 @@ class Hosting:
         self._newest[change.topic_partition] = change
         self._unsettled[change.topic_id] += 1
 
-    def start(self) -> None:
-        """Begin with what was said."""
+    def is_told(self) -> None:
+        """All is said for now: begin with it."""
+        self.is_being_told = False
+        self._answer_waiting()
         self._runner.start()
 
     def bar(self, names: Collection[str]) -> None:
@@ -325,7 +331,7 @@ class Hosting:
             None when that is so already.
         """
         asked = frozenset(topic_ids)
-        if self._unsettled.keys().isdisjoint(asked):
+        if not self.is_being_told and self._unsettled.keys().isdisjoint(asked):
             return None
         future: Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
@@ -333,7 +339,7 @@ class Hosting:
 
     async def caught_up(self) -> None:
         """Wait until all that was said is done, but for what the controller has to note."""
-        while self._queue or self._newest:
+        while self.is_being_told or self._queue or self._newest:
             future: Future[None] = asyncio.get_running_loop().create_future()
             self._until_idle.append(future)
             await future
@@ -356,6 +362,8 @@ class Hosting:
             self._settle(topic_id)
 
     def _answer_waiting(self) -> None:
+        if self.is_being_told:
+            return
         waiting, self._waiting = self._waiting, []
         for asked, future in waiting:
             if not self._unsettled.keys().isdisjoint(asked):
@@ -403,7 +411,7 @@ class Hosting:
         if not gone:
             return
         removal = Removal()
-        for some in _sliced(gone):
+        for some in sliced(gone, SLICE):
             self._logs.let_go((one.topic_partition for one in some), removal)
             yield None
         yield OnPool(self._changes, self._logs.remove, removal)
@@ -411,7 +419,7 @@ class Hosting:
     def _host(self, wanted: Sequence[Wanted]) -> Work[None]:
         made = yield from self._make(wanted)
         assignments: dict[ReplicaId, bytes] = {}
-        for some in _sliced(wanted):
+        for some in sliced(wanted, SLICE):
             ready = self._ready(some, made, assignments)
             yield from self._write_epochs(ready)
             self._serve_all(ready)
@@ -424,7 +432,7 @@ class Hosting:
         working = {directory.directory_id for directory in self._logs.online_dirs()}
         is_missing_some = self.is_missing_some or not all(one.works for one in self._logs.dirs)
         new: list[NewLog] = []
-        for some in _sliced(wanted):
+        for some in sliced(wanted, SLICE):
             new += self._to_begin(some, working, is_missing_some=is_missing_some)
             yield None
         if not new:
@@ -432,7 +440,7 @@ class Hosting:
         creation = self._logs.plan_creation(new)
         begun = yield OnPool(self._changes, creation.carry_out)
         made = dict(creation.known)
-        for each in _sliced(list(begun.items())):
+        for each in sliced(list(begun.items()), SLICE):
             made |= self._logs.take_created(creation, dict(each))
             yield None
         return made
@@ -649,7 +657,8 @@ class Hosting:
             self._serve(one, partition_log)
 
 
-def _sliced(items: Sequence[T]) -> Iterable[list[T]]:
+def sliced(items: Iterable[T], most: int) -> Iterable[list[T]]:
+    """Lists of at most so many."""
     rest = iter(items)
-    while some := list(islice(rest, SLICE)):
+    while some := list(islice(rest, most)):
         yield some

@@ -2,14 +2,17 @@
 
 The one place that knows which topic id a name has here and which partitions are hosted. Everything
 runs on the event loop; `apply` is a subscriber of the metadata node. What an image says of many
-partitions is done in turns, see `hosting`.
+partitions is said to `hosting` in turns, and done there in turns.
 
 A new replica is served only when the metadata hold the log directory its files were made in:
 afterwards files that are missing were lost, and the partition is offline, never begun anew.
 """
 
+import logging
 from asyncio import Future
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from broker.replica.hosting import (
@@ -20,6 +23,7 @@ from broker.replica.hosting import (
     Listener,
     ReplicaEvents,
     Wanted,
+    sliced,
 )
 from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
@@ -33,6 +37,12 @@ from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import TopicImage
 from runtime.ports import Ports
+from runtime.work import Runner, Steps
+
+log = logging.getLogger(__name__)
+
+SLICE: Final = 100
+"""Topics and partitions that an image says something of in one turn of the loop."""
 
 
 class ReplicaManager:
@@ -46,6 +56,7 @@ class ReplicaManager:
         pending: partitions whose files are made and whose directory is not in the metadata yet.
         hosting: makes replicas and takes them away.
         listeners: called with what happens to replicas, in the turn in which it does.
+        on_failure: told of a defect, after which the replicas are not what the metadata say.
     """
 
     def __init__(
@@ -77,6 +88,9 @@ class ReplicaManager:
             judgements=judgements,
         )
         self._leading = requests.leading
+        self.on_failure: Callable[[Exception], object] = lambda _error: None
+        self._said: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
+        self._runner = Runner(self._say, ports.scheduler, failed=self._failed)
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
@@ -141,58 +155,84 @@ class ReplicaManager:
     # -- the image
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Make the hosted partitions what `image` says; returns at once, see `caught_up`.
+        """Make the hosted partitions what `image` says, see `Hosting.caught_up`.
 
-        What is gone is not served any more on return.
+        What is gone is not served any more on return, unless it is much: then some turns later.
 
         Args:
             image: committed metadata.
             delta: what changed since the last call, so that a change costs what it touches; None
                 at start (then everything is compared, by identity: images share what is the same).
         """
-        wanted, gone, topics_gone = self._compared(image, delta)
-        retired = self.hosting.drop(gone)
-        self.hosting.want(image, wanted)
-        self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=tuple(topics_gone)))
+        self._said.append((image, delta))
+        self.hosting.is_being_told = True
+        self._runner.start()
+
+    def _say(self) -> Steps[None]:
+        while self._said:
+            image, delta = self._said.popleft()
+            yield from self._say_one(image, delta)
+        self.hosting.is_told()
+
+    def _say_one(self, image: MetadataImage, delta: MetadataDelta | None) -> Steps[None]:
+        self.hosting.take(image)
         self._configure(delta)
-        self.hosting.start()
+        for count, some in enumerate(sliced(self._compared(image, delta), SLICE)):
+            if count:
+                yield
+            retired = self.hosting.drop(one for one in some if isinstance(one, Gone))
+            self.hosting.want(one for one in some if isinstance(one, Wanted))
+            topics_gone = tuple(one.id for one in some if isinstance(one, TopicImage))
+            self.hosting.tell(ReplicaEvents(gone=tuple(retired), topics_gone=topics_gone))
         if self._leading is not None and (delta is None or delta.changed_brokers):
             self._leading.review_soon()
 
+    def _failed(self, error: Exception) -> None:
+        log.error("replicas are not what the metadata say", exc_info=error)
+        self._said.clear()
+        self.hosting.is_told()
+        self.on_failure(error)
+
     def _compared(
         self, image: MetadataImage, delta: MetadataDelta | None
-    ) -> tuple[list[Wanted], list[Gone], list[bytes]]:
-        """What is wanted here, what is not any more, and the ids of topics that are gone."""
-        wanted: list[Wanted] = []
-        gone: list[Gone] = []
-        topics_gone = []
+    ) -> Iterator[Wanted | Gone | TopicImage | None]:
+        """What is wanted here, what is not any more, and the topics that are gone, behind theirs.
+
+        None where there is nothing to say of a topic or a partition.
+        """
         for old in self._topics_gone(image, delta):
-            gone += [Gone(TopicPartition(old.name, index), old.id) for index in old.partitions]
-            topics_gone.append(old.id)
-            self._forget_topic(old)
+            if old is not None:
+                yield from (
+                    Gone(TopicPartition(old.name, index), old.id) for index in old.partitions
+                )
+                self._forget_topic(old)
+            yield old
         for topic in self._topics_changed(image, delta):
             before = self._applied.get(topic.name)
             if before is topic:
+                yield None
                 continue
             self.topic_ids[topic.name], self.topic_names[topic.id] = topic.id, topic.name
             self._applied[topic.name] = topic
-            for index, partition in topic.partitions.items():
-                if before is not None and before.partitions.get(index) is partition:
-                    continue
-                if self.node_id in partition.replicas:
-                    wanted.append(Wanted(topic, index, partition))
+            indexes = topic.partitions if delta is None else delta.changed_partitions[topic.id]
+            for index in sorted(indexes):
+                partition = topic.partitions.get(index)
+                known = None if before is None else before.partitions.get(index)
+                if partition is None or partition is known:
+                    yield None
+                elif self.node_id in partition.replicas:
+                    yield Wanted(topic, index, partition)
                 else:
-                    gone.append(Gone(TopicPartition(topic.name, index), topic.id))
-        return wanted, gone, topics_gone
+                    yield Gone(TopicPartition(topic.name, index), topic.id)
 
     def _topics_gone(
         self, image: MetadataImage, delta: MetadataDelta | None
-    ) -> Iterable[TopicImage]:
+    ) -> Iterable[TopicImage | None]:
         names = self._applied if delta is None else {t.name for t in delta.deleted_topics.values()}
         for name in list(names):
             old, new = self._applied.get(name), image.topics_by_name.get(name)
-            if old is not None and (new is None or new.id != old.id):
-                yield old
+            is_gone = old is not None and (new is None or new.id != old.id)
+            yield old if is_gone else None
 
     @staticmethod
     def _topics_changed(image: MetadataImage, delta: MetadataDelta | None) -> list[TopicImage]:
@@ -219,6 +259,7 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Make nothing more; directories of what is gone are still taken away."""
         await self.hosting.stop()
+        await self._runner.stop()
 
     # -- what the controller says
 

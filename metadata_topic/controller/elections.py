@@ -104,7 +104,8 @@ def elect_leaders(
                 topic, old = _partition(image, name, index)
                 replica = ReplicaId(topic.id, index)
                 old = changed.get(replica, old)
-                made = _elected(topic, index, old, election, electorate, defaults)
+                rules = rules_of(image, topic, defaults)
+                made = _elected(topic, index, old, election, electorate, rules)
             except ElectionNotNeededError as error:
                 if asked is not None:
                     response[-1].partitions.append((index, error))
@@ -132,13 +133,20 @@ def _partition(image: MetadataImage, name: str, index: int) -> tuple[TopicImage,
     return topic, partition
 
 
+def _is_needed(old: PartitionImage, election: Election) -> bool:
+    """Whether there is not the leader already."""
+    if election is Election.PREFERRED:
+        return old.leader != old.replicas[0]
+    return old.leader == NO_LEADER
+
+
 def _elected(
     topic: TopicImage,
     index: int,
     old: PartitionImage,
     election: Election,
     electorate: Electorate,
-    defaults: ElectionRules,
+    rules: ElectionRules,
 ) -> MetadataRecord:
     """The record of an election.
 
@@ -146,15 +154,13 @@ def _elected(
         ElectionNotNeededError: there is the leader already.
         PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError: nothing changes by it.
     """
-    is_preferred = election is Election.PREFERRED
-    if old.leader == old.replicas[0] if is_preferred else old.leader != NO_LEADER:
+    if not _is_needed(old, election):
         raise ElectionNotNeededError("Leader election not needed for topic partition.")
-    rules = rules_of(electorate.image, topic, defaults)
     new = decide(old, old, electorate, rules, election=election)
     made = change_records(electorate.image, topic.id, index, old, new)
     if made:
         return made[0]
-    if is_preferred:
+    if election is Election.PREFERRED:
         raise PreferredLeaderNotAvailableError("The preferred leader was not available.")
     raise EligibleLeadersNotAvailableError("Eligible topic partition leaders are not available.")
 
@@ -182,19 +188,22 @@ def _own_elections(
     records: list[MetadataRecord] = []
     pace = Pace()
     for topic in image.topics_by_id.values():
+        rules: ElectionRules | None = None
         for index, old in topic.partitions.items():
             if pace.is_step_over():
                 yield
-            if election is Election.UNCLEAN and (
-                old.leader != NO_LEADER or not rules_of(image, topic, defaults).is_unclean
-            ):
+            if not _is_needed(old, election):
                 continue
+            if rules is None:
+                rules = rules_of(image, topic, defaults)
+            if election is Election.UNCLEAN and not rules.is_unclean:
+                break
+            if pace.is_step_over(RECORD_WORK):  # to decide takes long, also in vain
+                yield
             try:
-                records.append(_elected(topic, index, old, election, electorate, defaults))
+                records.append(_elected(topic, index, old, election, electorate, rules))
             except KafkaError:
                 continue
             if len(records) >= ELECTIONS_A_DECISION:
                 return ControllerResult(tuple(records), True)
-            if pace.is_step_over(RECORD_WORK):
-                yield
     return ControllerResult(tuple(records), False)

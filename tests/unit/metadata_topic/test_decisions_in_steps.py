@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kafka_protocol.types import ZERO_UUID
 from metadata_topic.controller.brokers import (
     begin_controlled_shutdown,
     fence_broker,
+    lose_directories,
     register_broker,
     unfence_broker,
 )
@@ -20,6 +22,8 @@ from metadata_topic.controller.directories import (
     ReplicaId,
     assign_directories,
 )
+from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.controller.elections import balance_leaders, elect_unclean_leaders
 from metadata_topic.controller.leader_epochs import UsedEpoch, raise_leader_epochs
 from metadata_topic.controller.result import ControllerResult, Decided
 from metadata_topic.controller.topic_deletion import delete_topics
@@ -30,7 +34,7 @@ from metadata_topic.image.records import RECORD_WORK
 from metadata_topic.quorum.log.decision_batches import BatchPlace, decide_and_prepare
 from metadata_topic.quorum.node import MetadataNode, MetadataUnavailable, NodeIdentity
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
-from runtime.work import STEP_WORK, Pace, Steps, at_once, run_in_steps, stepwise
+from runtime.work import STEP_WORK, Pace, Steps, Stepwise, at_once, run_in_steps, stepwise
 from tests.support.samples.metadata import apply, cluster_of, registration_of
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
@@ -122,6 +126,24 @@ def test_unfencing_has_short_steps(image: MetadataImage) -> None:
     epoch = image.brokers[1].epoch
     fenced = apply(image, fence_broker(image, broker_id=1, broker_epoch=epoch).records)
     steps = unfence_broker.steps(fenced, broker_id=1, broker_epoch=epoch)
+    assert step_count(steps) >= MANY * RECORD_WORK // STEP_WORK - 1
+
+
+def test_a_lost_directory_without_replicas_has_short_steps(image: MetadataImage) -> None:
+    # Each partition of the broker is decided on, and none of them changes.
+    spare = b"s" * 16
+    broker = replace(image.brokers[1], log_dirs=(*image.brokers[1].log_dirs, spare))
+    steps = lose_directories.steps(image, broker, [spare])
+    assert step_count(steps) >= MANY * RECORD_WORK // STEP_WORK - 1
+
+
+@pytest.mark.parametrize("elect", [balance_leaders, elect_unclean_leaders])
+def test_elections_in_vain_have_short_steps(
+    elect: Stepwise[..., object], image: MetadataImage
+) -> None:
+    epoch = image.brokers[1].epoch
+    fenced = apply(image, fence_broker(image, broker_id=1, broker_epoch=epoch).records)
+    steps = elect.steps(fenced, defaults=ElectionRules(is_unclean=True))
     assert step_count(steps) >= MANY * RECORD_WORK // STEP_WORK - 1
 
 

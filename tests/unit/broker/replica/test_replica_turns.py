@@ -1,5 +1,6 @@
 """How much of a change of many partitions one turn of the loop does."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica import hosting, reconfiguration
+from broker.replica import hosting, manager, reconfiguration
 from broker.replica.hosting import ReplicaEvents
 from local_log.config import LogConfig
 from metadata_topic.image.delta import MetadataDelta
@@ -151,3 +152,61 @@ def test_a_topic_that_goes_while_its_logs_are_taken_over_leaves_nothing(
     assert broker.logs.all() == []
     assert broker.replicas.partitions == {}
     assert not any((path / f"t-{n}").exists() for path in broker.paths for n in range(50))
+
+
+def test_what_an_image_says_of_many_partitions_is_said_in_turns(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = OneBroker(tmp_path)
+    while turns.one():
+        pass
+    topic_id = broker.create("t", 50)
+    while turns.one():
+        pass
+    broker.commit_assignments()
+    while turns.one():
+        pass
+    monkeypatch.setattr(manager, "SLICE", 7)
+    gone: list[int] = []
+    broker.replicas.listeners.append(lambda events: gone.append(len(events.gone)))
+    broker.commit(make("RemoveTopicRecord", topic_id=topic_id))
+    assert len(broker.replicas.partitions) == 43
+    assert turns.count(lambda: len(broker.replicas.partitions), 43) == [-7] * 6 + [-1]
+    assert [count for count in gone if count] == [7] * 7 + [1]
+    assert broker.logs.all() == []
+
+
+async def test_a_topic_is_not_settled_before_its_image_is_said(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "SLICE", 7)
+    broker = OneBroker(tmp_path)
+    while turns.one():
+        pass
+    broker.create("wide", 50)  # its image is being said
+    small = broker.create("small", 1)
+    settled = broker.replicas.hosting.settled([small])
+    assert settled is not None
+    hosted = asyncio.ensure_future(broker.replicas.hosting.caught_up())
+    await asyncio.sleep(0)
+    assert not settled.done()
+    assert not hosted.done()
+    while turns.one():
+        pass
+    broker.commit_assignments()
+    while turns.one():
+        pass
+    await asyncio.wait_for(asyncio.gather(settled, hosted), 10)
+    assert broker.ends("small", 1) == [0]
+
+
+async def test_a_defect_while_an_image_is_said_is_told_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = OneBroker(tmp_path)
+    told: list[Exception] = []
+    broker.replicas.on_failure = told.append
+    monkeypatch.setattr(broker.replicas.hosting, "want", lambda _wanted: 1 // 0)
+    broker.create("t", 1)
+    assert [type(one) for one in told] == [ZeroDivisionError]
+    await asyncio.wait_for(broker.replicas.stop(), 10)
