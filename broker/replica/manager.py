@@ -8,6 +8,7 @@ A new replica is served only when the metadata hold the log directory its files 
 afterwards files that are missing were lost, and the partition is offline, never begun anew.
 """
 
+import logging
 from asyncio import Future
 from collections.abc import Callable, Iterable, Sequence
 
@@ -32,7 +33,10 @@ from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import TopicImage
+from runtime.disk_errors import Seldom
 from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
 
 
 class ReplicaManager:
@@ -80,6 +84,11 @@ class ReplicaManager:
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
+        self._refused_fetches = Seldom(ports.clock)
+
+    def fetch_refused(self, reason: str) -> None:
+        """Log, once a minute, that a broker fetches what it should not."""
+        self._refused_fetches.warning(log, f"a Fetch is refused: {reason}")
 
     # -- look-ups
 
