@@ -118,7 +118,7 @@ def _read(
         partition.check_leader(fetch.current_leader_epoch)
     log = partition.log
     if params.replica_id >= 0:
-        _check_replica(partition, params, fetch)
+        _check_replica(replicas, partition, params, fetch)
         _check_range(partition, read, max_bytes)
         # What a log of another lineage, or of another leadership, holds says nothing of this one.
         is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
@@ -258,16 +258,21 @@ def _end_for(params: FetchParams, read: PartitionRead) -> int:
     return read.last_stable_offset if params.read_committed else read.high_watermark
 
 
-def _check_replica(partition: Partition, params: FetchParams, fetch: FetchPartition) -> None:
-    """Refuse a broker that holds no replica, or whose life is over."""
-    replica_id = params.replica_id
-    if replica_id in partition.replicas and replica_id != partition.node_id:
-        if partition.followers is not None:
-            partition.followers.check(replica_id, params.broker_epoch)
+def _check_replica(
+    replicas: ReplicaManager, partition: Partition, params: FetchParams, fetch: FetchPartition
+) -> None:
+    """Refuse a broker that holds no replica, or whose life is over; the log says so, seldom."""
+    replica_id, followers = params.replica_id, partition.followers
+    if replica_id not in partition.replicas or replica_id == partition.node_id:
+        error = UnknownLeaderEpoch if fetch.current_leader_epoch >= 0 else NotLeaderOrFollower
+        reason = "holds no replica"
+    elif followers is not None and followers.is_of_ended_life(replica_id, params.broker_epoch):
+        error, reason = NotLeaderOrFollower, f"has a later life than epoch {params.broker_epoch}"
+    else:
         return
-    if fetch.current_leader_epoch >= 0:
-        raise UnknownLeaderEpoch(f"broker {replica_id} holds no replica")
-    raise NotLeaderOrFollower(f"broker {replica_id} holds no replica")
+    reason = f"broker {replica_id} fetches {partition.topic_partition}, and {reason}"
+    replicas.fetch_refused(reason)
+    raise error(reason)
 
 
 def _diverging(partition: Partition, fetch: FetchPartition) -> tuple[int, int] | None:

@@ -63,9 +63,3 @@ class NotCommittedInTime(KafkaError):
     """The time of a request is over before its records were committed."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
-
-
-class StaleBrokerEpoch(KafkaError):
-    """A broker speaks for a life of it that is over."""
-
-    code = ErrorCode.STALE_BROKER_EPOCH

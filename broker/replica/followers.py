@@ -10,7 +10,6 @@ from asyncio import Future
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.replica.errors import StaleBrokerEpoch
 from broker.replica.isr import CommittedIsr, InSyncReplicas
 from broker.replica.leading import Leading
 from kafka_protocol.types import TopicPartition
@@ -125,29 +124,24 @@ class Followers:
 
     # -- what they fetch
 
-    def check(self, replica_id: int, broker_epoch: int) -> None:
-        """Refuse the Fetch of a life that is over: its successor may have lost records.
+    def is_of_ended_life(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether a later life of this broker has fetched, or is registered.
 
-        Raises:
-            StaleBrokerEpoch: a later life of this broker has fetched, or is registered.
+        It may have lost records that this one had.
         """
-        if (
+        return (
             broker_epoch >= 0
             and replica_id in self.in_sync.followers
             and (
                 self.in_sync.is_of_ended_life(replica_id, broker_epoch)
                 or broker_epoch < self._leading.registered_epoch(replica_id)
             )
-        ):
-            raise StaleBrokerEpoch(
-                f"broker {replica_id} fetches {self._leader.topic_partition} under broker epoch "
-                f"{broker_epoch}, and has a later life"
-            )
+        )
 
     def fetched(
         self, replica_id: int, *, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """Take note of what one of them has, which `check` has let pass."""
+        """Take note of what one of them has; its life is not over."""
         if replica_id not in self.in_sync.followers:
             return
         may_move = self.in_sync.fetch(

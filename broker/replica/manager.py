@@ -36,6 +36,7 @@ from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import TopicImage
+from runtime.disk_errors import Seldom
 from runtime.ports import Ports
 from runtime.work import Runner, Steps
 
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 SLICE: Final = 100
 """Topics and partitions that an image says something of in one turn of the loop."""
+
+log = logging.getLogger(__name__)
 
 
 class ReplicaManager:
@@ -94,6 +97,11 @@ class ReplicaManager:
         self.partitions, self.offline = hosting.partitions, hosting.offline
         self.pending, self.metrics = hosting.pending, hosting.metrics
         self.listeners: list[Listener] = hosting.listeners
+        self._refused_fetches = Seldom(ports.clock)
+
+    def fetch_refused(self, reason: str) -> None:
+        """Log, once a minute, that a broker fetches what it should not."""
+        self._refused_fetches.warning(log, f"a Fetch is refused: {reason}")
 
     # -- look-ups
 

@@ -127,7 +127,11 @@ def register_broker(
         leaves=same_life is None,
         ended_uncleanly=same_life is None
         and (previous is None or previous.epoch != registration.previous_epoch),
-        moved=(yield from moved_at_registration.steps(image, broker.id, found)),
+        moved=(
+            yield from moved_at_registration.steps(
+                image, broker.id, found, keeps_order=registration.keeps_directories
+            )
+        ),
         refused=found.refused,
     )
     changes = yield from records_for_broker(image, news, defaults)

@@ -7,7 +7,8 @@ lost them, and is offline until they come back or somebody forgets the directory
 
 Records of another making (Apache Kafka) do not keep that order: their
 replicas were served without a directory. The first registration of a broker that keeps it settles
-them all: what is on disk is assigned; the rest, if a directory of the broker is missing, is LOST.
+them all: what is on disk is assigned; the rest, if a directory of the broker is missing or the
+partition has changed since it was made, is LOST.
 
 Source: KIP-858 (directory ids), with the order above.
 """
@@ -113,14 +114,19 @@ def known_directories(image: MetadataImage, broker_id: int) -> set[bytes]:
 
 @stepwise
 def moved_at_registration(
-    image: MetadataImage, broker_id: int, found: FoundReplicas
+    image: MetadataImage, broker_id: int, found: FoundReplicas, *, keeps_order: bool
 ) -> Steps[dict[ReplicaId, bytes]]:
     """Say which replicas a broker has elsewhere than noted, in steps; settle those of before.
+
+    One of before that was not found may have had records all the same: Apache Kafka serves it first
+    and notes its directory then. Its partition epoch says that time has passed since it was made.
 
     Args:
         image: the cluster before this registration.
         broker_id: who registers.
         found: by that broker.
+        keeps_order: it keeps the order from now on; a broker of Apache Kafka says nothing of what
+            it found.
 
     Returns:
         The log directory that is to be noted, of each replica whose noted one is another.
@@ -129,15 +135,16 @@ def moved_at_registration(
     if not can_assign(image):
         return moved
     broker = image.brokers.get(broker_id)
-    keeps_order = broker is not None and broker.directories_assigned_from >= 0
+    kept_order = broker is not None and broker.directories_assigned_from >= 0
     pace = Pace()
     for replica in replicas_of_broker(image, broker_id):
         if pace.is_step_over(2):
             yield
         replica_id = ReplicaId(replica.topic.id, replica.partition)
         wanted = found.usable.get(replica_id)
-        if wanted is None and replica.directory_id in NEVER_ASSIGNED and not keeps_order:
-            lost = DIRECTORY_LOST if found.is_missing_some else None
+        if wanted is None and replica.directory_id in NEVER_ASSIGNED and not kept_order:
+            may_be_begun = not keeps_order or replica.image.partition_epoch == 0
+            lost = None if may_be_begun and not found.is_missing_some else DIRECTORY_LOST
             wanted = found.refused.get(replica_id, lost)
         if wanted is not None and wanted != replica.directory_id:
             moved[replica_id] = wanted

@@ -74,6 +74,8 @@ ELSEWHERE = MappingProxyType(
         "::test_the_cache_keeps_its_bound",
         "N063": f"{_HANDLERS}/test_handlers_fetch.py"
         "::test_bad_input_a_broker_without_a_replica_is_refused",
+        "N064": "tests/unit/broker/replica/test_replica_leading.py"
+        "::test_bad_input_an_older_life_does_not_speak_for_a_later_one",
         "N066": f"{_HANDLERS}/test_handlers_offsets.py"
         "::test_bad_input_other_negative_timestamps_are_refused",
         "N067": f"{_GROUPS}/test_groups_joining.py"
@@ -129,7 +131,6 @@ ELSEWHERE = MappingProxyType(
 
 LATER = MappingProxyType(
     {
-        "N064": "followers",
         "N074": "ACLs",
         "N077": "transactions",
         "N097": "SASL",

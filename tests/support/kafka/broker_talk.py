@@ -42,6 +42,7 @@ class BrokerTalk:
         self._cluster_id = cluster_id
         self._epochs: dict[int, str] = {}
         self._newest: dict[int, int] = {}
+        self._topic_id = b""
         self.lines: list[str] = []
 
     async def register(
@@ -103,15 +104,71 @@ class BrokerTalk:
             f"{answer.error_code} {hears}",
         )
 
-    async def create(self, name: str, *brokers: int) -> None:
-        """Somebody makes a topic of one partition."""
+    async def create(self, name: str, *brokers: int, factor: int = -1) -> None:
+        """Somebody makes a topic of one partition, on these brokers or with so many replicas."""
         cls = message("CreateTopicsRequest").cls
-        assignment = cls.Topics.Assignments(partition_index=0, broker_ids=list(brokers))
+        assigned = cls.Topics.Assignments(partition_index=0, broker_ids=list(brokers))
         topic = cls.Topics(
-            name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+            name=name,
+            num_partitions=-1 if brokers else 1,
+            replication_factor=factor,
+            assignments=[assigned] if brokers else [],
         )
         answer = await self._ask(ApiKey.CREATE_TOPICS, 7, cls(topics=[topic], timeout_ms=5_000))
-        self._note(f"topic {name} on {list(brokers)}", str(answer.topics[0].error_code))
+        (made,) = answer.topics
+        self._topic_id = made.topic_id
+        on = f"on {list(brokers)}" if brokers else f"with {factor} replicas"
+        self._note(f"topic {name} {on}", str(made.error_code))
+
+    async def propose(
+        self,
+        leader: int,
+        *isr: int,
+        epochs: tuple[int, int] = (0, 0),
+        strange: str = "",
+        recovering: int = 0,
+    ) -> None:
+        """A broker asks for an ISR of the newest topic, under (leader, partition) epoch.
+
+        `strange`: the life of the sender or of the last member is another one, or the topic or its
+        partition is.
+        """
+        cls = message("AlterPartitionRequest").cls
+        part_cls = cls.Topics.Partitions
+        members = [
+            part_cls.NewIsrWithEpochs(broker_id=one, broker_epoch=self._newest.get(one, -1))
+            for one in isr
+        ]
+        if strange == "member":
+            members[-1].broker_epoch -= 1
+        leader_epoch, partition_epoch = epochs
+        part = part_cls(
+            partition_index=int(strange == "partition"),
+            leader_epoch=leader_epoch,
+            new_isr_with_epochs=members,
+            leader_recovery_state=recovering,
+            partition_epoch=partition_epoch,
+        )
+        topic_id = b"x" * 16 if strange == "topic" else self._topic_id
+        answer = await self._ask(
+            ApiKey.ALTER_PARTITION,
+            3,
+            cls(
+                broker_id=leader,
+                broker_epoch=self._newest[leader] - (strange == "sender"),
+                topics=[cls.Topics(topic_id=topic_id, partitions=[part])],
+            ),
+        )
+        heard = str(answer.error_code)
+        for topic in answer.topics:
+            (one,) = topic.partitions
+            heard += f" {one.error_code}"
+            if not one.error_code:
+                heard += f" led by {one.leader_id}, ISR {one.isr}, epochs "
+                heard += f"{one.leader_epoch} {one.partition_epoch}"
+        more = f" strange {strange}" if strange else ""
+        more += f" recovery state {recovering}" if recovering else ""
+        self._note(f"broker {leader} asks for ISR {list(isr)} at {epochs}{more}", heard)
 
     def _note(self, said: str, heard: str) -> None:
         self.lines.append(f"{said} -> {heard.strip()}")
@@ -121,6 +178,7 @@ class BrokerTalk:
         await self._registrations()
         await self._heartbeats()
         await self._shutdowns()
+        await self._replicas()
         return self.lines
 
     async def _registrations(self) -> None:
@@ -176,6 +234,31 @@ class BrokerTalk:
         await self.register(4, life=2)
         await self.beat(2, want_fence=True, want_shut_down=True)
         await self.register(2, life=2)
+
+    async def _replicas(self) -> None:
+        for one in (5, 6, 7):
+            await self.register(one)
+            await self.beat(one)
+        await self.create("many", factor=99)
+        await self.create("unknown", 5, 99)
+        await self.create("repeated", 5, 5)
+        await self.create("u", 5, 6)
+        await self.propose(6, 5, 6)
+        for strange in ("sender", "member", "topic", "partition"):
+            await self.propose(5, 5, 6, strange=strange)
+        for isr in ((5, 7), (5, 99), (5, 6, 6), (6,), ()):
+            await self.propose(5, *isr)
+        for epochs in ((-1, 0), (1, 0), (0, -1), (0, 1), (-1, 1)):
+            await self.propose(5, 5, 6, epochs=epochs)
+        await self.propose(5, 5, recovering=1)  # an unknown state would end Kafka's lead
+        await self.propose(5, 5)
+        await self.propose(5, 5, 6)
+        await self.propose(5, 5, 6, epochs=(0, 1))
+        await self.propose(5, 5, epochs=(0, 2))
+        await self.beat(6, want_fence=True)
+        await self.propose(5, 5, 6, epochs=(0, 3))
+        await self.beat(6)
+        await self.propose(5, 5, 6, epochs=(0, 3))
 
 
 def _directory(number: int) -> bytes:

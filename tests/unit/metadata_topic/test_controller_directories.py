@@ -134,6 +134,23 @@ def test_only_a_replica_of_before_the_rule_can_be_in_a_directory_that_is_missing
     assert after == [DIRECTORY_LOST if is_lost else directory]
 
 
+@pytest.mark.parametrize(
+    ("keeps", "has_changed", "is_lost"),
+    [(True, True, True), (True, False, False), (False, True, False)],
+)
+def test_kafkas_replica_that_is_not_found_is_begun_only_where_nothing_has_changed(
+    keeps: bool, has_changed: bool, is_lost: bool
+) -> None:
+    """Kafka serves a replica before its directory is noted; its next life says what it found."""
+    image = with_topic(registered(cluster_of(2), 1, keeps=False), DIRECTORY_UNASSIGNED)
+    if has_changed:
+        change = make("PartitionChangeRecord", 2, partition_id=0, topic_id=TOPIC, isr=[1, 2])
+        image = apply(image, [change])
+    after = registered(image, 2, keeps=keeps)
+    assert directories_of(after) == [DIRECTORY_LOST if is_lost else DIRECTORY_UNASSIGNED]
+    assert after.topics_by_id[TOPIC].partitions[0].isr == (2,)
+
+
 @pytest.mark.parametrize("is_missing_some", [True, False])
 def test_what_is_refused_at_the_first_registration_is_not_taken_for_new_at_the_next(
     is_missing_some: bool,
@@ -156,14 +173,15 @@ def test_a_broker_that_was_never_registered_settles_its_replicas_as_well() -> No
 def test_an_ordinary_start_moves_nothing() -> None:
     image = with_topic(registered(cluster_of(2), 1), A, B)
     found = FoundReplicas({replica(0): A, replica(1): B}, NONE, is_missing_some=False)
-    assert moved_at_registration(image, 1, found) == {}
+    assert moved_at_registration(image, 1, found, keeps_order=True) == {}
 
 
 def test_replicas_of_others_and_topics_that_are_gone_are_passed_over() -> None:
     image = with_topic(registered(cluster_of(2), 1), A)
-    found = {ReplicaId(b"x" * 16, 0): B, replica(7): B}
-    assert moved_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == {}
-    assert moved_at_registration(image, 3, FoundReplicas(NONE, NONE, is_missing_some=True)) == {}
+    there = FoundReplicas({ReplicaId(b"x" * 16, 0): B, replica(7): B}, NONE, is_missing_some=True)
+    nothing = FoundReplicas(NONE, NONE, is_missing_some=True)
+    assert moved_at_registration(image, 1, there, keeps_order=True) == {}
+    assert moved_at_registration(image, 3, nothing, keeps_order=True) == {}
 
 
 # -- metadata.version without directories
@@ -175,8 +193,8 @@ def test_an_old_metadata_version_has_no_directories_and_keeps_no_rule() -> None:
     image = registered(image, 1)
     assert image.brokers[1].directories_assigned_from == -1
     assert directories_of(image) == [DIRECTORY_MIGRATING]
-    found = {replica(0): A}
-    assert moved_at_registration(image, 1, FoundReplicas(found, NONE, is_missing_some=True)) == {}
+    found = FoundReplicas({replica(0): A}, NONE, is_missing_some=True)
+    assert moved_at_registration(image, 1, found, keeps_order=True) == {}
 
 
 def test_the_rule_begins_with_the_first_registration_after_the_upgrade() -> None:

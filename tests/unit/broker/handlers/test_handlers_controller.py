@@ -361,6 +361,7 @@ async def test_brokers_hear_what_kafka_says(tmp_path: Path) -> None:
         ApiKey.BROKER_REGISTRATION: listener.registration,
         ApiKey.BROKER_HEARTBEAT: listener.heartbeat,
         ApiKey.CREATE_TOPICS: listener.create,
+        ApiKey.ALTER_PARTITION: listener.isr,
     }
     talk = BrokerTalk(
         lambda key, version, asked: listener.ask(handlers[key], asked, version), "cluster"

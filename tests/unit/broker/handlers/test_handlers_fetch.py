@@ -82,7 +82,9 @@ def test_bad_input_leader_epochs_are_compared(world: World, current: int, code: 
 
 
 @pytest.mark.parametrize("version", [11, 14, 15])
-def test_bad_input_a_broker_without_a_replica_is_refused(world: World, version: int) -> None:
+def test_bad_input_a_broker_without_a_replica_is_refused(
+    world: World, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
     world.add_topic("t", leader_epoch=3)
     world.append("t", b"x")
     who: dict[str, Any] = {"replica_id": 7}
@@ -93,6 +95,8 @@ def test_bad_input_a_broker_without_a_replica_is_refused(world: World, version: 
     handler = make(world)
     assert parts(call(handler, version, with_epoch))[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert parts(call(handler, version, without))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (said,) = caplog.messages
+    assert "broker 7 fetches t-0, and holds no replica" in said
 
 
 class TestBudget:
