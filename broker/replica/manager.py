@@ -45,8 +45,6 @@ log = logging.getLogger(__name__)
 SLICE: Final = 100
 """Topics and partitions that an image says something of in one turn of the loop."""
 
-log = logging.getLogger(__name__)
-
 
 class ReplicaManager:
     """Hosted partitions by name and by topic id.
