@@ -287,3 +287,13 @@ def test_metadata_without_directories_get_replicas_without() -> None:
     (record,) = change_records(image, bytes(16), 0, old, wanted)
     assert record.version == 0
     assert merge(old, decode_record(encode_record(record)).value).replicas == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "joining"),
+    [((1,), (), (2, 3)), ((1, 2), (), ()), ((1,), (3,), ()), ((2,), (1,), ())],
+)
+def test_added_replicas_are_joining_until_one_may_lead(
+    isr: tuple[int, ...], elr: tuple[int, ...], joining: tuple[int, ...]
+) -> None:
+    assert added(isr, elr=elr).joining == joining

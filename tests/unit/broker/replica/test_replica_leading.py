@@ -12,6 +12,7 @@ from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
+from broker.replica.errors import NotEnoughReplicas
 from broker.replica.isr import AskedIsr, InSyncReplicas
 from broker.replica.isr_requests import IsrRequests
 from broker.replica.leading import SLICE, Leading
@@ -47,6 +48,17 @@ class Cluster:
         world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
         world.add_topic("t", **config)
         world.change("t", replicas=(1, 2, 3), isr=isr, leader_epoch=4)
+        self._begin(world)
+
+    @classmethod
+    def of(cls, world: World) -> "Cluster":
+        """A partition that is led as it is."""
+        cluster = cls.__new__(cls)
+        cluster.world = world
+        cluster._begin(world)
+        return cluster
+
+    def _begin(self, world: World) -> None:
         self.proposals: list[tuple[int, ...]] = []
         world.leading.propose = self._proposed
         self.fetcher: FetchHandler = make(world)
@@ -141,6 +153,42 @@ def test_below_min_insync_replicas_nothing_becomes_committed(world: World) -> No
     assert cluster.proposals == [(1, 2)]
     cluster.commit(1, 2)
     assert cluster.partition.high_watermark == 1
+
+
+def test_a_leader_takes_followers_under_the_epoch_that_it_leads(world: World) -> None:
+    """Replicas are added: the leader epoch stays, and acks=all goes on with one copy until then."""
+    world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
+    world.add_topic("t", leader_epoch=4, min_insync_replicas=2)
+    world.append("t", b"1")
+    world.change("t", replicas=(1, 2, 3), adding=(2, 3))
+    cluster = Cluster.of(world)
+    world.append("t", b"2")
+    assert cluster.partition.high_watermark == 2
+    assert cluster.fetch(2, 0).high_watermark == 2
+    assert cluster.proposals == []
+    cluster.fetch(2, 2)
+    assert cluster.proposals == [(1, 2)]
+    cluster.commit(1, 2)
+    world.append("t", b"3")
+    assert cluster.partition.high_watermark == 2
+    assert cluster.fetch(2, 3).high_watermark == 3
+    cluster.commit(1)
+    with pytest.raises(NotEnoughReplicas):
+        world.append("t", b"4")
+
+
+def test_a_leader_whose_added_replicas_are_taken_away_is_alone(world: World) -> None:
+    world.brokers = {one: broker(one) for one in (NODE, 2)}
+    world.add_topic("t", leader_epoch=4, min_insync_replicas=2)
+    world.change("t", replicas=(1, 2), adding=(2,))
+    cluster = Cluster.of(world)
+    cluster.fetch(2, 0)
+    cluster.commit(1, 2)
+    world.append("t", b"1")
+    assert cluster.partition.high_watermark == 0
+    world.change("t", replicas=(1,), isr=(1,), adding=(), leader_epoch=5, partition_epoch=9)
+    assert cluster.partition.high_watermark == 1
+    assert world.leading.led == {}
 
 
 async def test_a_parked_follower_is_woken_by_an_append_and_a_consumer_by_the_commit(

@@ -6,7 +6,7 @@ import pytest
 
 from tidemark.quorum.description import Endpoint, QuorumDescription, ReplicaState
 from tidemark.status.facts import ClusterFacts, NodeFacts, Page
-from tidemark.status.report import judge
+from tidemark.status.report import endangered_quorum, judge
 
 NOW_MS = 1_000_000
 ON = {"remote.log.storage.system.enable": "true"}
@@ -197,3 +197,16 @@ def test_brokers_that_were_not_asked_are_no_table() -> None:
     report = judge(facts)
     assert report.as_json()["brokers"] is None
     assert "brokers" not in report.text()
+
+
+@pytest.mark.parametrize(
+    ("node_id", "silent", "is_needed"),
+    [(2, 50, False), (2, 60_000, True), (3, 60_000, False), (11, 60_000, False)],
+)
+def test_a_voter_is_needed_where_too_few_others_follow(
+    node_id: int, silent: int, is_needed: bool
+) -> None:
+    """Of the voters 1, 2 and 3 the last is silent for so long."""
+    found = endangered_quorum(node_id, quorum(replica(2), replica(3, fetched_ms_ago=silent)))
+    assert bool(found) is is_needed
+    assert all(one.startswith("1 of 3 controllers would follow, and 2 have to") for one in found)
