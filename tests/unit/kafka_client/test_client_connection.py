@@ -61,8 +61,9 @@ class Addresses(InlinePool):
 class Client:
     def __init__(self, ports: Ports, names: InlinePool, **settings: Any) -> None:
         self.ports = ports
+        network = LoopNetwork(names, ports.isolation)
         self.connections = Connections(
-            ConnectionSettings(client_id="c", **settings), ports, LoopNetwork(names)
+            ConnectionSettings(client_id="c", **settings), ports, network
         )
 
     def to(self, port: int, host: str = "127.0.0.1") -> Connection:
