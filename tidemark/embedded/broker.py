@@ -325,16 +325,15 @@ class Broker:
     @property
     def broker_pids(self) -> dict[int, int]:
         """Processes of the brokers that run, by id."""
-        return {one: pid for one, pid in self._pids().items() if one in self._nodes.brokers}
+        return self._pids(self._nodes.brokers)
 
     @property
     def controller_pids(self) -> dict[int, int]:
         """Processes of nodes that run and are only controllers, by id."""
-        return {one: pid for one, pid in self._pids().items() if one in self._nodes.controllers}
+        return self._pids(self._nodes.controllers)
 
-    def _pids(self) -> dict[int, int]:
-        guarded = self._nodes.guarded
-        return {} if guarded is None or not self._running(None) else guarded.pids
+    def _pids(self, node_ids: Iterable[int]) -> dict[int, int]:
+        return {one: self._guarded.pids[one] for one in node_ids if self._runs(one)}
 
     @property
     def data_dir(self) -> Path:

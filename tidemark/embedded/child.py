@@ -53,7 +53,6 @@ def _run(
     from broker.app import run
     from broker.node.cluster_secret import draw_cluster_secret
     from broker.process.server_process import ServerProcess
-    from broker.testing.wiring import Control, bootstrap_servers
     from runtime.clock import ShiftedClock
     from runtime.dice import SystemDice
     from runtime.disk import Disk
@@ -78,22 +77,28 @@ def _run(
         draw_cluster_secret(dev_secret_file(data), Disk(), SystemDice())
         tell("formatted")
 
-    control = Control()
+    extend = None
+    if config.is_broker:
+        from broker.testing.wiring import Control, bootstrap_servers  # a controller has none
+
+        control = Control()
+        extend = control.extend
 
     def make_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         ports = system_ports(loop)
         return replace(ports, clock=ShiftedClock(ports.clock, given["offset_ms"]))
 
     def started(node: ServerProcess) -> None:
-        tell(
-            "ready",
-            bootstrap_servers=bootstrap_servers(node.config) if node.config.is_broker else "",
-            control_address=control.address,
-            warnings=warnings,
-        )
+        addresses = {}
+        if extend is not None:
+            addresses = {
+                "bootstrap_servers": bootstrap_servers(node.config),
+                "control_address": control.address,
+            }
+        tell("ready", warnings=warnings, **addresses)
 
     spawn = spawn_tier or start_tier_process
-    return run(config, make_ports, on_started=started, spawn_tier=spawn, extend=control.extend)
+    return run(config, make_ports, on_started=started, spawn_tier=spawn, extend=extend)
 
 
 if __name__ == "__main__":
