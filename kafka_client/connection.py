@@ -54,7 +54,9 @@ class Connection:
         self.address = address
         self._settings, self._ports = settings, ports
         self._pool = ports.executors.pool(POOL, THREADS)
-        self._network = network or LoopNetwork(ports.executors.pool(NAMES_POOL, NAMES_THREADS))
+        self._network = network or LoopNetwork(
+            ports.executors.pool(NAMES_POOL, NAMES_THREADS), ports.isolation
+        )
         self._open: _Open | None = None
         self._is_closed = False
 

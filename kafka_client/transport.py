@@ -8,6 +8,7 @@ from ssl import SSLContext
 from typing import Any, Final, Protocol
 
 from runtime.executors import Pool
+from runtime.isolation import Isolation
 
 Address = tuple[str, int]
 """Host and port."""
@@ -69,11 +70,15 @@ class Network(Protocol):
 class _Stream(asyncio.BufferedProtocol):
     """One TCP connection: asyncio receives into the buffers of its owner."""
 
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+    def __init__(self, receiver: Receiver, isolation: Isolation) -> None:
+        self._receiver, self._isolation = receiver, isolation
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        if self._isolation.is_cut:  # since it began to connect
+            transport.abort()
+            return
+        self._isolation.add(self, transport.abort)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._receiver.opened(transport)
@@ -87,15 +92,21 @@ class _Stream(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and not isinstance(exc, OSError):
             exc = ConnectionError(exc)
+        self._isolation.discard(self)
         self._receiver.lost(exc)
 
 
 class LoopNetwork:
     """TCP on the running event loop."""
 
-    def __init__(self, pool: Pool) -> None:
-        """Take the pool that looks names up: asyncio would do so on one of its own."""
-        self._pool = pool
+    def __init__(self, pool: Pool, isolation: Isolation) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            pool: looks names up; asyncio would do so on one of its own.
+            isolation: while this process is cut off, no connection stands.
+        """
+        self._pool, self._isolation = pool, isolation
 
     def connect(
         self, address: Address, tls: SSLContext | None, receiver: Receiver
@@ -108,8 +119,10 @@ class LoopNetwork:
     async def _open(self, address: Address, tls: SSLContext | None, receiver: Receiver) -> None:
         host, port = address
         try:
+            if self._isolation.is_cut:
+                raise ConnectionError("this process is cut off by a test")
             await asyncio.get_running_loop().create_connection(
-                lambda: _Stream(receiver),
+                lambda: _Stream(receiver, self._isolation),
                 sock=await _connected(host, await self._places(host, port)),
                 ssl=tls,
                 server_hostname=None if tls is None else host,

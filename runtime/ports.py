@@ -12,6 +12,7 @@ from runtime.clock import Clock, SystemClock
 from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
 from runtime.executors import Executors, ThreadPools
+from runtime.isolation import Isolation
 from runtime.metrics import Registry
 from runtime.scheduler import LoopScheduler, Scheduler
 
@@ -27,6 +28,7 @@ class Ports:
         disk: files.
         dice: randomness.
         metrics: everything that is counted in the process.
+        isolation: whether its connections to other processes are cut.
     """
 
     clock: Clock
@@ -35,6 +37,7 @@ class Ports:
     disk: Disk
     dice: Dice
     metrics: Registry = field(default_factory=Registry)
+    isolation: Isolation = field(default_factory=Isolation)
 
 
 def system_ports(loop: asyncio.AbstractEventLoop) -> Ports:

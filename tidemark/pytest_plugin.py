@@ -57,6 +57,32 @@ def tidemark_broker(
         yield broker
 
 
+@pytest.fixture(scope="session")
+def tidemark_cluster_nodes(
+    pytestconfig: pytest.Config, tidemark_settings: dict[str, Any]
+) -> "Iterator[Broker]":
+    """Three brokers for the whole session, as the last test left them."""
+    from tidemark.embedded.broker import Broker
+
+    timeout_s = float(pytestconfig.getini("tidemark_start_timeout"))
+    with Broker(settings=tidemark_settings, brokers=3, start_timeout_s=timeout_s) as cluster:
+        yield cluster
+
+
+def _whole(cluster: "Broker") -> "Broker":
+    """All of its nodes run, reach each other and have no faults."""
+    cluster.restore()
+    for node_id in cluster.broker_pids:
+        cluster.faults_on(node_id).clear_used()
+    return cluster
+
+
+@pytest.fixture
+def tidemark_cluster(tidemark_cluster_nodes: "Broker") -> "Broker":
+    """Three brokers that keep three copies; nodes that an earlier test lost are back."""
+    return _whole(tidemark_cluster_nodes)
+
+
 @pytest.fixture
 def kafka_bootstrap_servers(tidemark_broker: "Broker") -> str:
     """host:port of the broker; one that an earlier test stopped or paused goes on."""
@@ -73,16 +99,36 @@ def _admin_of(broker: "Broker") -> "AdminClient":
     return client
 
 
+def _fresh_topic(request: pytest.FixtureRequest, broker: "Broker") -> str:
+    """A topic of one partition, named after the test."""
+    from tidemark.embedded.clients import create_topics
+
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_TOPIC_CHARS_MAX].strip("-")
+    name = f"{words}-{secrets.token_hex(4)}"
+    create_topics(_admin_of(broker), {name: 1})
+    return name
+
+
+@pytest.fixture
+def tidemark_cluster_topic(
+    request: pytest.FixtureRequest, tidemark_cluster: "Broker"
+) -> Iterator[str]:
+    """A fresh topic of one partition with three copies; deleted after the test."""
+    from tidemark.embedded.clients import delete_topic
+
+    name = _fresh_topic(request, tidemark_cluster)
+    yield name
+    delete_topic(_admin_of(_whole(tidemark_cluster)), name)
+
+
 @pytest.fixture
 def kafka_topic(
     request: pytest.FixtureRequest, tidemark_broker: "Broker", kafka_bootstrap_servers: str
 ) -> Iterator[str]:
     """A fresh topic of one partition, named after the test; deleted after it."""
-    from tidemark.embedded.clients import create_topics, delete_topic
+    from tidemark.embedded.clients import delete_topic
 
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_TOPIC_CHARS_MAX].strip("-")
-    name = f"{words}-{secrets.token_hex(4)}"
-    create_topics(_admin_of(tidemark_broker), {name: 1})
+    name = _fresh_topic(request, tidemark_broker)
     yield name
     if tidemark_broker.is_running:  # else it goes with the broker's data
         tidemark_broker.resume()

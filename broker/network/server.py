@@ -87,6 +87,7 @@ class Server(Shared):
         self.read_failures = ReadFailures(metrics)
         self.loop: asyncio.AbstractEventLoop
         self._scheduler, self._pool = ports.scheduler, ports.executors.reads
+        self._isolation = ports.isolation
         self._listening: list[socket.socket] = []
         self._connections: set[Connection] = set()
         self.unsent = Unsent(limits.all_unsent_bytes_max, self._soon, self._connections, metrics)
@@ -139,6 +140,7 @@ class Server(Shared):
             OSError: an address cannot be bound; what was bound before is closed again.
         """
         self.loop = asyncio.get_running_loop()
+        self._isolation.add(self, self._cut_off)
         bound: list[list[socket.socket]] = []
         try:
             for listener in listeners:
@@ -218,6 +220,9 @@ class Server(Shared):
         self, sock: socket.socket, address: tuple[str, int], listener: ListenerAddress
     ) -> None:
         limits, listener_name = self.limits, listener.name
+        if not self._isolation.admits(listener_name):
+            sock.close()
+            return
         host = address[0]
         limit = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
         is_short = sock.fileno() >= self._room.shared or len(self._connections) >= self._room_for
@@ -263,6 +268,11 @@ class Server(Shared):
         self._connections.add(connection)
         if session.principal is None:
             self._unauthenticated[connection] = self.clock.monotonic_ms()
+
+    def _cut_off(self) -> None:
+        for connection in list(self._connections):
+            if not self._isolation.admits(connection.peer.listener_name):
+                connection.close("this process is cut off by a test", quiet=True)
 
     def authenticated(self, connection: Connection) -> None:
         """See `Shared`."""

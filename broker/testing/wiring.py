@@ -1,18 +1,23 @@
 """The control listener and its commands: what is added to a broker for tests."""
 
+import logging
 from typing import Any
 
 from broker.broker import ServingParts
 from broker.config.broker_config import BrokerConfig
+from broker.config.listeners import TIER_LISTENER
 from broker.node.endpoints import advertised_endpoints
 from broker.observe.health import Health
 from broker.remote.tier import RemoteTier
 from broker.testing.control.advance import add_advance, run_compaction
-from broker.testing.control.commands import ControlCommands
+from broker.testing.control.commands import ControlCommands, ControlError
 from broker.testing.control.listener import open_control
 from broker.testing.control.tier_topic import TierTopic
 from broker.testing.faults.service import FaultService
 from runtime.clock import Clock, offset_of
+from runtime.isolation import Isolation
+
+log = logging.getLogger(__name__)
 
 
 def bootstrap_servers(config: BrokerConfig) -> str:
@@ -20,6 +25,7 @@ def bootstrap_servers(config: BrokerConfig) -> str:
     return ",".join(
         f"[{one.host}]:{one.port}" if ":" in one.host else f"{one.host}:{one.port}"
         for one in advertised_endpoints(config)
+        if one.name != TIER_LISTENER
     )
 
 
@@ -46,6 +52,43 @@ def add_status(
     commands.add("status", status)
 
 
+def listeners_of_clients(config: BrokerConfig) -> frozenset[str]:
+    """Those that brokers do not use among themselves; none where they share it."""
+    return frozenset(one.name for one in config.broker_listeners) - {
+        config.inter_broker_listener_name
+    }
+
+
+def add_isolation(commands: ControlCommands, config: BrokerConfig, isolation: Isolation) -> None:
+    """Add the commands `isolate` and `heal`."""
+    of_clients = listeners_of_clients(config)
+
+    async def isolate(arguments: dict[str, Any]) -> dict[str, Any]:
+        """Cut this node off from the others, and where `clients` is true from clients as well.
+
+        Raises:
+            ControlError: the other nodes come by the listener of the clients.
+        """
+        clients = arguments.get("clients", True)
+        if clients is not True and not of_clients:
+            raise ControlError(
+                f"clients={clients!r}: brokers and clients share the listener "
+                f"{config.inter_broker_listener_name}; give the brokers one of their own by "
+                "inter.broker.listener.name, or cut off the clients, too"
+            )
+        isolation.cut(frozenset() if clients is True else of_clients)
+        log.warning("this node is cut off: clients=%s", clients)
+        return {}
+
+    async def heal(_: dict[str, Any]) -> dict[str, Any]:
+        """Connect this node again; nothing happens where it is not cut off."""
+        isolation.heal()
+        return {}
+
+    commands.add("isolate", isolate)
+    commands.add("heal", heal)
+
+
 class Control:
     """The control listener of one broker.
 
@@ -66,6 +109,8 @@ class Control:
         logs, tier, ports = parts.logs, parts.tier, parts.ports
         clock = ports.clock
         add_status(commands, parts.config, broker.health, tier, clock)
+        add_isolation(commands, parts.config, ports.isolation)
+        broker.on_stop(ports.isolation.heal)  # else it waits in vain to be let go
         commands.add("tier", TierTopic(parts.replicas, logs, tier, clock).command)
         made = add_advance(commands, clock, logs, tier)
 
@@ -81,5 +126,6 @@ class Control:
             parts.replicas.topic_names.get,
             tier,
             ports,
+            parts.config.inter_broker_listener_name if listeners_of_clients(parts.config) else "",
         ).register(commands)
         self.address = await open_control(parts.config, commands, broker.on_stop)

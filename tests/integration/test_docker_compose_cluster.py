@@ -1,6 +1,6 @@
 """The profile `cluster` of docker-compose.yml, started without Docker: same script, same settings.
 
-Only real processes show that the nodes find each other by what the file says, and that both tiers
+Only real processes show that the nodes find each other by what the file says, and that all tiers
 pass with the secret that the first broker's start has drawn.
 """
 
@@ -26,12 +26,12 @@ from tidemark.embedded.clients import producer
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.timeout(400)]
 
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-NODES = ("controller-1", "controller-2", "controller-3", "broker-1", "broker-2")
+NODES = ("controller-1", "controller-2", "controller-3", "broker-1", "broker-2", "broker-3")
 RECORDS = 4_000
 
 
 class ComposeCluster:
-    """The five services, each with an address of loopback in place of its name."""
+    """The six services, each with an address of loopback in place of its name."""
 
     def __init__(self, directory: Path, s3_url: str, bucket: str) -> None:
         self.directory = directory
@@ -95,28 +95,36 @@ def cluster(tmp_path: Path, s3: S3Endpoint) -> Iterator[ComposeCluster]:
     made.close()
 
 
-def test_two_brokers_beside_three_controllers_tier_to_s3(cluster: ComposeCluster) -> None:
+def test_three_brokers_beside_three_controllers_tier_to_s3(cluster: ComposeCluster) -> None:
     for name in (*NODES[:3], "broker-1"):
         cluster.start(name)
     until(lambda: cluster.is_healthy("broker-1"), "the first broker is healthy")
-    cluster.start("broker-2")  # its file waits for that, since the secret is there then
+    for name in ("broker-2", "broker-3"):  # they wait for that, since the secret is there then
+        cluster.start(name)
     until(lambda: all(map(cluster.is_healthy, NODES)), "all are healthy")
 
     address = f"{cluster.hosts['broker-2']}:9092"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic("tides", 2, 1, config=TIERED)])["tides"].result(60)
+    admin.create_topics([NewTopic("tides", 3, 1, config=TIERED)])["tides"].result(60)
     sending = producer(address, {})
     for number in range(RECORDS):
-        sending.produce("tides", f"{number} ".encode() + b"x" * 1_000, partition=number % 2)
+        sending.produce("tides", f"{number} ".encode() + b"x" * 1_000, partition=number % 3)
     assert sending.flush(60) == 0
     leaders = admin.list_topics("tides", timeout=30).topics["tides"].partitions.values()
-    assert {one.leader for one in leaders} == {11, 12}
+    assert {one.leader for one in leaders} == {11, 12, 13}
 
     def closed_segments_have_left() -> bool:
-        return len(list(cluster.directory.glob("broker-*/logs/tides-*/*.log"))) == 2
+        return len(list(cluster.directory.glob("broker-*/logs/tides-*/*.log"))) == 3
 
-    until(closed_segments_have_left, "closed segments of both brokers have left the disk")
+    until(closed_segments_have_left, "closed segments of all brokers have left the disk")
     assert len(consume(address, "tides", 300)) == 300  # the first of them: from the bucket
+
+    admin.create_topics([NewTopic("copied", 1)])["copied"].result(60)
+    sending = producer(address, {"acks": "all"})
+    sending.produce("copied", b"one")
+    assert sending.flush(60) == 0
+    copied = admin.list_topics("copied", timeout=30).topics["copied"].partitions[0]
+    assert sorted(copied.replicas) == [11, 12, 13]
     status = subprocess.run(
         [sys.executable, "-m", "tidemark.cli", "status", "--bootstrap-server", address],
         check=False, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60,

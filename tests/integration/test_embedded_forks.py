@@ -14,7 +14,7 @@ import tidemark
 from tests.support.brokers.embedded import assert_nothing_left, facts_in, put, read
 from tests.support.brokers.embedding_suite import environment
 from tests.support.brokers.process import until
-from tidemark.embedded.broker import free_port
+from tidemark.embedded.nodes import free_port
 
 pytestmark = pytest.mark.lasts(seconds=10)
 
@@ -45,7 +45,7 @@ _, status = os.waitpid(ending, 0)
 assert status == 0, status
 assert broker.is_running and broker.log_file.exists()
 assert broker.status()["stage"] == "running"
-guardian = broker._guarded._process
+guardian = broker._nodes.guarded._process
 broker.close()
 os.kill(living, signal.SIGKILL)
 sys.exit(guardian.returncode)  # -9 where it had to be killed after a time-out
@@ -74,7 +74,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one(*, looks: bool) -
     """The guardian stands still: the call waits when the signal comes, its answer comes later."""
     with tidemark.Broker(topics=["a"]) as broker:
         put(broker, "a", [b"one"])
-        guarded = broker._guarded
+        guarded = broker._nodes.guarded
         assert guarded is not None
         before = signal.signal(signal.SIGALRM, interrupt)
         try:

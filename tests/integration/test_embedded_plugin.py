@@ -49,6 +49,47 @@ def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
     assert "6 passed" in printed
 
 
+THREE = """
+from confluent_kafka.admin import ConfigResource
+
+seen = []
+
+def test_a_leader_is_killed(tidemark_cluster, tidemark_cluster_topic):
+    seen.append(tidemark_cluster_topic)
+    producer = tidemark_cluster.producer(acks="all")
+    topic = producer.list_topics(tidemark_cluster_topic).topics[tidemark_cluster_topic]
+    assert len(topic.partitions[0].replicas) == 3
+    tidemark_cluster.kill(topic.partitions[0].leader)
+    producer.produce(tidemark_cluster_topic, b"one")
+    assert producer.flush(60) == 0
+
+def test_the_others_are_not_whole_either(tidemark_cluster):
+    assert len(tidemark_cluster.broker_pids) == 3
+    tidemark_cluster.faults_on(12).add(api="Produce", delay_ms=600_000)
+    tidemark_cluster.kill(1)
+    tidemark_cluster.isolate(11)
+    tidemark_cluster.isolate(12, clients=False)
+    tidemark_cluster.pause(13)
+
+def test_all_is_whole_again(tidemark_cluster, tidemark_cluster_topic):
+    assert tidemark_cluster.faults_on(12).list() == []
+    admin = tidemark_cluster.admin()
+    names = [one for one in admin.list_topics(timeout=60).topics if one.startswith("test_")]
+    assert names == [tidemark_cluster_topic] and names != seen
+    resource = ConfigResource(ConfigResource.Type.BROKER, "13")
+    described = admin.describe_configs([resource])[resource].result(60)
+    assert described["log.retention.hours"].value == "17"
+"""
+
+
+@pytest.mark.lasts(seconds=20)
+def test_three_brokers_of_the_plugin_are_whole_for_each_test(tmp_path: Path) -> None:
+    ini = "tidemark_settings =\n    log.retention.hours=17\n"
+    code, printed = run_suite(tmp_path, THREE, ini=ini)
+    assert code == 0, printed
+    assert "3 passed" in printed
+
+
 OVERRIDDEN = """
 import pytest
 import tidemark

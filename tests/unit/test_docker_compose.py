@@ -18,7 +18,8 @@ from rsm_plugins.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "tests/golden/compose/compose-spec.json").read_text())
-BROKERS = ("broker", "broker-hdfs", "broker-1", "broker-2")
+CLUSTER = ("broker-1", "broker-2", "broker-3")
+BROKERS = ("broker", "broker-hdfs", *CLUSTER)
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 NODES = (*BROKERS, *CONTROLLERS)
 
@@ -96,7 +97,7 @@ def test_nothing_waits_for_a_service_that_is_not_started_with_it() -> None:
     [
         ("broker", {"localstack"}),
         ("broker-hdfs", {"datanode", "namenode"}),
-        ("broker-2", {"broker-1", "localstack", *CONTROLLERS}),
+        ("broker-3", {"broker-1", "localstack", *CONTROLLERS}),
     ],
 )
 def test_a_broker_brings_all_of_its_store_along(name: str, needs: set[str]) -> None:
@@ -152,7 +153,7 @@ def test_a_node_is_asked_for_its_health_where_it_answers(name: str) -> None:
 
 
 def test_the_nodes_of_the_cluster_find_each_other() -> None:
-    configs = {name: config_of(name) for name in (*CONTROLLERS, "broker-1", "broker-2")}
+    configs = {name: config_of(name) for name in (*CONTROLLERS, *CLUSTER)}
     assert len({config.node_id for config in configs.values()}) == len(configs)
     (voters,) = {config.controller_quorum_voters for config in configs.values()}
     for name in CONTROLLERS:
@@ -165,7 +166,7 @@ def test_the_nodes_of_the_cluster_find_each_other() -> None:
     assert {text.split()[1] for text in formats} == {"tidemark-compose"}
 
 
-@pytest.mark.parametrize("name", ["broker-1", "broker-2"])
+@pytest.mark.parametrize("name", CLUSTER)
 def test_the_tiers_of_the_cluster_share_a_secret_and_a_store(name: str) -> None:
     config, first = config_of(name), config_of("broker-1")
     assert config.remote_log_storage_system_enable
@@ -182,8 +183,22 @@ def test_the_tiers_of_the_cluster_share_a_secret_and_a_store(name: str) -> None:
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_a_controller_judges_topics_by_what_its_brokers_have(name: str) -> None:
     controller, broker = config_of(name), config_of("broker-1")
-    for key in ("remote.log.storage.system.enable", "log.segment.bytes"):
+    for key in (
+        "remote.log.storage.system.enable",
+        "log.segment.bytes",
+        "default.replication.factor",
+        "min.insync.replicas",
+    ):
         assert controller.get(key) == broker.get(key)
+
+
+def test_the_cluster_keeps_three_copies_and_may_lose_one() -> None:
+    for name in CLUSTER:
+        config = config_of(name)
+        assert config.default_replication_factor == len(CLUSTER)
+        assert config.min_insync_replicas == len(CLUSTER) - 1
+        for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+            assert config.get(f"{topic}.replication.factor") == len(CLUSTER)
 
 
 def test_stores_are_asked_for_under_the_names_of_their_services() -> None:

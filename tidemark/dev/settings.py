@@ -110,12 +110,23 @@ class ClusterPorts:
         return ",".join(f"{one}@{HOST}:{port}" for one, port in enumerate(self.controllers, 1))
 
     def copies(self) -> dict[str, str]:
-        """How many replicas partitions have by default."""
+        """How many replicas partitions have by default, and how many of them acks=all needs."""
         count = min(COPIES, 1 + len(self.others))
         if count == 1:
             return {}
-        names = ("default.replication.factor", "offsets.topic.replication.factor")
-        return dict.fromkeys(names, str(count))
+        factors = (
+            "default.replication.factor",
+            "offsets.topic.replication.factor",
+            "transaction.state.log.replication.factor",
+            "share.coordinator.state.topic.replication.factor",
+        )
+        needed = (
+            "min.insync.replicas",
+            "transaction.state.log.min.isr",
+            "share.coordinator.state.topic.min.isr",
+        )
+        # One copy may be lost at a time.
+        return dict.fromkeys(factors, str(count)) | dict.fromkeys(needed, str(count - 1))
 
     def page(self, index: int) -> dict[str, str]:
         """The setting of a page: the brokers' come first."""

@@ -20,9 +20,6 @@ class AsyncBroker:
 
     Members mean what they mean there. Clients are confluent_kafka's; others (aiokafka, say) are
     given `bootstrap_servers`.
-
-    Attributes:
-        faults: on demand.
     """
 
     def __init__(
@@ -31,14 +28,19 @@ class AsyncBroker:
         settings: Mapping[str, object] | None = None,
         topics: Topics | None = None,
         *,
+        brokers: int = 1,
         controllers: int = 0,
         start_timeout_s: float = 60.0,
     ) -> None:
         """See `Broker`."""
         self._broker = Broker(
-            data_dir, settings, topics, controllers=controllers, start_timeout_s=start_timeout_s
+            data_dir,
+            settings,
+            topics,
+            brokers=brokers,
+            controllers=controllers,
+            start_timeout_s=start_timeout_s,
         )
-        self.faults = AsyncFaults(self._broker.faults)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -51,10 +53,10 @@ class AsyncBroker:
     ) -> None:
         await self.close()
 
-    async def start(self) -> Self:
+    async def start(self, node_id: int | None = None) -> Self:
         """See `Broker.start`; where it is cancelled, no broker is left."""
         try:
-            await beside(self._broker.start)
+            await beside(self._broker.start, node_id)
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -64,25 +66,37 @@ class AsyncBroker:
         """See `Broker.close`."""
         await beside(self._broker.close)
 
-    async def stop(self) -> None:
+    async def stop(self, node_id: int | None = None) -> None:
         """See `Broker.stop`."""
-        await beside(self._broker.stop)
+        await beside(self._broker.stop, node_id)
 
-    async def kill(self) -> None:
+    async def kill(self, node_id: int | None = None) -> None:
         """See `Broker.kill`."""
-        await beside(self._broker.kill)
+        await beside(self._broker.kill, node_id)
 
-    async def restart(self) -> None:
+    async def restart(self, node_id: int | None = None) -> None:
         """See `Broker.restart`."""
-        await beside(self._broker.restart)
+        await beside(self._broker.restart, node_id)
 
-    async def pause(self) -> None:
+    async def pause(self, node_id: int | None = None) -> None:
         """See `Broker.pause`."""
-        await beside(self._broker.pause)
+        await beside(self._broker.pause, node_id)
 
-    async def resume(self) -> None:
+    async def resume(self, node_id: int | None = None) -> None:
         """See `Broker.resume`."""
-        await beside(self._broker.resume)
+        await beside(self._broker.resume, node_id)
+
+    async def isolate(self, node_id: int | None = None, *, clients: bool = True) -> None:
+        """See `Broker.isolate`."""
+        await beside(self._broker.isolate, node_id, clients=clients)
+
+    async def heal(self, node_id: int | None = None) -> None:
+        """See `Broker.heal`."""
+        await beside(self._broker.heal, node_id)
+
+    async def restore(self) -> None:
+        """See `Broker.restore`."""
+        await beside(self._broker.restore)
 
     async def advance(self, duration: str | timedelta) -> None:
         """See `Broker.advance`."""
@@ -92,13 +106,29 @@ class AsyncBroker:
         """See `Broker.tier`."""
         return await beside(self._broker.tier, topic, timeout_s=timeout_s)
 
-    async def status(self) -> dict[str, Any]:
+    async def status(self, node_id: int | None = None) -> dict[str, Any]:
         """See `Broker.status`."""
-        return await beside(self._broker.status)
+        return await beside(self._broker.status, node_id)
 
-    async def control(self, command: str, **arguments: Any) -> dict[str, Any]:
+    async def control(
+        self, command: str, node_id: int | None = None, /, **arguments: Any
+    ) -> dict[str, Any]:
         """See `Broker.control`."""
-        return await beside(self._broker.control, command, **arguments)
+        return await beside(self._broker.control, command, node_id, **arguments)
+
+    @property
+    def faults(self) -> AsyncFaults:
+        """See `Broker.faults`."""
+        return AsyncFaults(self._broker.faults)
+
+    def faults_on(self, node_id: int) -> AsyncFaults:
+        """See `Broker.faults_on`."""
+        return AsyncFaults(self._broker.faults_on(node_id))
+
+    @property
+    def broker_pids(self) -> dict[int, int]:
+        """See `Broker.broker_pids`."""
+        return self._broker.broker_pids
 
     @property
     def is_running(self) -> bool:

@@ -1,27 +1,25 @@
-"""`tidemark.Broker`: a real broker in processes of its own, for a test suite.
+"""`tidemark.Broker`: a real broker, or several, in processes of their own, for a test suite.
 
-It lives in a child process, whose guardian ends it with this process, in whatever way this process
-ends. Nothing of the broker is imported here.
+Each node lives in a child process, whose guardian ends it with this process, in whatever way this
+process ends. Nothing of the broker is imported here.
 """
 
 import json
 import re
-import secrets
-import socket
-import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tidemark.embedded import clients
-from tidemark.embedded.errors import BrokerError, BrokerStartError
+from tidemark.embedded.errors import BrokerError
 from tidemark.embedded.faults import Faults
 from tidemark.embedded.guarded import Guarded
+from tidemark.embedded.nodes import Nodes
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -32,17 +30,6 @@ TIMEOUT_S: Final = 610.0
 """A little more than the broker allows a command."""
 
 Topics = Mapping[str, int] | Iterable[str | Mapping[str, int]]
-
-_CHILD: Final = "tidemark.embedded.child"
-_LOG_NAME: Final = "broker.log"
-_LOG_LINES: Final = 20
-_LOG_TAIL_BYTES: Final = 16_384
-_TAKEN: Final = "Address already in use"
-_ATTEMPTS: Final = 5
-_CONTROLLERS_MAX: Final = 5
-_CALLERS: Final = 4
-"""Frames from where settings are warned of to who called `start`."""
-_STOP_S_MAX: Final = 30.0
 
 
 def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -77,17 +64,17 @@ def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> d
 
 
 class Broker:
-    """A Kafka-compatible broker with a remote tier, for tests.
+    """A Kafka-compatible broker with a remote tier, or several without, for tests.
 
     A context manager: started when it is entered, gone with all its data when it is left, unless
-    the data directory was given.
+    the data directory was given. Several brokers have the ids 11, 12 and so on, controllers 1, 2
+    and so on. Where a method takes the id of a node, it concerns that node alone; without an id all
+    of them.
 
     Attributes:
-        bootstrap_servers: host:port for clients; the same after a restart.
-        data_dir: where everything lies that the broker keeps.
-        log_file: what the broker has said; kept with the data.
-        controller_pids: processes of its controllers, by id; a test may kill or pause one.
-        faults: on demand.
+        bootstrap_servers: host:port for clients, of all brokers; the same after a restart.
+        data_dir: where everything lies that the nodes keep.
+        log_file: what the (first) broker has said; kept with the data, those of others beside it.
     """
 
     def __init__(
@@ -96,6 +83,7 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         topics: Topics | None = None,
         *,
+        brokers: int = 1,
         controllers: int = 0,
         start_timeout_s: float = 60.0,
     ) -> None:
@@ -105,25 +93,21 @@ class Broker:
             data_dir: where its data lie, and stay; None: in a temporary directory, which goes.
             settings: entries of server.properties; they replace those that suit a test.
             topics: names, or names with their number of partitions; created where there are none.
-            controllers: processes that are only controllers, beside this one that is only a broker
-                then; what ends, pauses or restarts it does so with all. 0: it is its own one.
+            brokers: how many; three keep three copies of each partition.
+            controllers: processes that are only controllers, beside brokers that are only brokers.
+                0: a lone broker is its own one, several have one beside them.
             start_timeout_s: how long a start may take.
         """
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
-        self._settings = {name: _text(value) for name, value in (settings or {}).items()}
+        given = {name: _text(value) for name, value in (settings or {}).items()}
+        self._nodes = Nodes(brokers, controllers, given, start_timeout_s)
         self._topics = _partitions_of(topics or ())
-        if not 0 <= controllers <= _CONTROLLERS_MAX:
-            raise ValueError(f"controllers={controllers}: must be 0 to {_CONTROLLERS_MAX}")
-        self._controllers = controllers
-        self.controller_pids: dict[int, int] = {}
-        self._start_timeout_s = start_timeout_s
-        self._token = secrets.token_urlsafe(24)
-        self._port, self._offset_ms, self._starts = 0, 0, 0
         self._has_started = False
-        self._guarded: Guarded | None = None
-        self._bootstrap_servers = self._control_address = ""
         self._lock = RLock()
-        self.faults = Faults(self.control, lambda: self._starts)
+        self._faults = {
+            one: Faults(partial(self._control, one), partial(self._nodes.starts.__getitem__, one))
+            for one in self._nodes.brokers
+        }
 
     # -- life
 
@@ -138,35 +122,37 @@ class Broker:
     ) -> None:
         self.close()
 
-    def start(self) -> Self:
+    def start(self, node_id: int | None = None) -> Self:
         """Start it, on the data that are there; nothing happens where it runs.
 
         Raises:
-            BrokerStartError: it does not start; with the last lines of its log. Where it has run
-                before, its data stay for another try.
+            BrokerStartError: a node does not start; with the last lines of its log. Where it has
+                run before, its data stay for another try, and the other nodes go on.
         """
         with self._lock:
-            if self.is_running:
+            missing = [one for one in self._meant(node_id) if not self._runs(one)]
+            if not missing:
                 return self
+            nodes = self._nodes
             try:
-                if self._guarded is None:
-                    self._guarded = Guarded(own_directory=self._given_dir is None)
+                if nodes.guarded is None:
+                    nodes.guarded = Guarded(own_directory=self._given_dir is None)
                     self.data_dir.mkdir(parents=True, exist_ok=True)
-                self._start(self._guarded)
+                nodes.start(missing, self.data_dir)
                 if self._topics and not self._has_started:
                     clients.create_topics(self.admin(), self._topics)
                 self._has_started = True
             except BaseException:
-                self._start_failed()
+                self._start_failed(missing)
                 raise
         return self
 
-    def _start_failed(self) -> None:
+    def _start_failed(self, node_ids: Iterable[int]) -> None:
         if not self._has_started:
             self.close()
             return
         try:
-            self.kill()
+            self._nodes.kill(node_ids)
         except (BrokerError, TimeoutError):
             self.close()  # its guardian is gone
 
@@ -177,105 +163,177 @@ class Broker:
         was forked from the one that started it ends nothing.
         """
         with self._lock:
+            guarded = self._nodes.guarded
             try:
-                is_ours = self._guarded is not None and self._guarded.is_ours
+                is_ours = guarded is not None and guarded.is_ours
                 if self._given_dir is not None and is_ours and self.is_running:
                     with suppress(BrokerError, TimeoutError):
                         self.stop()
             finally:
-                guarded, self._guarded = self._guarded, None
-                # What starts after this is another broker.
-                self._port, self._offset_ms, self._has_started = 0, 0, False
-                if guarded is not None:
-                    guarded.close()
+                self._has_started = False
+                self._nodes.close()
 
-    def stop(self) -> None:
-        """Stop it as an operator does; the data stay for `start`.
+    def stop(self, node_id: int | None = None) -> None:
+        """Stop it as an operator does; the data stay for `start`. One that is cut off is not then.
 
         Raises:
             BrokerError: it does not end in time, and is killed.
         """
         with self._lock:
-            if not self.is_running:
-                return
-            guarded = self._running()
-            guarded.request("stop")
-            try:
-                guarded.event("ended", _STOP_S_MAX)
-            except TimeoutError:
-                self.kill()
-                raise BrokerError(
-                    f"the broker does not stop within {_STOP_S_MAX:.0f} s and is killed\n"
-                    f"{self._last_words()}"
-                ) from None
+            if running := self._running(node_id):
+                self._nodes.stop(running, self.data_dir)
 
-    def kill(self) -> None:
+    def kill(self, node_id: int | None = None) -> None:
         """Kill it with SIGKILL, and its tier; the data stay as they are, for `start`."""
         with self._lock:
-            if not self.is_running:
-                return
-            guarded = self._running()
-            guarded.request("kill")
-            try:
-                guarded.event("ended", _STOP_S_MAX)
-            except TimeoutError as error:
-                raise BrokerError(f"the broker is killed, and does not end: {error}") from None
+            if running := self._running(node_id):
+                self._nodes.kill(running)
 
-    def restart(self) -> None:
+    def restart(self, node_id: int | None = None) -> None:
         """Stop it if it runs and start it on the same data, port and clock.
 
         Raises:
             BrokerError: it does not stop, or does not start.
         """
         with self._lock:
-            self.stop()
-            self.start()
+            self.stop(node_id)
+            self.start(node_id)
 
-    def pause(self) -> None:
+    def pause(self, node_id: int | None = None) -> None:
         """Have it stand still with all its connections open, until `resume`.
 
         Raises:
             BrokerError: it does not run.
         """
-        with self._lock:
-            self._running().request("pause")
+        self._have("pause", node_id)
 
-    def resume(self) -> None:
+    def resume(self, node_id: int | None = None) -> None:
         """Let it go on after `pause`.
 
         Raises:
             BrokerError: it does not run.
         """
+        self._have("resume", node_id)
+
+    def _have(self, do: str, node_id: int | None) -> None:
         with self._lock:
-            self._running().request("resume")
+            running = self._running(node_id)
+            if not running:
+                raise BrokerError(f"{self._shown(node_id)} does not run; start() starts it again")
+            for one in running:
+                self._guarded.request(do, one)
+
+    def isolate(self, node_id: int | None = None, *, clients: bool = True) -> None:
+        """Cut a broker off from all other nodes until `heal`, or until it is stopped or killed.
+
+        Its connections to brokers and controllers end, in both directions, and new ones fail at
+        once. Its clocks go on: it loses its session as one that is lost does.
+
+        Args:
+            node_id: of the broker; None: each is alone.
+            clients: whether clients lose it, too; False: they reach it as before.
+
+        Raises:
+            BrokerError: it does not run, or is paused, or is a controller; or `clients` is False
+                and there is but one broker.
+        """
+        for one in self._brokers(node_id):
+            self._control(one, "isolate", clients=clients)
+
+    def heal(self, node_id: int | None = None) -> None:
+        """Connect a broker again after `isolate`; nothing happens where it is connected.
+
+        Raises:
+            BrokerError: it does not run, or is paused, or is a controller.
+        """
+        for one in self._brokers(node_id):
+            self._control(one, "heal")
+
+    def restore(self) -> None:
+        """Start, resume and heal all nodes; return when all brokers may have replicas again.
+
+        Raises:
+            BrokerError: one does not start, or is not back in time.
+        """
+        with self._lock:
+            self.start().resume()
+            self.heal()
+            if len(self._nodes.brokers) > 1:
+                clients.wait_for_brokers(self.admin(), len(self._nodes.brokers))
 
     @property
     def is_running(self) -> bool:
         """Whether there is a broker process, a paused one included; never waits."""
-        guarded = self._guarded
+        return any(self._runs(one) for one in self._nodes.brokers)
+
+    def _runs(self, node_id: int) -> bool:
+        guarded = self._nodes.guarded
         if guarded is None:
             return False
         if self._lock.acquire(blocking=False):  # else another thread starts or ends it just now
             try:
                 guarded.poll()
-            except BrokerError:  # the guardian is gone, and the broker with it
+            except BrokerError:  # the guardian is gone, and the nodes with it
                 return False
             finally:
                 self._lock.release()
-        return guarded.pid is not None
+        return node_id in guarded.pids
+
+    def _meant(self, node_id: int | None) -> tuple[int, ...]:
+        """Nodes that an id stands for.
+
+        Raises:
+            BrokerError: there is none of that id.
+        """
+        ids = self._nodes.ids
+        if node_id is not None and node_id not in ids:
+            raise BrokerError(f"there is no node {node_id}; there are: {_listed(ids)}")
+        return ids if node_id is None else (node_id,)
+
+    def _running(self, node_id: int | None) -> list[int]:
+        return [one for one in self._meant(node_id) if self._runs(one)]
+
+    def _brokers(self, node_id: int | None) -> tuple[int, ...]:
+        """Brokers that an id stands for.
+
+        Raises:
+            BrokerError: it stands for none.
+        """
+        found = tuple(one for one in self._meant(node_id) if one in self._nodes.brokers)
+        if not found:
+            raise BrokerError(
+                f"node {node_id} is a controller; the brokers are: {_listed(self._nodes.brokers)}"
+            )
+        return found
+
+    def _shown(self, node_id: int | None) -> str:
+        return "the broker" if node_id is None or len(self._nodes.ids) == 1 else f"node {node_id}"
 
     # -- facts
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port for clients.
+        """host:port for clients, of all brokers.
 
         Raises:
             BrokerError: it was never started.
         """
-        if not self._bootstrap_servers:
+        if not self._nodes.bootstrap_servers:
             raise BrokerError("the broker is not started: use `with tidemark.Broker() as broker:`")
-        return self._bootstrap_servers
+        return self._nodes.bootstrap_servers
+
+    @property
+    def broker_pids(self) -> dict[int, int]:
+        """Processes of the brokers that run, by id."""
+        return self._pids(self._nodes.brokers)
+
+    @property
+    def controller_pids(self) -> dict[int, int]:
+        """Processes of nodes that run and are only controllers, by id."""
+        return self._pids(self._nodes.controllers)
+
+    def _pids(self, node_ids: Iterable[int]) -> dict[int, int]:
+        return {one: self._guarded.pids[one] for one in node_ids if self._runs(one)}
 
     @property
     def data_dir(self) -> Path:
@@ -286,14 +344,14 @@ class Broker:
         """
         if self._given_dir is not None:
             return self._given_dir
-        if self._guarded is None:
+        if self._nodes.guarded is None:
             raise BrokerError("the broker is not started, so its directory does not exist")
-        return Path(self._guarded.directory)
+        return Path(self._nodes.guarded.directory)
 
     @property
     def log_file(self) -> Path:
-        """What the broker has said so far."""
-        return self.data_dir / _LOG_NAME
+        """What the (first) broker has said so far; logs of other nodes lie beside it."""
+        return self._nodes.log_file(self.data_dir, self._nodes.brokers[0])
 
     # -- clients, of confluent_kafka
 
@@ -317,7 +375,7 @@ class Broker:
     # -- what only a test wants
 
     def advance(self, duration: str | timedelta) -> None:
-        """Let time pass for broker and tier; what is due by then is done when this returns.
+        """Let time pass for brokers and tier; what is due by then is done when this returns.
 
         Only the wall clock moves: retention, rolling, expiry, timestamp checks. Sessions and
         deadlines do not notice. It stays moved after a restart.
@@ -326,10 +384,16 @@ class Broker:
             duration: a timedelta, or a text such as "8d", "90m", "1h30m".
 
         Raises:
-            BrokerError: it does not run, or what is due is not done in time.
+            BrokerError: no broker runs, one is paused, or what is due is not done in time.
             ValueError: no duration.
         """
-        self.control("advance", ms=duration_ms(duration))
+        ms = duration_ms(duration)
+        with self._lock:
+            running = [one for one in self._nodes.brokers if self._runs(one)]
+            for one in running or self._nodes.brokers:
+                self._address_of(one, "advance")
+            for one in running:
+                self._control(one, "advance", ms=ms)
 
     def tier(self, topic: str, *, timeout_s: float = 60.0) -> list[dict[str, int]]:
         """Have all of a topic copied to the remote tier and dropped here; reads come from there.
@@ -343,102 +407,87 @@ class Broker:
             log_start_offset, local_log_start_offset, log_end_offset.
 
         Raises:
-            BrokerError: there is no such topic, it is not tiered, or it takes too long.
+            BrokerError: there is no such topic, it is not tiered, it takes too long, or there are
+                several brokers.
         """
         answer = self.control("tier", topic=topic, timeout_ms=int(timeout_s * 1000))
         found: list[dict[str, int]] = answer["partitions"]
         return found
 
-    def status(self) -> dict[str, Any]:
-        """Stage, health with reasons, wall clock, and the tier's process."""
-        return self.control("status")
+    @property
+    def faults(self) -> Faults:
+        """Faults on demand, of the only broker.
 
-    def control(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """Send a command to the control listener.
+        Raises:
+            BrokerError: there are several: `faults_on`.
+        """
+        return self._faults[self._only(None, "faults")]
+
+    def faults_on(self, node_id: int) -> Faults:
+        """Faults on demand, of one broker.
+
+        Raises:
+            BrokerError: there is no such broker.
+        """
+        return self._faults[self._only(node_id, "faults")]
+
+    def status(self, node_id: int | None = None) -> dict[str, Any]:
+        """Stage, health with reasons, wall clock, and the tier's process, of one broker."""
+        return self.control("status", node_id)
+
+    def control(
+        self, command: str, node_id: int | None = None, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """Send a command to the control listener of one broker; None: the only one.
 
         Raises:
             BrokerError: it does not run, or refuses.
         """
-        if not self.is_running:
-            raise BrokerError(f"{command}: the broker does not run; start() starts it again")
-        if self._guarded is not None and self._guarded.is_paused:
-            raise BrokerError(f"{command}: the broker is paused; resume() lets it go on")
-        try:
-            return self._send(command, arguments)
-        finally:
-            if command == "advance":  # also where it says that something is not done in time
-                self._note_offset()
+        return self._control(self._only(node_id, command), command, **arguments)
 
     # -- inside
 
-    def _send(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        return send(self._control_address, self._token, command, arguments)
+    @property
+    def _guarded(self) -> Guarded:
+        assert self._nodes.guarded is not None
+        return self._nodes.guarded
 
-    def _note_offset(self) -> None:
+    def _only(self, node_id: int | None, what: str) -> int:
+        found = self._brokers(node_id)
+        if len(found) > 1:
+            raise BrokerError(f"{what}: of which broker? There are: {_listed(found)}")
+        return found[0]
+
+    def _control(self, node_id: int, command: str, **arguments: Any) -> dict[str, Any]:
+        address = self._address_of(node_id, command)
+        try:
+            return send(address, self._nodes.token, command, arguments)
+        finally:
+            if command == "advance":  # also where it says that something is not done in time
+                self._note_offset(address)
+
+    def _address_of(self, node_id: int, command: str) -> str:
+        """Where the control listener of a broker is that can answer.
+
+        Raises:
+            BrokerError: it does not run, or is paused.
+        """
+        shown = self._shown(node_id)
+        if not self._runs(node_id):
+            raise BrokerError(f"{command}: {shown} does not run; start() starts it again")
+        if node_id in self._guarded.paused:
+            raise BrokerError(f"{command}: {shown} is paused; resume() lets it go on")
+        return self._nodes.control_address(node_id)
+
+    def _note_offset(self, address: str) -> None:
         """How far the clock is moved, for the next start."""
         with suppress(BrokerError):  # it has ended meanwhile
-            self._offset_ms = int(self._send("status", {})["offset_ms"])
+            said = send(address, self._nodes.token, "status", {})
+            self._nodes.offset_ms = max(self._nodes.offset_ms, int(said["offset_ms"]))
 
-    def _running(self) -> Guarded:
-        if self._guarded is None or self._guarded.pid is None:
-            raise BrokerError("the broker does not run; start() starts it again")
-        return self._guarded
 
-    def _start(self, guarded: Guarded) -> None:
-        """Start the process; another port is taken where somebody else was quicker."""
-        for attempt in range(_ATTEMPTS):
-            was_chosen = self._port == 0
-            self._port = self._port or free_port()
-            if self._try(guarded):
-                return
-            words = self._last_words()
-            if not was_chosen or _TAKEN not in words or attempt + 1 == _ATTEMPTS:
-                raise BrokerStartError(f"the broker ended at its start\n{words}")
-            self._port = 0
-
-    def _try(self, guarded: Guarded) -> bool:
-        """Start the process once; False where it ended."""
-        given = {
-            "data": str(self.data_dir),
-            "port": self._port,
-            "token": self._token,
-            "offset_ms": self._offset_ms,
-            "settings": self._settings,
-            "controllers": self._controller_ports(),
-        }
-        self._starts += 1
-        guarded.start(_CHILD, given, self.log_file)
-        try:
-            event = guarded.event("ready", self._start_timeout_s)
-        except TimeoutError:
-            raise BrokerStartError(
-                f"the broker is not ready within {self._start_timeout_s:g} s (start_timeout_s)\n"
-                f"{self._last_words()}"
-            ) from None
-        if event["event"] != "ready":
-            return False
-        self._bootstrap_servers = str(event["bootstrap_servers"])
-        self._control_address = str(event["control_address"])
-        self.controller_pids = dict(enumerate(map(int, event["controller_pids"]), 1))
-        for text in event["warnings"]:
-            warnings.warn(f"settings of the broker: {text}", stacklevel=_CALLERS)
-        return True
-
-    def _controller_ports(self) -> list[int]:
-        """Other ones at each start: only nodes of this cluster need to know them."""
-        found = {self._port}
-        while len(found) <= self._controllers:
-            found.add(free_port())
-        return sorted(found - {self._port})
-
-    def _last_words(self) -> str:
-        """The end of the log."""
-        try:
-            data = self.log_file.read_bytes()[-_LOG_TAIL_BYTES:]
-        except OSError as error:
-            return f"(its log cannot be read: {error})"
-        lines = data.decode(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"last lines of {self.log_file}:", *(f"  {line}" for line in lines)])
+def _listed(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
 
 
 def _text(value: object) -> str:
@@ -483,27 +532,3 @@ def duration_ms(duration: "str | timedelta") -> int:
             f"'1h30m' (units: {', '.join(_MS)})"
         )
     return sum(int(number) * _MS[unit] for number, unit in parts)
-
-
-_PORTS: Final = range(10_000, 32_000)
-"""Below those that Linux gives to connections: while the broker is down, no client gets it, least
-of all one that tries to connect to it."""
-_PORTS_TRIED: Final = 200
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on right now.
-
-    Raises:
-        OSError: none of many is free.
-    """
-    # Not the generator that suites seed: workers would all find the same port, and a test that
-    # seeds it would get other numbers.
-    for port in SystemRandom().sample(_PORTS, _PORTS_TRIED):
-        with socket.socket() as probe:
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            return port
-    raise OSError(f"none of {_PORTS_TRIED} ports of {host} is free")

@@ -1,5 +1,6 @@
 """confluent_kafka's clients with settings that fit a test; imported when one is asked for."""
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,8 @@ _WITH_UNDERSCORES: Final = frozenset(
 """What the client calls so itself, beside its callbacks such as `error_cb`."""
 _GROUPLESS: Final = "tidemark-no-group"
 TOPIC_S_MAX: Final = 30.0
+_PROBE: Final = "tidemark-probe"
+_LOOK_S: Final = 0.05
 
 
 def producer(bootstrap_servers: str, config: Mapping[str, Any]) -> "Producer":
@@ -78,13 +81,38 @@ def create_topics(client: "AdminClient", topics: Mapping[str, int]) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.cimpl import NewTopic  # where it is not only imported
 
-    wanted = [NewTopic(name, count, 1) for name, count in topics.items()]
+    wanted = [NewTopic(name, count) for name, count in topics.items()]  # the default factor
     for name, created in client.create_topics(wanted, request_timeout=TOPIC_S_MAX).items():
         try:
             created.result(TOPIC_S_MAX)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise BrokerError(f"cannot create the topic {name}: {error}") from error
+
+
+def wait_for_brokers(client: "AdminClient", count: int) -> None:
+    """Wait until so many brokers may have replicas: their controller hears them.
+
+    Raises:
+        BrokerError: there are fewer, or there is no answer, for half a minute.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.cimpl import NewTopic
+
+    ends_at = time.monotonic() + TOPIC_S_MAX
+    while True:
+        wanted = [NewTopic(_PROBE, 1, count)]
+        (asked,) = client.create_topics(
+            wanted, validate_only=True, request_timeout=TOPIC_S_MAX
+        ).values()
+        try:
+            asked.result(TOPIC_S_MAX)
+        except KafkaException as error:
+            if time.monotonic() > ends_at:
+                raise BrokerError(f"not all {count} brokers are back: {error}") from error
+            time.sleep(_LOOK_S)
+        else:
+            return
 
 
 def delete_topic(client: "AdminClient", name: str) -> None:

@@ -25,12 +25,12 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class Guarded:
-    """A guardian process, and through it a broker process.
+    """A guardian process, and through it the processes of the nodes.
 
     Attributes:
         directory: made by the guardian and removed with it; "" where it was told to make none.
-        pid: of the broker process, None while there is none.
-        is_paused: it stands still.
+        pids: of the nodes that run, by id.
+        paused: ids of nodes that stand still.
     """
 
     def __init__(self, *, own_directory: bool) -> None:
@@ -56,46 +56,51 @@ class Guarded:
         self._unread = b""
         self._events: list[dict[str, Any]] = []
         self._number = 0
-        self.pid: int | None = None
-        self.is_paused = False
+        self.pids: dict[int, int] = {}
+        self.paused: set[int] = set()
         self.directory = ""
         try:
-            self.directory = str(self.event("here", _ANSWER_S_MAX)["directory"])
+            self.directory = str(self._next(time.monotonic() + _ANSWER_S_MAX, "here")["directory"])
         except BaseException:
             self.close()
             raise
 
-    def start(self, module: str, given: dict[str, Any], log: Path) -> None:
-        """Start the broker process: `python -m module`, which gets `given` as JSON."""
+    def start(self, node_id: int, module: str, given: dict[str, Any], log: Path) -> None:
+        """Start the process of a node: `python -m module`, which gets `given` as JSON."""
         environment = dict(os.environ)
         # -P: a `runtime` or `broker` in the working directory is somebody else's.
         path = [str(_PACKAGES_ROOT), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        self._events.clear()
+        self._forget(node_id)
         answer = self.request(
             "start",
+            node_id,
             command=[sys.executable, "-P", "-m", module],
             input=given,
             environment=environment,
             log=str(log),
         )
-        self.pid = int(answer["pid"])
+        self._forget(node_id)  # of its former life: what the new one says comes after the answer
+        self.pids[node_id] = int(answer["pid"])
 
-    def request(self, do: str, **more: Any) -> dict[str, Any]:
-        """Have something done.
+    def request(self, do: str, node_id: int, **more: Any) -> dict[str, Any]:
+        """Have something done to a node.
 
         Raises:
             BrokerError: the guardian cannot, or is gone.
         """
         if not self.is_ours:
             raise BrokerError(
-                f"cannot {do} the broker: it belongs to the process {self._owner_pid}, "
+                f"cannot {do} node {node_id}: it belongs to the process {self._owner_pid}, "
                 "of which this one is a fork"
             )
-        self.is_paused = do == "pause"
+        self.paused.discard(node_id)
+        if do == "pause":
+            self.paused.add(node_id)
         self._number += 1
         number = self._number
-        self._write(json.dumps({"do": do, "number": number, **more}).encode() + b"\n")
+        asked = {"do": do, "node": node_id, "number": number, **more}
+        self._write(json.dumps(asked).encode() + b"\n")
         deadline = time.monotonic() + _ANSWER_S_MAX
         while True:
             message = self._next(deadline, f"the answer to {do}")
@@ -104,20 +109,20 @@ class Guarded:
             elif message["number"] != number:
                 continue  # of a request that was interrupted, by Ctrl-C or a time-out
             elif "error" in message:
-                raise BrokerError(f"cannot {do} the broker: {message['error']}")
+                raise BrokerError(f"cannot {do} node {node_id}: {message['error']}")
             else:
                 return message
 
-    def event(self, wanted: str, timeout_s: float) -> dict[str, Any]:
-        """Wait for an event; the end of the broker process ends the wait, too.
+    def event(self, wanted: str, node_id: int, deadline: float) -> dict[str, Any]:
+        """Wait for an event of a node, until `deadline` of `time.monotonic`; its end counts, too.
 
         Raises:
-            BrokerError: it does not come in time, or the guardian is gone.
+            TimeoutError: it does not come in time.
+            BrokerError: the guardian is gone.
         """
-        deadline = time.monotonic() + timeout_s
         while True:
             for message in self._events:
-                if message["event"] in (wanted, "ended"):
+                if message["node"] == node_id and message["event"] in (wanted, "ended"):
                     return message
             self._take_event(self._next(deadline, wanted))
 
@@ -148,23 +153,27 @@ class Guarded:
             with contextlib.suppress(OSError):
                 pipe.close()
         if not self.is_ours:
-            self.pid = None
+            self.pids.clear()
             return
         try:
             self._process.wait(_END_S_MAX)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self.pid = None
+        self.pids.clear()
         if self.directory:  # as a guardian leaves it that was killed
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _forget(self, node_id: int) -> None:
+        self._events = [one for one in self._events if one["node"] != node_id]
 
     def _take_event(self, message: dict[str, Any]) -> None:
         if "event" not in message:
             return  # the late answer to a request that was interrupted
         self._events.append(message)
         if message["event"] == "ended":
-            self.pid = None
+            self.pids.pop(message["node"], None)
+            self.paused.discard(message["node"])
 
     def _write(self, data: bytes) -> None:
         try:

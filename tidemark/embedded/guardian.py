@@ -1,19 +1,19 @@
-"""Runs a broker for a process that may be killed at any moment, and cleans up after both.
+"""Runs the nodes of a broker for a process that may be killed, and cleans up after all of them.
 
 A program of the standard library alone, started with `python -I -S`: it stands between a test's
-process and the broker. It ends when the test's process does, in whatever way that ends: it watches
+process and the nodes. It ends when the test's process does, in whatever way that ends: it watches
 it by a descriptor of the process, not of the thread that started it, and reads its standard input,
-which the end of the process closes. Then it kills the broker with all its children and removes the
-directory that it made. If it is killed itself, the kernel kills the broker, and the directory goes
+which the end of the process closes. Then it kills the nodes with all their children and removes the
+directory that it made. If it is killed itself, the kernel kills the nodes, and the directory goes
 with the test's process, or, where that was killed as well, with the end of the next guardian: a
 lock says whether anybody is there for a directory.
 
     guardian.py OWNER_PID [--own-directory]
 
-Requests are lines of JSON on stdin, {"do": ..., "number": ...}; each is answered by {"done": ...}
-or {"error": ...} with its number on stdout, but for "end", the last one. There come events, too:
-{"event": "here"} first, {"event": "ended"} when the broker is gone, with all its children; and what
-the broker itself writes.
+Requests are lines of JSON on stdin, {"do": ..., "node": ..., "number": ...}; each is answered by
+{"done": ...} or {"error": ...} with its number on stdout, but for "end", the last one. There come
+events, too: {"event": "here"} first, {"event": "ended", "node": ...} when a node is gone, with all
+its children; and what the nodes themselves write.
 """
 
 import contextlib
@@ -37,37 +37,70 @@ PREFIX = "tidemark-"
 MARK = ".guardian"
 
 
+class Node:
+    """One process with its process group; it runs, or has ended and is not collected yet."""
+
+    def __init__(self, node_id: int, child: "subprocess.Popen[bytes]") -> None:
+        self._node_id, self.child = node_id, child
+        self.fd = os.pidfd_open(child.pid)
+
+    def signal(self, number: int) -> None:
+        """To the node and its children; none of them need be there any more."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, number)
+
+    def pause(self) -> None:
+        """Return when it stands still, or has ended; nothing is collected."""
+        self.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def collect(self) -> None:
+        """It has ended: its children end, too, before anybody is told."""
+        group, code = self.child.pid, self.child.wait()
+        os.close(self.fd)
+        gives_up_at = time.monotonic() + GONE_S_MAX
+        while time.monotonic() < gives_up_at:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                break
+            with contextlib.suppress(ChildProcessError):  # its children are ours now
+                os.waitpid(-group, os.WNOHANG)
+            time.sleep(0.002)
+        tell({"event": "ended", "node": self._node_id, "code": code})
+
+
 class Guardian:
-    """One broker process at a time, its process group, and a directory."""
+    """The nodes that run, by their ids, and a directory."""
 
     def __init__(self, owner_fd: int, directory: str) -> None:
         self._owner_fd = owner_fd
         self._directory = directory
-        self._child: subprocess.Popen[bytes] | None = None
-        self._child_fd = -1
+        self._nodes: dict[int, Node] = {}
         self._input = b""
 
     def run(self) -> None:
         """Serve the owner until it is gone."""
         while True:
             poll = select.poll()
-            watched = [0, self._owner_fd, self._child_fd]
-            for fd in watched:
-                if fd >= 0:
-                    poll.register(fd, select.POLLIN)
+            for fd in (0, self._owner_fd, *(node.fd for node in self._nodes.values())):
+                poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll()}
             if self._owner_fd in ready:
                 return
-            if self._child_fd in ready:
-                self._collect()
+            for node_id, node in list(self._nodes.items()):
+                if node.fd in ready:
+                    del self._nodes[node_id]
+                    node.collect()
             if 0 in ready and not self._read():
                 return
 
     def clean_up(self) -> None:
         """Leave nothing: no process, no directory that was made here."""
-        if self._child is not None:
-            self._signal(signal.SIGKILL)
-            self._collect()
+        for node in self._nodes.values():
+            node.signal(signal.SIGKILL)
+        for node in self._nodes.values():
+            node.collect()
         if self._directory:
             shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -87,25 +120,24 @@ class Guardian:
         return bool(data)
 
     def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
-        do = request["do"]
+        do, node_id = request["do"], request["node"]
         if do == "start":
-            return {"pid": self._start(request)}
-        if self._child is None:
-            raise ProcessLookupError("the broker does not run")
+            return {"pid": self._start(node_id, request)}
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise ProcessLookupError("it does not run")
         if do == "stop":
-            self._signal(signal.SIGCONT)
-            self._child.send_signal(signal.SIGTERM)
+            node.signal(signal.SIGCONT)
+            node.child.send_signal(signal.SIGTERM)
         elif do == "pause":
-            self._signal(signal.SIGSTOP)
-            # Returns when it stands still, or has ended; nothing is collected.
-            os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            node.pause()
         else:
-            self._signal({"kill": signal.SIGKILL, "resume": signal.SIGCONT}[do])
+            node.signal({"kill": signal.SIGKILL, "resume": signal.SIGCONT}[do])
         return {}
 
-    def _start(self, request: dict[str, Any]) -> int:
-        if self._child is not None:
-            raise FileExistsError("the broker runs already")
+    def _start(self, node_id: int, request: dict[str, Any]) -> int:
+        if node_id in self._nodes:
+            raise FileExistsError("it runs already")
         with open(request["log"], "ab") as log:
             child = subprocess.Popen(
                 [*request["command"], str(os.getpid()), "1"],
@@ -115,36 +147,12 @@ class Guardian:
                 env=request["environment"],
                 process_group=0,
             )
-        self._child = child
-        self._child_fd = os.pidfd_open(child.pid)
+        self._nodes[node_id] = Node(node_id, child)
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended already; its log says why
             child.stdin.write(json.dumps(request["input"]).encode())
             child.stdin.close()
         return child.pid
-
-    def _signal(self, number: int) -> None:
-        """To the broker and its children; none of them need be there any more."""
-        assert self._child is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child.pid, number)
-
-    def _collect(self) -> None:
-        """The broker has ended: its children end, too, before anybody is told."""
-        assert self._child is not None
-        group, code = self._child.pid, self._child.wait()
-        os.close(self._child_fd)
-        gives_up_at = time.monotonic() + GONE_S_MAX
-        while time.monotonic() < gives_up_at:
-            try:
-                os.killpg(group, signal.SIGKILL)
-            except ProcessLookupError:
-                break
-            with contextlib.suppress(ChildProcessError):  # its children are ours now
-                os.waitpid(-1, os.WNOHANG)
-            time.sleep(0.002)
-        self._child, self._child_fd = None, -1
-        tell({"event": "ended", "code": code})
 
 
 def tell(message: dict[str, Any]) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tidemark.dev.processes import NodeProcess
+from broker.config.key import ConfigError
 from tidemark.dev.settings import (
+    BROKER_ID,
     HOST,
     ClusterPorts,
     dev_broker_settings,
@@ -14,34 +15,45 @@ from tidemark.dev.settings import (
     dev_settings,
 )
 
+LONE_ID: Final = 1
+"""Of a node that is broker and controller."""
 _BROKERS_ALONE: Final = re.compile(
     r"advertised\.|listener|process\.roles|node\.id|inter\.broker\.|log\.dirs?$|metadata\.log\.dir$"
     r"|controller\.(listener|quorum\.(voters|bootstrap))|tidemark\.(http|control|tier)\."
 )
-"""Where a broker listens and where its data lie says nothing of controllers."""
+"""Where a broker listens and where its data lie says nothing of other nodes."""
+_QUICK: Final = {
+    # what a lost broker led has another leader in seconds
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "3000",
+}
+_AMONG_BROKERS: Final = {
+    # A listener of their own: a broker can be cut off from the others and serve its clients.
+    "listener.security.protocol.map": (
+        "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    ),
+    "inter.broker.listener.name": "REPLICATION",
+    # Tiered topics have one replica still, and a tier is one more process for each broker.
+    "remote.log.storage.system.enable": "false",
+}
 
 
-def embedded_settings(
+def node_settings(
     data: Path, ports: ClusterPorts, token: str, given: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the entries of the broker's server.properties; those of the test come last.
+) -> dict[int, dict[str, str]]:
+    """Return the entries of server.properties of each node by its id, controllers first.
 
     Args:
-        data: directory for the log and for the remote tier.
-        ports: of the broker, and of its controllers: without them it is its own.
-        token: of the control listener.
-        given: what the test sets.
+        data: directory for the logs and for the remote tier.
+        ports: of all nodes; without controllers the broker is its own.
+        token: of the control listeners.
+        given: what the test sets; it comes last, and controllers have it to judge topics by.
+
+    Raises:
+        ConfigError: it says of several brokers where they listen, where their data lie or who they
+            are.
     """
-    if ports.controllers:
-        settings = dev_broker_settings(data, ports)
-    else:
-        settings = dev_settings(data, ports.broker) | {
-            # Any port: nobody needs to know it.
-            "listeners": f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:0",
-            "controller.quorum.bootstrap.servers": f"{HOST}:1",
-        }
-        settings.pop("tidemark.http.listener")
-    settings |= {
+    broker = {
         "tidemark.control.listener": f"{HOST}:0",
         "tidemark.control.token": token,
         # fewer files at the start
@@ -49,23 +61,25 @@ def embedded_settings(
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
     }
-    return settings | dict(given)
-
-
-def controllers_of(data: Path, ports: ClusterPorts, given: Mapping[str, str]) -> list[NodeProcess]:
-    """The controllers, not started; they have the test's settings, too, to judge topics by.
-
-    Args:
-        data: directory of the cluster.
-        ports: of all nodes.
-        given: what the test sets.
-    """
+    if not ports.controllers:
+        settings = dev_settings(data, ports.broker) | {
+            # Any port: nobody needs to know it.
+            "listeners": f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:0",
+            "controller.quorum.bootstrap.servers": f"{HOST}:1",
+        }
+        settings.pop("tidemark.http.listener")
+        return {LONE_ID: settings | broker | dict(given)}
     theirs = {name: value for name, value in given.items() if not _BROKERS_ALONE.match(name)}
-    return [
-        NodeProcess(
-            f"controller {one}",
-            data / f"controller-{one}",
-            dev_controller_settings(data, ports, one) | theirs,
-        )
+    found = {
+        one: dev_controller_settings(data, ports, one) | _QUICK | theirs
         for one in range(1, len(ports.controllers) + 1)
-    ]
+    }
+    if ports.others and (own := sorted(given.keys() - theirs.keys())):
+        raise ConfigError(own[0], given[own[0]], "must be left out: each of several has its own")
+    for number, port in enumerate((ports.broker, *ports.others)):
+        settings = dev_broker_settings(data, ports, None, number) | _QUICK | broker
+        if ports.others:
+            listeners = f"PLAINTEXT://{HOST}:{port},REPLICATION://{HOST}:0"
+            settings |= _AMONG_BROKERS | {"listeners": listeners}
+        found[BROKER_ID + number] = settings | dict(given)
+    return found

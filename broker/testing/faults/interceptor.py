@@ -39,9 +39,18 @@ class Interceptor:
         on_hit: called when faults were hit.
     """
 
-    def __init__(self, book: FaultBook, name_of: NameOf, ports: Ports) -> None:
-        """`name_of` finds a topic by its id."""
-        self._book, self._name_of = book, name_of
+    def __init__(
+        self, book: FaultBook, name_of: NameOf, ports: Ports, spared_listener: str = ""
+    ) -> None:
+        """Nothing is hit yet.
+
+        Args:
+            book: what is in force.
+            name_of: finds a topic by its id.
+            ports: clock, scheduler.
+            spared_listener: of the brokers alone: what comes there is never hit.
+        """
+        self._book, self._name_of, self._spared_listener = book, name_of, spared_listener
         self._clock, self._scheduler = ports.clock, ports.scheduler
         self._delayed: dict[asyncio.Future[None], Entry] = {}
         self.on_hit: Callable[[], None] = lambda: None
@@ -52,6 +61,8 @@ class Interceptor:
             return serve
 
         def faulty(context: RequestContext, frame: memoryview, position: int) -> Any:
+            if context.listener_name == self._spared_listener:
+                return serve(context, frame, position)
             return _Faulty(self, serve, context).take(frame, position)
 
         return faulty

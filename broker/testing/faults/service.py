@@ -41,6 +41,7 @@ class FaultService:
         name_of: NameOf,
         tier: RemoteTier | None,
         ports: Ports,
+        spared_listener: str = "",
     ) -> None:
         """Nothing is in force yet.
 
@@ -50,11 +51,12 @@ class FaultService:
             name_of: finds a topic by its id.
             tier: None without a remote tier.
             ports: clock, scheduler.
+            spared_listener: of the brokers alone: what comes there is never hit.
         """
         self._dispatcher, self._served, self._tier = dispatcher, served, tier
         self._clock, self._scheduler = ports.clock, ports.scheduler
         self._book = FaultBook(seeded)
-        self._interceptor = Interceptor(self._book, name_of, ports)
+        self._interceptor = Interceptor(self._book, name_of, ports, spared_listener)
         self._interceptor.on_hit = self._was_hit
         self._waiting: dict[asyncio.Future[None], tuple[Entry, int]] = {}
         self._wrapped: list[int] = []

@@ -37,11 +37,12 @@ def log_start(broker: tidemark.Broker, topic: str) -> int:
 
 
 def pids_of(broker: tidemark.Broker) -> list[int]:
-    """Its guardian, broker process and tier process."""
-    guarded = broker._guarded
+    """Its guardian, the processes of its nodes, and of a lone broker the tier process."""
+    guarded = broker._nodes.guarded
     assert guarded is not None
-    assert guarded.pid is not None
-    found = [guarded._process.pid, guarded.pid, broker.status()["tier"]["pid"]]
+    found = [guarded._process.pid, *broker.controller_pids.values(), *broker.broker_pids.values()]
+    if len(broker.broker_pids) == 1:
+        found.append(broker.status()["tier"]["pid"])
     assert all(psutil.pid_exists(pid) for pid in found), found
     return found
 

@@ -61,8 +61,9 @@ class Addresses(InlinePool):
 class Client:
     def __init__(self, ports: Ports, names: InlinePool, **settings: Any) -> None:
         self.ports = ports
+        network = LoopNetwork(names, ports.isolation)
         self.connections = Connections(
-            ConnectionSettings(client_id="c", **settings), ports, LoopNetwork(names)
+            ConnectionSettings(client_id="c", **settings), ports, network
         )
 
     def to(self, port: int, host: str = "127.0.0.1") -> Connection:
@@ -106,6 +107,29 @@ async def test_all_requests_to_an_address_share_a_connection() -> None:
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         client.connections.close()
         await until(lambda: node.ended == 1)
+
+
+async def test_no_connection_stands_while_the_process_is_cut_off() -> None:
+    async with serving(in_turn(cluster, silent), APIS) as node, asking() as client:
+        assert await client.ask(node.port) == "ours"
+        waiting = client.start(node.port)
+        await until(lambda: len(node.versions) == 2)  # the node has the question
+        client.ports.isolation.cut()
+        assert [type(one) for one in await ended(waiting)] == [NoAnswerError]
+        await until(lambda: node.ended == 1)
+        with pytest.raises(NotSentError, match="cut off by a test"):
+            await client.ask(node.port)
+        assert node.connections == 1
+
+
+async def test_what_begins_to_connect_before_a_cut_ends_with_it() -> None:
+    async with serving(cluster, APIS) as node, asking() as client:
+        waiting = client.start(node.port)
+        await asyncio.sleep(0)
+        client.ports.isolation.cut()
+        assert [type(one) for one in await ended(waiting)] == [NotSentError]
+        client.ports.isolation.heal()
+        assert await client.ask(node.port) == "ours"
 
 
 async def test_of_a_names_addresses_each_is_tried() -> None:
