@@ -173,7 +173,11 @@ class BrokerLife:
             if code == ErrorCode.NONE:
                 return int(answer.broker_epoch)
             if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                self._say(code, "the session of an earlier life of this broker lasts: waiting")
+                self._say(
+                    code,
+                    "waiting: the session of an earlier life of this broker lasts, or another "
+                    f"process has node.id={self._registration.node_id}",
+                )
                 await self._pause(RETRY_MS)
             else:
                 raise ApiError(code, self._refusal(code))
