@@ -392,6 +392,7 @@ class PartitionLog:
                 raise UnexpectedAppendOffset(first_offset=first, log_end=self.log_end_offset)
             if (latest := self.epochs.latest_epoch) is not None and epoch < latest:
                 raise FallingEpoch(first_offset=first, epoch=epoch, latest=latest)
+            self.segments.note_gap(self.log_end_offset, first)
             self._write(batch, header, first, header.last_offset, epoch, now_ms)
             first_offset = first_offset if position else first
             position += len(batch)
@@ -688,13 +689,12 @@ class PartitionLog:
         try:
             end = self.segments.end_if_cut(offset)
             if end >= self.log_start_offset:
-                self._lower_marks(end)
+                self._lower_marks(self.segments.batches_end(end))
                 self.segments.cut(end, self._delete)
                 self._forget_above(end)
                 return
         except OSError as error:
             self.health.fail(half_done(error, "a truncation ended before its end"))
-
         # The batch with the log start in it went: what was before the start must not come back.
         self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
 

@@ -24,9 +24,9 @@ from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
 from local_log.log.results import LogRead
 from local_log.producers.snapshots import ProducerSnapshots
+from local_log.recovery.acceptance import note_sparse
 from local_log.recovery.survey import OpenRequest
 from local_log.segment.aborted_index import AbortedCache, AbortedIndexes
-from local_log.segment.recovery import last_batch
 from local_log.segment.segment import LogSegment
 from runtime.disk import Buffer, Disk, FileRegion
 from runtime.disk_errors import half_done
@@ -58,6 +58,7 @@ class LogSegments:
         "_config",
         "_directory",
         "_disk",
+        "_has_gaps",
         "_has_said_damage",
         "_health",
         "_leaving",
@@ -98,7 +99,7 @@ class LogSegments:
         # Base offset -> position and size of the newest batches of the active segment.
         self._recent: dict[int, tuple[int, int]] = {}
         self._older: dict[int, tuple[int, int]] = {}
-        self._has_said_damage = False
+        self._has_said_damage = self._has_gaps = False
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._renaming = make_mutex()  # the loop may wait for it
@@ -261,6 +262,21 @@ class LogSegments:
         self._recent = {}
         self._older = {}
 
+    def note_gap(self, first: int, end: int) -> None:
+        """Remember that offsets are missing rightly, before [first, end) are; it may be empty.
+
+        A leader's cleaner took them. A start would else take the gap for damage, and cut the log.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        if first < end and not self._has_gaps:
+            try:
+                note_sparse(self._disk, self._directory)
+            except OSError as error:
+                self._health.fail(error)
+            self._has_gaps = True
+
     # -- a segment is begun ---------------------------------------------------------------------
 
     def roll(self, base_offset: int, now_ms: int, begin: Callable[[int], None]) -> None:
@@ -371,9 +387,17 @@ class LogSegments:
         """Where the log ends once the batch that holds `offset` has gone."""
         segment = self.all[bisect_left(self.bases, offset) - 1]
         found = segment.find_batch(offset)
-        if found is not None:
-            return min(offset, found[1].base_offset)
-        return offset if segment is self.active else last_batch(segment).offset
+        return offset if found is None else min(offset, found[1].base_offset)
+
+    def batches_end(self, end: int) -> int:
+        """Where the last batch below `end` ends: a compaction may have taken those behind it."""
+        segment = self.all[bisect_left(self.bases, end) - 1]
+        found = segment.base_offset
+        for _, header in segment.batches(segment.offset_index.lookup(end - 1).position):
+            if header.base_offset >= end:
+                break
+            found = header.next_offset
+        return found
 
     def cut(self, end: int, delete: Callable[[list[Path]], None]) -> None:
         """Drop everything at and after `end`, where a batch ends; durably.
@@ -399,6 +423,11 @@ class LogSegments:
         self.active.truncate_to(end)
         # Names and sizes from before must not come back behind what is appended now.
         self._disk.fsync(self.active.file)
+        if (found := self.batches_end(end)) < end:
+            # A compaction took the batches before it. Nothing says where the log ends but a name;
+            # a start would find it too short, and offsets would be given twice.
+            self.note_gap(found, end)
+            self.roll(end, self.active.created_ms, _without_snapshot)
         self._disk.fsync_path(self._directory)
 
     def begin_anew(self, offset: int, delete: Callable[[list[Path]], None]) -> None:
@@ -486,3 +515,7 @@ class LogSegments:
             if self._health.is_closed:
                 raise self._health.gone()
             self._disk.atomic_write(path, data, durable=False)
+
+
+def _without_snapshot(_base_offset: int) -> None:
+    """What is known of the producers is still of before the cut."""

@@ -47,7 +47,7 @@ class Accepted:
     Attributes:
         judgement: what a person looked at and took as it is; None if there is nothing.
         holes: (first, end) of ranges of offsets that are missing, end exclusive.
-        is_sparse: offsets may be missing anywhere: a cleaner worked here.
+        is_sparse: offsets may be missing anywhere: a cleaner worked here, or on the leader's log.
         adopted: what `tidemark remote adopt` ordered, until it is done.
         adopted_epoch: the highest leader epoch that was used before it; -1 if there was none.
     """
@@ -153,3 +153,14 @@ def write_accepted(disk: Disk, directory: Path, accepted: Accepted) -> None:
         OSError: the disk failed.
     """
     disk.atomic_write(directory / ACCEPTED, dump(accepted))
+
+
+def note_sparse(disk: Disk, directory: Path) -> None:
+    """Remember that offsets may be missing anywhere; returns when that survives a power cut.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    accepted = read_accepted(disk, directory)
+    if not accepted.is_sparse:
+        write_accepted(disk, directory, replace(accepted, is_sparse=True))

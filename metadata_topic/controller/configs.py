@@ -5,7 +5,7 @@ in as `ConfigRules`; what SET, DELETE, APPEND and SUBTRACT do is decided here.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
@@ -22,7 +22,8 @@ from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.tiered_placement import check_switched_on
 from metadata_topic.controller.topic_specs import validate_name
 from metadata_topic.image.image import MetadataImage, ResourceType
-from metadata_topic.image.records import MetadataRecord, make
+from metadata_topic.image.model import TopicImage
+from metadata_topic.image.records import MetadataRecord, make, partition_record_version
 from runtime.work import Pace, Steps, stepwise
 
 VALUE_BYTES_MAX: Final = 32_767
@@ -283,6 +284,29 @@ def _records_of(
         # Who is eligible was decided under the old minimum.
         if kind == ResourceType.TOPIC:
             records.append(make("ClearElrRecord", topic_name=name))
+            records += _still_eligible(image, [image.topics_by_name[name]])
         elif not name:
             records.append(make("ClearElrRecord", topic_name=""))
+            records += _still_eligible(image, image.topics_by_id.values())
     return records
+
+
+def _still_eligible(image: MetadataImage, topics: Iterable[TopicImage]) -> list[MetadataRecord]:
+    """Give back who may lead where nobody is in sync: nothing was committed without them.
+
+    DIFFERS: in Kafka nobody can lead such a partition any more but by an unclean election.
+    """
+    version = partition_record_version(image.metadata_version)
+    return [
+        make(
+            "PartitionChangeRecord",
+            version,
+            partition_id=index,
+            topic_id=topic.id,
+            eligible_leader_replicas=list(one.elr),
+            last_known_elr=list(one.last_known_elr),
+        )
+        for topic in topics
+        for index, one in topic.partitions.items()
+        if not one.isr and (one.elr or one.last_known_elr)
+    ]

@@ -119,6 +119,8 @@ def decide(
             isr, elr, recovery = (leader,), (), RECOVERING
         elif leader not in isr:
             isr, elr = (leader,), tuple(one for one in elr if one != leader)
+            # DIFFERS: it commits alone where the minimum was lowered meanwhile.
+            elr = elr if len(isr) < rules.min_isr else ()
         last_known = ()
     elif leader != old.leader and has_elr and not last_known and old.leader not in blank:
         last_known = (old.leader,)

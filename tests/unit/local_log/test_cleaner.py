@@ -210,7 +210,7 @@ def test_truncation_cuts_the_checkpoint_back(world: World) -> None:
     world.cleaner.start()
     assert (world.checkpoint() or 0) > 10
     log.truncate_to(10)
-    assert world.checkpoint() == log.log_end_offset <= 10
+    assert (world.checkpoint() or 0) <= log.log_end_offset == 10
 
 
 def test_a_log_start_above_the_checkpoint_begins_the_dirty_part(world: World) -> None:

@@ -17,6 +17,7 @@ from tests.support.worlds.local_log import (
     open_log,
     read_bytes,
     retain,
+    with_config,
 )
 
 
@@ -129,6 +130,56 @@ def test_epoch_that_falls_is_refused(tmp_path):
     assert (refused.value.first_offset, refused.value.epoch, refused.value.latest) == (1, 3, 4)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     assert chain_of(log) == [(4, 0)]
+
+
+# -- offsets that a leader's cleaner took ---------------------------------------------------------
+
+
+def _with_gap(directory, policy, **changes):
+    config = with_config(cleanup_policy=frozenset({policy}), segment_bytes=100_000)
+    log = open_log(directory, config=config, **changes)
+    take(log, given(0, 40, epoch=4) + given(52, 4, epoch=4) + given(56, 4, epoch=4))
+    return log
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_log_that_is_cut_behind_a_gap_ends_there_for_good(tmp_path, policy, is_clean):
+    """Ended at the last batch, it would be refused as too short, or give offsets twice."""
+    log = _with_gap(tmp_path, policy)
+    log.flush()
+    log.truncate_to(52)
+    assert log.log_end_offset == 52
+    assert log.recovery_point <= 40, "a power cut may leave it without the name of its end"
+    log.flush()
+    log.close(clean=is_clean)
+    again = open_log(tmp_path, config=log.config, recovery_point=52, clean=is_clean)
+    assert (again.log_end_offset, read_bytes(again, 0, 10_000)) == (52, given(0, 40, epoch=4))
+    newer = given(52, epoch=5)
+    take(again, newer)
+    assert read_bytes(again, 45, 10_000) == newer
+
+
+def test_log_that_begins_with_a_gap_ends_behind_it_once_it_is_cut(tmp_path):
+    log = open_log(tmp_path)
+    take(log, given(52, 4))
+    log.truncate_to(52)
+    log.flush()
+    log.close(clean=False)
+    again = open_log(tmp_path, recovery_point=52, clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 52)
+    assert read_bytes(again, 0, 10_000) == b""
+    take(again, given(52, epoch=5))
+    assert read_bytes(again, 0, 10_000) == given(52, epoch=5)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_gap_of_the_leaders_is_no_damage_whatever_the_topic_says_now(tmp_path, is_clean):
+    """It compacted once. A killed process counts as one that lost nothing."""
+    log = _with_gap(tmp_path, "delete")
+    log.close(clean=is_clean)
+    again = open_log(tmp_path, config=log.config, recovery_point=log.recovery_point, clean=is_clean)
+    assert again.log_end_offset == 60
 
 
 # -- the chain ------------------------------------------------------------------------------------

@@ -170,6 +170,46 @@ def test_min_isr_clears_eligible_replicas_where_they_are_a_feature() -> None:
     assert cluster.records[-1].value.topic_name == ""
 
 
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+def test_min_isr_leaves_eligible_replicas_where_nobody_is_in_sync(kind: int) -> None:
+    """To lower it is what people do then: without them nobody could lead any more."""
+    state = {
+        "topic_id": b"a" * 16,
+        "replicas": [1, 2],
+        "leader": -1,
+        "directories": [b"d" * 16] * 2,
+    }
+    image = apply(
+        cluster_of(1, features={"eligible.leader.replicas.version": 1}),
+        [
+            make("TopicRecord", name="a", topic_id=b"a" * 16),
+            make(
+                "PartitionRecord",
+                2,
+                partition_id=0,
+                isr=[],
+                eligible_leader_replicas=[1, 2],
+                last_known_elr=[2],
+                **state,
+            ),
+            make(
+                "PartitionRecord",
+                2,
+                partition_id=1,
+                isr=[1],
+                eligible_leader_replicas=[2],
+                **state,
+            ),
+        ],
+    )
+    name = "a" if kind == TOPIC else ""
+    change = Change("min.insync.replicas", "1")
+    after = apply(image, alter(image, Resource(kind, name, (change,))).records)
+    partitions = after.topics_by_name["a"].partitions
+    assert (partitions[0].elr, partitions[0].last_known_elr) == ((1, 2), (2,))
+    assert partitions[1].elr == ()
+
+
 @pytest.mark.parametrize("has_elr", [False, True])
 @pytest.mark.parametrize(
     ("broker", "value", "why"),

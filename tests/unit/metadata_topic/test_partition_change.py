@@ -117,7 +117,7 @@ class Twin:
             if unclean:
                 members, elr = {leader}, set()
             elif leader in elr:
-                members, elr = {leader}, elr - {leader}
+                members, elr = {leader}, elr - {leader} if min_isr > 1 else set()  # DIFFERS
         elif leader != old.leader and self.has_elr and not last_known:
             last_known = (old.leader,)
         if not members and not self.has_elr:
@@ -297,3 +297,14 @@ def test_added_replicas_are_joining_until_one_may_lead(
     isr: tuple[int, ...], elr: tuple[int, ...], joining: tuple[int, ...]
 ) -> None:
     assert added(isr, elr=elr).joining == joining
+
+
+def test_whoever_is_elected_and_commits_alone_leaves_nobody_eligible() -> None:
+    """The minimum was lowered while nobody led: what it takes from now on the others lack."""
+    old, electorate = partition((), elr=(1, 2)), Electorate(image_of({1}, has_elr=True))
+    led = decide(old, old, electorate, ElectionRules(min_isr=1))
+    assert (led.leader, led.isr, led.elr) == (1, (1,), ())
+    gone = decide(
+        led, structs.replace(led, isr=()), Electorate(image_of({2}, has_elr=True)), ElectionRules()
+    )
+    assert (gone.leader, gone.elr) == (NO_LEADER, (1,))
