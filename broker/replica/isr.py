@@ -21,6 +21,7 @@ eligible), KIP-966 (the watermark below min.insync.replicas).
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
@@ -102,6 +103,14 @@ class CommittedIsr(NamedTuple):
     partition_epoch: int
 
 
+class Lack(Enum):
+    """What a partition lacks; of the first two at most one."""
+
+    REPLICAS = "at least min.insync.replicas are in sync, and not all replicas"
+    MIN_ISR = "fewer than min.insync.replicas are in sync"
+    SPARE = "just min.insync.replicas are in sync"
+
+
 @dataclass(slots=True, kw_only=True)
 class InSyncReplicas:
     """The followers of one partition under one leader epoch.
@@ -181,6 +190,18 @@ class InSyncReplicas:
     def min_isr(self) -> int:
         """How many members acknowledge: min.insync.replicas, or all where there are fewer."""
         return min(self.min_insync_replicas, len(self.replicas))
+
+    @property
+    def lacks(self) -> frozenset[Lack]:
+        """See `Lack`; by the committed ISR."""
+        count, found = len(self.isr), set()
+        if self.is_under_min_isr:
+            found.add(Lack.MIN_ISR)
+        elif count < len(self.replicas):
+            found.add(Lack.REPLICAS)
+        if count == self.min_isr:
+            found.add(Lack.SPARE)
+        return frozenset(found)
 
     @property
     def is_under_min_isr(self) -> bool:
