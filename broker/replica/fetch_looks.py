@@ -54,15 +54,12 @@ class FetchLooks:
         context = self.context
         if self._looks_at_all:
             if self._is_parked:
-                context.watch.take_changed()
+                context.noted()
                 self._reads = []
             return context.all_partitions()
         if not self._is_parked:
             return context.partitions
-        found = set(self._restless)
-        for partition in context.watch.take_changed():
-            found.update(context.named(partition))
-        return sorted(found, key=turn_of)
+        return sorted(self._restless | context.noted(), key=turn_of)
 
     def take(self, reads: Sequence[PartitionRead], *, watches: bool = False) -> None:
         """Take what was read in this turn of the loop.

@@ -142,7 +142,17 @@ class FetchContext:
             return self.partitions
         return list(self._session.partitions.values())
 
-    def named(self, partition: Partition) -> Iterable[FetchPartition]:
+    def noted(self) -> set[FetchPartition]:
+        """How the client asked for what was noted; what it asks for no more is let go."""
+        found: set[FetchPartition] = set()
+        for partition in self.watch.take_changed():
+            named = self.named(partition)
+            found.update(named)
+            if not named:
+                self.watch.leave(partition)
+        return found
+
+    def named(self, partition: Partition) -> Sequence[FetchPartition]:
         """How the client asked for a partition."""
         if self._session is not None and not self._full:
             found = self._session.named(partition)
@@ -270,6 +280,8 @@ class FetchSessionCache:
                 fetch = session.named(partition)
                 if fetch is not None:
                     session.pending.add(fetch)
+                else:
+                    session.watch.leave(partition)
         # A partition that was named anew or forgotten meanwhile is another one now.
         known = session.partitions
         found = [fetch for fetch in session.pending if known.get(fetch.key) is fetch]

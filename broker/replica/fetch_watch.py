@@ -27,6 +27,7 @@ class Watched(Protocol):
 
     watches: "set[FetchWatch[Any]]"
     log_watches: "set[FetchWatch[Any]]"
+    deleted: bool
 
 
 Partition = TypeVar("Partition", bound=Watched)
@@ -61,22 +62,22 @@ class FetchWatch(Generic[Partition]):
         """There is news in it that nobody waits for: the next fetch tells it."""
         self.changed.add(partition)
         if self.parked is None:
-            self._leave(partition)
+            self.leave(partition)
 
     def on_bytes(self, partition: Partition, size_bytes: int) -> None:
         """So many bytes became visible there, or were appended; see `is_replicas`."""
         self.changed.add(partition)
         if self.parked is None:
-            self._leave(partition)
+            self.leave(partition)
         else:
             self.parked.on_bytes(size_bytes)
 
     def on_change(self, partition: Partition) -> None:
         """Role, epoch, log start or existence changed there."""
         self.changed.add(partition)
-        if self.parked is None:
-            self._leave(partition)
-        else:
+        if self.parked is None or partition.deleted:
+            self.leave(partition)
+        if self.parked is not None:
             self.parked.on_change()
 
     def take_changed(self) -> set[Partition]:
@@ -84,7 +85,8 @@ class FetchWatch(Generic[Partition]):
         changed, self.changed = self.changed, set()
         return changed
 
-    def _leave(self, partition: Partition) -> None:
+    def leave(self, partition: Partition) -> None:
+        """Watch it no longer."""
         self._watched.discard(partition)
         partition.watches.discard(self)
         partition.log_watches.discard(self)
@@ -97,6 +99,6 @@ class FetchWatch(Generic[Partition]):
 
     def _leave_some(self, watched: set[Partition]) -> None:
         for _ in range(min(SLICE_PARTITIONS, len(watched))):
-            self._leave(watched.pop())
+            self.leave(watched.pop())
         if watched:
             asyncio.get_running_loop().call_soon(self._leave_some, watched)

@@ -121,6 +121,7 @@ class Followers:
     def end(self) -> None:
         """The leadership is over."""
         self._leading.led.pop(self._leader, None)
+        self._leading.note(self._leader, ())
 
     # -- what they fetch
 
@@ -223,8 +224,14 @@ class Followers:
             self._leading.count(members, len(committed.isr))
         return is_newer
 
+    def set_min_insync_replicas(self, count: int) -> None:
+        """The topic's setting is another."""
+        self.in_sync.min_insync_replicas = count
+        self._leading.note(self._leader, self.in_sync.lacks)
+
     def isr_changed(self) -> None:
         """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
+        self._leading.note(self._leader, self.in_sync.lacks)
         self._tell_cuts()
         if self.in_sync.must_flush(len(self.in_sync.isr)):
             flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it

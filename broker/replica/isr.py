@@ -21,6 +21,7 @@ eligible), KIP-966 (the watermark below min.insync.replicas).
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
@@ -101,6 +102,14 @@ class CommittedIsr(NamedTuple):
     is_recovering: bool
     partition_epoch: int
     joining: tuple[int, ...] = ()
+
+
+class Lack(Enum):
+    """What a partition lacks; of the first two at most one."""
+
+    REPLICAS = "at least min.insync.replicas are in sync, and not all replicas"
+    MIN_ISR = "fewer than min.insync.replicas are in sync"
+    SPARE = "just min.insync.replicas are in sync"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,6 +200,18 @@ class InSyncReplicas:
         the first one on that has been in the ISR: only then may one of them lead next.
         """
         return min(self.min_insync_replicas, len(self.replicas) - len(self.joining))
+
+    @property
+    def lacks(self) -> frozenset[Lack]:
+        """See `Lack`; by the committed ISR."""
+        count, found = len(self.isr), set()
+        if self.is_under_min_isr:
+            found.add(Lack.MIN_ISR)
+        elif count < len(self.replicas):
+            found.add(Lack.REPLICAS)
+        if count == self.min_isr:
+            found.add(Lack.SPARE)
+        return frozenset(found)
 
     @property
     def is_under_min_isr(self) -> bool:

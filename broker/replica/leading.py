@@ -8,10 +8,10 @@ A broker that stood still (a suspended process, a stall) has heard no Fetch mean
 take its own silence for that of its followers: all lag clocks begin again after a gap.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
-from broker.replica.isr import NO_EPOCH
+from broker.replica.isr import NO_EPOCH, Lack
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
 from runtime.metrics import Counter
@@ -38,6 +38,7 @@ class Leading(Generic[P]):
 
     Attributes:
         led: partitions with followers that are led here, in the order in which they came.
+        lacking: those of them that lack something, in the order in which they began to.
         clocks_begun_ms: when this broker last came back from a gap of its own.
         propose: hands a partition's proposal on to the controller; returns at once.
         shrinks, expands: count ISRs that leaders here have asked for, and that are committed.
@@ -60,6 +61,7 @@ class Leading(Generic[P]):
             lag_ms_max: `replica.lag.time.max.ms` now.
         """
         self.led: dict[P, None] = {}
+        self.lacking: dict[Lack, dict[P, None]] = {lack: {} for lack in Lack}
         self.clocks_begun_ms = -(2**62)
         self.propose: Callable[[P], None] = _nowhere
         self.shrinks: Counter | None = None
@@ -95,6 +97,14 @@ class Leading(Generic[P]):
         """Of the life of a broker that the metadata know; -1: none."""
         broker = self._image().brokers.get(broker_id)
         return NO_EPOCH if broker is None else broker.epoch
+
+    def note(self, one: P, lacks: Collection[Lack]) -> None:
+        """A partition lacks these by now, and no others."""
+        for lack, found in self.lacking.items():
+            if lack in lacks:
+                found[one] = None
+            else:
+                found.pop(one, None)
 
     def count(self, before: int, after: int) -> None:
         """An ISR of so many members has so many now."""

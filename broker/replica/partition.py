@@ -380,7 +380,7 @@ class Partition:
         """Replace the settings of the log; a topic may become tiered by them, or cease to be."""
         self.log.set_config(config)
         if self.followers is not None:
-            self.followers.in_sync.min_insync_replicas = config.min_insync_replicas
+            self.followers.set_min_insync_replicas(config.min_insync_replicas)
             self._advance(0)
         self._count()
 

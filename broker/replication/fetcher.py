@@ -227,6 +227,11 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it follows nothing, and no thread has a log of it."""
+        return not self._followed and not self._runner.is_running
+
     def follow(self, partition: Partition) -> None:
         """Follow a partition under the leadership that it knows, or go on with it.
 
@@ -443,18 +448,20 @@ class ReplicaFetcher:
         if not changes:
             return
         lent: list[_Change] = []
-        for change in changes:
-            if self._current(change.followed.id) is change.followed:
-                change.followed.log.loan.lend(truncates=change.truncates)
-                lent.append(change)
-            else:  # something else was said of it since the answer was looked at
-                self._dropped(change.followed.id)
+        pace = Pace()
         try:
+            for change in changes:
+                if self._current(change.followed.id) is change.followed:
+                    change.followed.log.loan.lend(truncates=change.truncates)
+                    lent.append(change)
+                else:  # something else was said of it since the answer was looked at
+                    self._dropped(change.followed.id)
+                if pace.is_step_over(_UNITS):
+                    yield None
             yield OnPool(self._pool, _carry_out, lent, self._clock.wall_ms())
         finally:
             for change in lent:
                 change.followed.log.loan.take_back()
-        pace = Pace()
         for change in lent:
             if self._is_led(change.followed):
                 self._publish(change)

@@ -138,14 +138,17 @@ class ReplicaFetchers:
     # -- where leaders are
 
     def on_image(self, _image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Take note of leaders that listen elsewhere; forget fetchers that have nothing to do."""
+        """Take note of leaders that listen elsewhere; forget the fetchers of those that left."""
         changed = None if delta is None else delta.changed_brokers
         if changed is not None and not changed:
             return
         for fetcher_id, fetcher in list(self._fetchers.items()):
             leader_id, _ = fetcher_id
             if changed is None or leader_id in changed:
-                fetcher.reach(self._address_of(leader_id))
+                address = self._address_of(leader_id)
+                fetcher.reach(address)
+                if address is None and fetcher.is_idle:
+                    del self._fetchers[fetcher_id]
 
     def _address_of(self, broker_id: int) -> Address | None:
         broker, name = (

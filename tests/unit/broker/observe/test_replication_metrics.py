@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from broker.observe.health import Health
 from broker.observe.replication_metrics import register_leading
+from local_log.config import LogConfig
 from metadata_topic.image.image import ELR_VERSION
 from runtime.metrics import Registry
 from tests.support.worlds.data_plane import World
@@ -72,3 +74,42 @@ def test_an_isr_that_was_asked_for_is_counted_and_no_other(world: World) -> None
     page = _page(metrics)
     assert float(page["IsrShrinksPerSec_total"]) == 2
     assert float(page["IsrExpandsPerSec_total"]) == 1
+
+
+def test_nothing_is_counted_of_what_is_led_no_more_or_lacks_no_more(world: World) -> None:
+    health = Health(1)
+    register_leading(Registry(), health, world.leading)
+    world.add_topic("t", 3, min_insync_replicas=2)
+    for index in range(3):
+        world.change("t", index, replicas=(1, 2, 3), isr=(1,), leader_epoch=4)
+    (red,) = health.checks["replicas"]()
+    assert red.startswith("3 partition(s)")
+    world.change("t", 0, isr=(1, 2, 3))
+    world.change("t", 1, leader=2, leader_epoch=5)
+    (red,) = health.checks["replicas"]()
+    assert red.startswith("1 partition(s)")
+    world.replicas.require("t", 2).set_config(LogConfig())
+    assert not health.checks["replicas"]()
+    assert len(health.warnings["replicas"]()) == 1
+    del world.topics["t"]
+    world.apply()
+    assert not any(world.leading.lacking.values())
+
+
+def test_what_is_shown_looks_at_no_partition_that_it_does_not_name(world: World) -> None:
+    metrics, health = Registry(), Health(1)
+    register_leading(metrics, health, world.leading)
+    world.add_topic("t", 30, min_insync_replicas=2)
+    for index in range(30):
+        world.change("t", index, replicas=(1, 2, 3), isr=(1,), leader_epoch=4)
+    world.leading.led = Unlooked(world.leading.led)
+    (red,) = health.checks["replicas"]()
+    assert "t-0, t-1, t-2 and 27 more" in red
+    assert float(_page(metrics)["UnderReplicatedPartitions"]) == 30
+
+
+class Unlooked(dict[Any, None]):
+    """What is led, which nobody may walk over."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("it is walked over")

@@ -277,6 +277,7 @@ class Watched:
     def __init__(self) -> None:
         self.watches: set[object] = set()
         self.log_watches: set[object] = set()
+        self.deleted = False
 
 
 def test_the_second_of_two_fetches_of_a_session_looks_for_itself() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from broker.replica.partition import Partition
+from broker.replication import fetcher
+from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import FIRST_WAIT_MS
 from kafka_protocol.types import EpochEntry, TopicPartition
 from metadata_topic.image.delta import MetadataDelta
+from runtime.work import STEP_WORK, Work
 from tests.support.worlds.data_plane import NODE
 from tests.support.worlds.followers import FOLLOWER, Pair, following
 from tests.support.worlds.pools import HeldPool, turns
@@ -447,6 +450,58 @@ async def test_a_leader_without_an_address_is_named(tmp_path: Path) -> None:
         pair.add_topic("t")
         await pair.run(200)
         assert "where it listens" in pair.fetchers.problems()[0]
+
+
+async def test_the_fetcher_of_a_leader_that_left_is_forgotten(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        (known,) = pair.fetchers._fetchers.values()
+        connection = known._connection
+        delta = MetadataDelta(pair.image)
+        delta.changed_brokers.add(NODE)
+        pair.fetchers.on_image(pair.image, delta)
+        assert pair.fetchers._fetchers, "it follows something"
+        pair.delete("t")
+        await pair.run(1_000)
+        pair.fetchers.on_image(pair.image, delta)
+        assert pair.fetchers._fetchers, "its broker is registered"
+        del pair.image.brokers[NODE]
+        pair.fetchers.on_image(pair.image, delta)
+        assert not pair.fetchers._fetchers
+        assert connection is not None
+        assert not connection.is_in_use
+
+
+async def test_logs_are_lent_and_published_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[object]] = []
+    change = ReplicaFetcher._change
+
+    def noted(self: ReplicaFetcher, changes: Any) -> Work[None]:
+        work, result, steps = change(self, changes), None, list[object]()
+        seen.append(steps)
+        while True:
+            try:
+                wanted = work.send(result)
+            except StopIteration:
+                return
+            steps.append(wanted)
+            result = yield wanted
+
+    monkeypatch.setattr(ReplicaFetcher, "_change", noted)
+    monkeypatch.setattr(fetcher, "_UNITS", STEP_WORK // 2)
+    async with following(tmp_path) as pair:
+        pair.add_topic("t", 8)
+        for index in range(8):
+            pair.leader.append("t", b"a", index=index)
+        await pair.run(500)
+        assert all(pair.logs_are_equal("t", index) for index in range(8))
+    steps = max(seen, key=len)
+    (on_pool,) = (number for number, one in enumerate(steps) if one is not None)
+    assert on_pool >= 3
+    assert len(steps) - on_pool - 1 >= 3
 
 
 # -- changes while a pool thread has the log
