@@ -23,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from benchmarks.controllers_broker import broker
@@ -81,15 +81,32 @@ def show(name: str, by_kind: dict[str, dict[str, float]]) -> None:
         print(f"{name:8} {figure:58}" + "".join(f"{cell:12.3f}" for cell in cells), flush=True)
 
 
-def measure(options: argparse.Namespace) -> None:
+def add_kinds(parser: argparse.ArgumentParser) -> None:
+    """Options by which a kind is left out."""
+    parser.add_argument("--no-kafka", action="store_true")
+    parser.add_argument("--no-tidemark", action="store_true")
+
+
+def kinds_of(
+    options: argparse.Namespace, kafka: type[Controller] = KafkaController
+) -> dict[str, type[Controller]]:
+    """What is compared, by its label."""
     kinds: dict[str, type[Controller]] = {}
     if not options.no_tidemark:
         kinds["tidemark"] = TidemarkController
     if not options.no_kafka:
-        kinds["kafka"] = KafkaController
-    parts = parts_of(options)
+        if (reason := why_not()) is not None:
+            sys.exit(f"{reason}; --no-kafka leaves Kafka out")
+        kinds["kafka"] = kafka
+    return kinds
+
+
+def measure(
+    names: Iterable[str], parts: Mapping[str, Part], kinds: Mapping[str, type[Controller]]
+) -> None:
+    """Print the figures of these parts."""
     print(f"{'part':8} {'figure':58}" + "".join(f"{label:>12}" for label in kinds), flush=True)
-    for name in options.part or list(parts):
+    for name in names:
         found, loads, began = {}, [], time.monotonic()
         for label, kind in kinds.items():
             loads.append(f"{os.getloadavg()[0]:.1f}")
@@ -112,19 +129,17 @@ def main() -> None:
     parser.add_argument("--kafka-kills", type=int, help="of Kafka's, default 12")
     parser.add_argument("--stops", type=int, help="of each, default 8")
     parser.add_argument("--partitions", type=int, help="in `wide` and `broker`, default 100000")
-    parser.add_argument("--no-kafka", action="store_true")
-    parser.add_argument("--no-tidemark", action="store_true")
+    add_kinds(parser)
     options = parser.parse_args()
     wrong = set(options.part) - {"commits", "loss", "idle", "start", "wide", "broker"}
     if wrong:
         sys.exit(f"no such part: {', '.join(sorted(wrong))}")
-    if not options.no_kafka and (reason := why_not()) is not None:
-        sys.exit(f"{reason}; --no-kafka leaves Kafka out")
     usual = (3, 2, 2, 10_000) if options.quick else (100, 12, 8, 100_000)
     for name, value in zip(("kills", "kafka_kills", "stops", "partitions"), usual, strict=True):
         if getattr(options, name) is None:
             setattr(options, name, value)
-    measure(options)
+    parts = parts_of(options)
+    measure(options.part or list(parts), parts, kinds_of(options))
 
 
 if __name__ == "__main__":

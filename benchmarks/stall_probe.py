@@ -38,6 +38,10 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
         self._socket.close()
 
     def ask(self, api_key: ApiKey, version: int, body: Any) -> Any:
@@ -49,15 +53,20 @@ class Client:
 
     def exchange(self, request: bytes) -> bytes:
         """Send a frame and wait for its answer, without the length."""
-        self._socket.sendall(request)
-        return self._receive()
+        self.send(request)
+        return self.receive()
 
     def exchange_many(self, requests: list[bytes]) -> list[bytes]:
         """Send frames one behind the other, then wait for all answers."""
-        self._socket.sendall(b"".join(requests))
-        return [self._receive() for _ in requests]
+        self.send(b"".join(requests))
+        return [self.receive() for _ in requests]
 
-    def _receive(self) -> bytes:
+    def send(self, request: bytes) -> None:
+        """Send a frame, whose answer is received later."""
+        self._socket.sendall(request)
+
+    def receive(self) -> bytes:
+        """Wait for the next answer, without the length."""
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
     def _exactly(self, size: int) -> bytes:
