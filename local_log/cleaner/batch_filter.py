@@ -181,6 +181,8 @@ class BatchFilter:
     delete_retention_ms: int
     round_end: int
     producers: Mapping[int, LastBatch] = field(default_factory=dict)
+    _epoch: int = 0  # of the batches until now
+    _begins_epoch: bool = False
 
     def written(self, header: BatchHeader, batch: Buffer) -> Written | None:
         """What of a batch is written; None: nothing.
@@ -192,6 +194,8 @@ class BatchFilter:
         Raises:
             InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be opened.
         """
+        self._begins_epoch = header.partition_leader_epoch > self._epoch
+        self._epoch = max(self._epoch, header.partition_leader_epoch)
         if header.is_control:
             return self._control(header, batch)
         if self.transactions.data(header) or not header.record_count:
@@ -261,8 +265,14 @@ class BatchFilter:
             yield _Kept(data, spans, kept, has_tombstones)
 
     def _emptied(self, header: BatchHeader) -> Written | None:
-        """The header alone, where the log needs it: None where it does not."""
-        if header.next_offset != self.round_end and not self._is_last_of_producer(header):
+        """The header alone, where the log needs it: None where it does not.
+
+        DIFFERS: the first batch of a leader epoch stays. A follower learns from the batches where
+        epochs begin. If it learned a later start, and led, a replica that has records of the epoch
+        before it up to there, which nobody committed, would keep them.
+        """
+        is_needed = self._begins_epoch or header.next_offset == self.round_end
+        if not is_needed and not self._is_last_of_producer(header):
             return None
         empty = header._replace(
             batch_length=HEADER_SIZE - LOG_OVERHEAD,

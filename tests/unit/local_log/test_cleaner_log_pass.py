@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kafka_protocol.records.records import iter_records
+from kafka_protocol.records.records import build_batch, iter_records
 from local_log.cleaner.log_pass import Job, LogPass
 from local_log.cleaner.offset_map import ENTRY_BYTES
 from local_log.cleaner.process import Answer, Failed
 from local_log.file_names import LOG, TXN_INDEX
 from local_log.log.partition_log import PartitionLog
+from local_log.recovery.recovery import chain_of_batches
 from local_log.segment.segment import LogSegment
 from tests.support.worlds.cleaned_logs import (
     batches_of,
@@ -276,3 +277,21 @@ def test_a_pass_that_fails_for_whatever_reason_sets_its_log_aside_and_no_other(
     reason = f"a pass over {sick.directory} failed with OverflowError: too large"
     assert sick.cleaning.uncleanable == reason
     assert world.checkpoint(sound.topic_partition) == sound.segments.active.base_offset
+
+
+def test_the_batches_say_where_epochs_begin_however_often_they_are_cleaned(
+    tmp_path: Path,
+) -> None:
+    """A follower knows it by nothing else."""
+    log = open_compacted(tmp_path)
+    for offset, epoch in enumerate((2, 2, 5, 5, 6, 6, 6)):
+        batch = build_batch(
+            [(NOW_MS, b"k", b"%d" % offset, [])], base_offset=offset, leader_epoch=epoch
+        )
+        log.append_batches(batch, now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    commit(log)
+    for _ in range(2):
+        clean(log)
+        assert chain_of_batches(log.segments.all) == log.epochs.entries()
+    assert log.size_bytes < 5 * len(batch)
