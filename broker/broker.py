@@ -77,6 +77,7 @@ from metadata_topic.image.image import MetadataImage
 from rlm.red_kinds import TierRed
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
+from runtime.work import run_in_steps
 
 log = logging.getLogger(__name__)
 
@@ -488,7 +489,7 @@ class Broker(ServerProcess):
 
     async def _register(self) -> None:
         self._broker_epoch = await self._registration.register(
-            found_replicas(self._logs),
+            await run_in_steps(found_replicas.steps(self._logs)),
             refused=refused_replicas(self._logs, self._image()),
             is_missing_some=self._is_missing_some,
         )

@@ -12,7 +12,7 @@ Versions:
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from broker.handlers.errors_out import code_of
@@ -22,19 +22,22 @@ from broker.network.registry import DecodedHandler, RequestContext
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import BROKER_OWNED_TOPICS, Partition
 from broker.topics.cluster import GUARDED_TOPICS
-from kafka_protocol.errors import ApiError, ErrorCode
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
 from local_log.errors import OffsetOutOfRange
 from runtime.executors import Pool
+from runtime.work import Pace, Steps, run_in_steps
 
 _Response: Final = response(ApiKey.DELETE_RECORDS).cls
 _Topic: Final = _Response.Topics
 _Partition: Final = _Topic.Partitions
 
 UP_TO_HIGH_WATERMARK: Final = -1
+_UNITS: Final = 5
+"""Microseconds, about, to raise a log start, or to publish it."""
 
 
 class _Raised(NamedTuple):
@@ -60,8 +63,6 @@ class DeleteRecordsHandler(DecodedHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request."""
-        topics = []
-        raised: list[_Raised] = []
         by_topic: dict[str, dict[int, Any]] = {}
         for topic in request.topics:  # of a partition named twice the last counts, as in Kafka
             by_topic.setdefault(topic.name, {}).update(
@@ -70,18 +71,7 @@ class DeleteRecordsHandler(DecodedHandler):
         ends = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1_000
         await self._holding.until_judged(self._asked_above(by_topic), request.timeout_ms)
         await self._until_settled(by_topic, ends)
-        for name, partitions in by_topic.items():
-            answers = []
-            for asked in partitions.values():
-                answer = _Partition(partition_index=asked.partition_index, low_watermark=-1)
-                answers.append(answer)
-                try:
-                    partition = self._raise(name, asked.partition_index, asked.offset)
-                except Exception as error:  # noqa: BLE001 - becomes this partition's answer
-                    answer.error_code = int(code_of(error, "delete records"))
-                else:
-                    raised.append(_Raised(answer, partition, partition.leader_epoch))
-            topics.append(_Topic(name=name, partitions=answers))
+        topics, raised = await run_in_steps(self._raise_all(by_topic))
         if raised:
             await self._make_durable(raised)
             await self._until_cut_everywhere(raised, ends)
@@ -127,6 +117,29 @@ class DeleteRecordsHandler(DecodedHandler):
         )
         return [each for each, offset in found if each is not None and offset > each.high_watermark]
 
+    def _raise_all(
+        self, by_topic: Mapping[str, Mapping[int, Any]]
+    ) -> Steps[tuple[list[Any], list[_Raised]]]:
+        """Raise log starts in memory; the answers, and those that are raised."""
+        topics: list[Any] = []
+        raised: list[_Raised] = []
+        pace = Pace()
+        for name, partitions in by_topic.items():
+            answers = []
+            for asked in partitions.values():
+                answer = _Partition(partition_index=asked.partition_index, low_watermark=-1)
+                answers.append(answer)
+                try:
+                    partition = self._raise(name, asked.partition_index, asked.offset)
+                except Exception as error:  # noqa: BLE001 - becomes this partition's answer
+                    answer.error_code = int(code_of(error, "delete records"))
+                else:
+                    raised.append(_Raised(answer, partition, partition.leader_epoch))
+                if pace.is_step_over(_UNITS):
+                    yield
+            topics.append(_Topic(name=name, partitions=answers))
+        return topics, raised
+
     def _raise(self, topic: str, index: int, offset: int) -> Partition:
         # DIFFERS: refused as KIP-630 promises; Kafka 4.x does not know these names here.
         if topic in GUARDED_TOPICS:
@@ -157,7 +170,18 @@ class DeleteRecordsHandler(DecodedHandler):
         kept = {partition: partition.log.log_start_offset for _, partition, _ in raised}
         partitions = [partition.topic_partition for partition in kept]
         failed = await self._pool.run(self._replicas.logs.keep_log_starts, partitions)
+        await run_in_steps(self._publish(raised, kept, failed))
+
+    @staticmethod
+    def _publish(
+        raised: Sequence[_Raised],
+        kept: Mapping[Partition, int],
+        failed: Mapping[TopicPartition, KafkaError],
+    ) -> Steps[None]:
+        pace = Pace()
         for answer, partition, leader_epoch in raised:
+            if pace.is_step_over(_UNITS):
+                yield
             error = failed.get(partition.topic_partition)
             if error is not None:
                 answer.error_code = int(code_of(error, "checkpoint log starts"))

@@ -13,6 +13,7 @@ from metadata_topic.controller.directories import (
 )
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_LOST, PartitionImage, TopicImage
+from runtime.work import Pace, Steps, stepwise
 
 
 def why_barred(image: MetadataImage, topic: str, *, has_tier: bool) -> str:
@@ -80,16 +81,21 @@ def describe(
     )
 
 
-def found_replicas(logs: LogManager) -> dict[ReplicaId, bytes]:
-    """The directory id of each replica whose log was opened.
+@stepwise
+def found_replicas(logs: LogManager) -> Steps[dict[ReplicaId, bytes]]:
+    """The directory id of each replica whose log was opened, in steps.
 
     Also where the directory has failed since: a replica that is not noted may be begun elsewhere.
     """
-    return {
-        ReplicaId(log.topic_id, log.partition): directory.directory_id
-        for directory in logs.dirs
-        for log in logs.logs_in(directory).values()
-    }
+    found: dict[ReplicaId, bytes] = {}
+    pace = Pace()
+    for log in logs.all():
+        directory = logs.directory_of(log.topic_partition)
+        if directory is not None:  # gone meanwhile
+            found[ReplicaId(log.topic_id, log.partition)] = directory.directory_id
+        if pace.is_step_over():
+            yield
+    return found
 
 
 def refused_replicas(logs: LogManager, image: MetadataImage) -> dict[ReplicaId, bytes]:

@@ -1,17 +1,21 @@
 """DeleteRecords: answered when the new log start survives a power cut, and no sooner."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.handlers import delete_records
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.network.registry import Handler
+from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from runtime.disk import Disk
+from runtime.work import STEP_WORK
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
@@ -102,3 +106,27 @@ def test_minus_one_means_the_high_watermark(tmp_path: Path) -> None:
     answer = call(made(world, pool), VERSION, asked(-1))
     assert partition_of(answer).low_watermark == 10
     assert kept(tmp_path) == 10
+
+
+async def test_many_log_starts_are_raised_and_published_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_records, "_UNITS", STEP_WORK)
+    world, pool = world_of(tmp_path)
+    world.add_topic("wide", 10)
+    for index in range(10):
+        world.append("wide", b"a", index=index)
+    told: list[int] = []
+    hosted = [world.replicas.require("wide", index) for index in range(10)]
+    monkeypatch.setattr(Partition, "log_start_raised", lambda one: told.append(one.partition))
+    partitions = [{"partition_index": index, "offset": 1} for index in range(10)]
+    fields = {"topics": [{"name": "wide", "partitions": partitions}], "timeout_ms": 1000}
+    answer = asyncio.ensure_future(start(made(world, pool), VERSION, fields))
+    seen = [(0, 0)]
+    for _ in range(60):
+        await asyncio.sleep(0)
+        seen.append((sum(one.log.log_start_offset for one in hosted), len(told)))
+    assert seen[-1] == (10, 10)
+    assert max(later[0] - before[0] for before, later in pairwise(seen)) == 1
+    assert max(later[1] - before[1] for before, later in pairwise(seen)) == 1
+    assert [one.error_code for one in (await answer).topics[0].partitions] == [0] * 10

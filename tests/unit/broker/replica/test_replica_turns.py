@@ -10,11 +10,14 @@ import pytest
 
 from broker.replica import hosting, manager, reconfiguration
 from broker.replica.hosting import ReplicaEvents
+from broker.replica.wanted import found_replicas
 from local_log.config import LogConfig
+from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.records import make
 from metadata_topic.image.sorted_map import SortedMap
+from runtime import work
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.one_broker import OneBroker
@@ -210,3 +213,15 @@ async def test_a_defect_while_an_image_is_said_is_told_and_stops_nothing(
     broker.create("t", 1)
     assert [type(one) for one in told] == [ZeroDivisionError]
     await asyncio.wait_for(broker.replicas.stop(), 10)
+
+
+def test_the_replicas_that_a_start_found_are_named_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    topic_id = world.add_topic("t", 5)
+    (directory,) = world.logs.dirs
+    monkeypatch.setattr(work, "STEP_WORK", 2)
+    assert sum(1 for _ in found_replicas.steps(world.logs)) == 2
+    named = dict.fromkeys((ReplicaId(topic_id, n) for n in range(5)), directory.directory_id)
+    assert found_replicas(world.logs) == named
