@@ -1,4 +1,4 @@
-"""`tidemark dev --controllers 3`: a broker beside its controllers, seen with `tidemark status`.
+"""`tidemark dev` with several nodes: brokers beside controllers, seen with `tidemark status`.
 
 Only real processes show that none is left: after Ctrl-C, after a second one, after the end of the
 command by kill -9.
@@ -16,10 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.brokers.process import ROOT, alive, environment, free_ports_in_a_row, until
-from tests.support.quorum.serving import consume, produce
+from tests.support.quorum.serving import admin, brokers, consume, produce
 
 pytestmark = pytest.mark.lasts(seconds=60)
 
@@ -32,11 +34,14 @@ class Dev:
     """The command, started, with the processes it names.
 
     Attributes:
-        pids: of the controllers by id, and of the broker as 0.
+        pids: of the nodes by id, and of a lone broker as 0.
     """
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.port = free_ports_in_a_row(2 * COUNT + 2)
+    def __init__(self, directory: Path, *options: str, brokers: int = 1) -> None:
+        self.port = free_ports_in_a_row(2 * (COUNT + brokers))
+        self._ids = {0} if brokers == 1 else set(range(11, 11 + brokers))
+        if brokers > 1:
+            options = ("--brokers", str(brokers), *options)
         self.said_file, self.pids = directory / "said", dict[int, int]()
         command = [
             *(sys.executable, "-m", "tidemark.cli", "dev", "--controllers", str(COUNT)),
@@ -56,9 +61,17 @@ class Dev:
             return "Stop it with Ctrl-C" in self.said()
 
         until(has_said, "it says what to try")
-        found = re.findall(r"(?:controller (\d)|the broker): .* pid (\d+)", self.said())
-        self.pids = {int(number or 0): int(pid) for number, pid in found}
-        assert set(self.pids) == {0, 1, 2, 3}
+        node = r"(?:controller (\d)|broker (\d\d)|the broker): .* pid (\d+)"
+        found = re.findall(node, self.said())
+        self.pids = {int(one or other or 0): int(pid) for one, other, pid in found}
+        assert set(self.pids) == {1, 2, 3} | self._ids
+
+    def pid_of(self, directory: str) -> int:
+        """Of the node that has this directory, 0 where it is not started yet."""
+        for child in psutil.Process(self.process.pid).children():
+            if any(f"/{directory}/" in argument for argument in child.cmdline()):
+                return child.pid
+        return 0
 
     @property
     def address(self) -> str:
@@ -94,8 +107,8 @@ class Dev:
 
 
 @contextmanager
-def dev(directory: Path, *options: str) -> Iterator[Dev]:
-    started = Dev(directory, *options)
+def dev(directory: Path, *options: str, brokers: int = 1) -> Iterator[Dev]:
+    started = Dev(directory, *options, brokers=brokers)
     try:
         yield started
     finally:
@@ -142,6 +155,44 @@ def test_a_cluster_serves_loses_its_leader_and_stops_together(tmp_path: Path) ->
         log = (tmp_path / "data" / "broker" / "server.log").read_text()
         assert "stopped: node_id=11" in log
         assert "no controller took note that this broker stops" not in log
+
+
+def test_three_brokers_take_a_topic_of_three_copies_as_soon_as_they_are_said_to_serve(
+    tmp_path: Path,
+) -> None:
+    """Only here the first broker that serves speaks for those that are not there yet."""
+    with dev(tmp_path, brokers=3) as cluster:
+        address = ",".join(f"127.0.0.1:{cluster.port + one}" for one in range(3))
+        last = until(lambda: cluster.pid_of("broker-13"), "the last broker is started")
+        os.kill(last, signal.SIGSTOP)
+        until(lambda: {11, 12} <= brokers(address), "the others serve")
+        os.kill(last, signal.SIGCONT)  # it has still to load and to register
+        cluster.until_it_serves()
+        tools = admin(address)
+        tools.create_topics([NewTopic("copied", 1)])["copied"].result(60)
+        assert produce(address, "copied", [0], iter([1])) == {b"1"}
+        topics = tools.list_topics(timeout=60).topics
+        assert sorted(topics["copied"].partitions[0].replicas) == [11, 12, 13]
+        report = cluster.until_status("green")
+        assert [one["id"] for one in report["brokers"]] == [11, 12, 13]
+
+        leader = topics["copied"].partitions[0].leader
+        os.kill(cluster.pids[leader], signal.SIGKILL)
+        until(
+            lambda: f"broker {leader} has ended: killed by signal 9" in cluster.said(),
+            "the end of the leader is said",
+        )
+        assert consume(address, "copied", 1) == {b"1"}
+
+        cluster.process.send_signal(signal.SIGINT)
+        until(lambda: cluster.process.poll() is not None, "it has ended")
+        assert cluster.process.returncode == 0
+        assert cluster.none_is_left()
+        for node_id in {11, 12, 13} - {leader}:
+            name = "broker" if node_id == 11 else f"broker-{node_id}"
+            log = (tmp_path / "data" / name / "server.log").read_text()
+            assert f"stopped: node_id={node_id}" in log
+            assert "no controller took note that this broker stops" not in log
 
 
 def test_a_second_ctrl_c_kills_what_does_not_stop(tmp_path: Path) -> None:

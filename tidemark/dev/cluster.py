@@ -164,9 +164,12 @@ class DevCluster:
                 answer = client.ask_any(ApiKey.DESCRIBE_CLUSTER, 0, question)
         except ClusterError as error:
             return str(error)
-        if answer.cluster_id == cluster_id:
-            return ""
-        return f"{self.address} is of another cluster, {answer.cluster_id}"
+        if answer.cluster_id != cluster_id:
+            return f"{self.address} is of another cluster, {answer.cluster_id}"
+        # A topic that is made next may have a copy on each of them.
+        here = {one.broker_id for one in answer.brokers}
+        away = [one.name for one in self._brokers if int(one.entries["node.id"]) not in here]
+        return f"{', '.join(away)}: not there yet" if away else ""
 
     def _wait(self, say: Say) -> int:
         """Wait until none is left; one that ends is said, and the others go on."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.network.limits import ListenerAddress
 from broker.network.registry import DecodedHandler, RawHandler, RequestContext
 from broker.testing.control.commands import ControlCommands, ControlError
 from broker.testing.faults.service import FaultService
@@ -470,3 +471,25 @@ async def test_the_next_tier_is_told_what_is_left() -> None:
         assert [one.id for one in tier.store_faults()] == [for_ever["id"]]
         await world.run("clear")
         assert tier.in_force == []
+
+
+async def test_what_comes_by_the_listener_of_the_brokers_is_spared() -> None:
+    async with serving(Heartbeat()) as harness:
+        server, commands = harness.server, ControlCommands()
+        FaultService(
+            server.dispatcher,
+            server.served,
+            IDS.get,
+            None,
+            harness.ports,
+            "REPLICATION",  # type: ignore[arg-type]
+        ).register(commands)
+        await server.start([ListenerAddress("REPLICATION", "127.0.0.1", 0)])
+        await commands.run("faults.add", {"cut": "before_serving"})
+        client = await harness.connect()
+        client.send(heartbeat())
+        assert await client.is_closed()
+        server.bound["PLAINTEXT"] = server.bound["REPLICATION"]
+        broker = await harness.connect()
+        broker.send(heartbeat(7))
+        assert (await broker.answer())[0] == 7
