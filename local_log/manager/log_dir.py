@@ -195,7 +195,7 @@ class LogDir:
         for name in (*CHECKPOINTS, CLEANER_OFFSETS):
             self.entries[name] = {}
             try:
-                self.entries[name] = _parse(self.files.read(name))
+                self.entries[name] = _parse(name, self.files.read(name))
             except FileNotFoundError:
                 self._unsound.add(name)
                 if self.files.knows(name):
@@ -236,7 +236,9 @@ class LogDir:
         self._stale.discard(name)
 
 
-def _parse(data: bytes) -> dict[TopicPartition, int]:
+def _parse(name: str, data: bytes) -> dict[TopicPartition, int]:
+    if not data and name == CLEANER_OFFSETS:
+        raise FileNotFoundError(name)  # Kafka makes it empty; it has cleaned nothing yet
     if not data:
         raise CorruptFileError("it is empty")
     return offset_checkpoint.parse(data)

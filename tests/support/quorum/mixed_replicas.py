@@ -42,6 +42,7 @@ LED_BY: Final = {0: OURS, 1: KAFKAS}
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SESSION: Final = {"broker.heartbeat.interval.ms": "1000", "broker.session.timeout.ms": "6000"}
 SETTINGS: Final = SESSION | {
+    "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "2",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -50,13 +51,19 @@ SETTINGS: Final = SESSION | {
 RECORD: Final = b"x" * 3_000
 _BATCH = re.compile(r"^baseOffset: .*$", re.MULTILINE)
 _DUMPED = re.compile(r"^Dumping (\S+)$", re.MULTILINE)
+_PRODUCER = re.compile(r"^producerId: .*$", re.MULTILINE)
 _PLACE = re.compile(r" position: \d+")
 _COMPLAINT = re.compile(r"^\S+ (?:ERROR|WARN) .*$", re.MULTILINE)
 _EXPECTED: Final = (
-    "Partition \\S+ marked as failed",  # the leader knows of the next epoch before it does
-    "Connection to node \\S+ \\S+ could not be established",  # that stopped
+    r"Partition \S+ marked as failed",  # the leader knows of the next epoch before it does
+    r"Connection to node \S+ \S+ could not be established",  # that stopped
     "Error in response for fetch request",  # likewise
+    r"Error processing append operation on partition \S+:safe-\d",  # below the minimum
+    r"Truncate fully and reset fetch offset for partition cut-\d",  # all was deleted meanwhile
+    r"Truncating unclean-\d to offset \d+ below high watermark",
+    r"partition=unclean-\d, .* Non-monotonic update of high watermark",
 )
+"""Complaints of Kafka's broker about what the tests do."""
 
 
 @dataclass
@@ -179,6 +186,18 @@ class Mixed:
         consumer.close()
         return found
 
+    async def cut(self, topic: str, offset: int) -> None:
+        """Delete the records of both partitions below an offset; OFFSET_END: all."""
+        tools = admin(self.servers)
+        done = tools.delete_records([TopicPartition(topic, one, offset) for one in LED_BY])
+        for one in done.values():
+            await asyncio.to_thread(one.result, 30)
+
+    async def stop(self) -> None:
+        """Stop both brokers, ours first: Kafka's waits for no other to lead."""
+        for node in self.nodes.values():
+            assert await node.stop() == node.terminated
+
     async def refusal(self, topic: str) -> int:
         """The error code of a record with acks=all, of whoever leads."""
         said: list[Any] = []
@@ -278,23 +297,35 @@ async def mixed(directory: Path, kind: type[Controller]) -> AsyncIterator[Mixed]
                 node.close()
 
 
-def batches(nodes: Iterable[Controller], *topics: str) -> list[dict[str, list[str]]]:
-    """All batches of stopped brokers by directory, as dump-log shows them but for their place."""
-    files = [
-        file
+def dumped(nodes: Iterable[Controller], *topics: str) -> list[dict[str, list[str]]]:
+    """What dump-log shows of the partitions of stopped brokers.
+
+    Batches by directory, without their place in a file; under `producers of` it the newest snapshot
+    of what producers are known, in no order.
+    """
+    directories = [
+        node.logs / f"{topic}-{partition}"
         for node in nodes
         for topic in topics
         for partition in LED_BY
-        for file in sorted((node.logs / f"{topic}-{partition}").glob("*.log"))
     ]
-    _, *shown = _DUMPED.split(kafka_tool("dump-log", "--files", ",".join(map(str, files))))
+    files = [
+        str(file)
+        for one in directories
+        for file in (*sorted(one.glob("*.log")), max(one.glob("*.snapshot"), default=one))
+        if file.is_file()
+    ]
+    _, *shown = _DUMPED.split(kafka_tool("dump-log", "--files", ",".join(files)))
     found: dict[Path, dict[str, list[str]]] = {node.logs: {} for node in nodes}
     for name, text in zip(shown[::2], shown[1::2], strict=True):
-        directory = Path(name).parent
-        lines = [_PLACE.sub("", line) for line in _BATCH.findall(text)]
-        assert all(" isvalid: true" in line for line in lines), text
-        found[directory.parent].setdefault(directory.name, []).extend(lines)
-    return list(found.values())
+        directory, of_node = Path(name).parent, found[Path(name).parents[1]]
+        if name.endswith(".snapshot"):
+            of_node[f"producers of {directory.name}"] = sorted(_PRODUCER.findall(text))
+        else:
+            lines = [_PLACE.sub("", line) for line in _BATCH.findall(text)]
+            assert all(" isvalid: true" in line for line in lines), text
+            of_node.setdefault(directory.name, []).extend(lines)
+    return [{name: lines for name, lines in one.items() if lines} for one in found.values()]
 
 
 def checkpoint(node: Controller, name: str) -> list[list[str]]:

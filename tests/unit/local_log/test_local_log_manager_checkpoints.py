@@ -90,6 +90,15 @@ def test_a_damaged_checkpoint_deletes_nothing(tmp_path: Path, name: str, damage:
         manager.close(clean=False)
 
 
+def test_kafkas_empty_checkpoint_of_a_cleaner_with_no_work_is_no_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = filled(tmp_path)
+    (host.paths[0] / CLEANER_OFFSETS).write_bytes(b"")
+    host.start().close()
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_no_flipped_bit_of_a_checkpoint_is_believed(tmp_path: Path, name: str) -> None:
     host = filled(tmp_path)
