@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from kafka_client.blocking import BlockingClient
+from kafka_protocol.wire.api_keys import ApiKey
+from kafka_protocol.wire.codec import request
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.controllers import run_to_end
 from tests.support.quorum.quorum import until
@@ -28,13 +31,21 @@ from tests.support.quorum.replica_rounds import (
     judge,
     until_read,
 )
-from tests.support.quorum.serving import admin
+from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
+from tidemark.cluster.asking import Cluster, WantedReplicas
 
-pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=300)]
+pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=400)]
 
 OLD = SETTINGS | {"default.replication.factor": "1", "offsets.topic.replication.factor": "1"}
 OFFSETS = "__consumer_offsets"
+WRONG = [
+    (("brokers", "safe-to-stop", "77"), 2, "there is no broker 77; the cluster has 11, 12, 13"),
+    (("topics", "replicate", "--factor", "3", "nope"), 1, "there is no topic nope"),
+    (("topics", "replicate", "--factor", "3"), 1, "name topics, or --all"),
+    (("topics", "replicate", "--factor", "4", TOPIC), 1, "or ask for 3 at most"),
+    (("features", "upgrade", "kraft.version=9"), 1, "INVALID_UPDATE_VERSION"),
+]
 
 
 async def tidemark(cluster: Replicated, *arguments: str) -> tuple[int, str]:
@@ -71,6 +82,10 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
             )
             code, said = await tidemark(cluster, "brokers", "safe-to-stop", "11")
             assert (code, "it has one replica" in said) == (1, True), said
+
+            for arguments, exit_code, text in WRONG:
+                code, said = await tidemark(cluster, *arguments)
+                assert (code, text in said) == (exit_code, True), said
 
             code, said = await tidemark(cluster, "topics", "replicate", "--factor", "3", "--all")
             assert (code, said.splitlines()[-1]) == (0, "all replicas are in sync"), said
@@ -110,6 +125,39 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
         await judge(cluster, traffic)
 
 
+async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
+    """One of the added replicas is in sync, the other's broker is paused all the time."""
+    async with apart(tmp_path, OLD) as cluster:
+        await create(cluster, copies=1)
+        there = replicas(cluster, TOPIC)
+        lost = cluster.nodes[2]
+        index = next(one for one, old in enumerate(there) if lost.node_id not in old)
+        (leader,), others = there[index], {*BROKERS} - there[index]
+        lost.pause()
+        with BlockingClient(cluster.nodes[0].address) as client:
+            asked = Cluster(client)
+            wanted = WantedReplicas(TOPIC, index, (leader, *sorted(others)))
+            assert await asyncio.to_thread(asked.reassign, [wanted]) == []
+            await until_true(lambda: len(cluster.in_sync()[index]) == 2, "one is in sync")
+            assert await asyncio.to_thread(asked.reassigning) == {
+                (TOPIC, index): tuple(sorted(others))
+            }
+            cls = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
+            part = cls.Topics.Partitions(partition_index=index, replicas=None)
+            cancel = cls(topics=[cls.Topics(name=TOPIC, partitions=[part])])
+            await asyncio.to_thread(client.ask_any, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, cancel)
+            assert await asyncio.to_thread(asked.reassigning) == {}
+        lost.resume()
+        assert replicas(cluster, TOPIC)[index] == {leader}
+
+        def hosts() -> set[int]:
+            """Brokers with a directory of the partition, or one that is going."""
+            name = f"{TOPIC}-{index}*"
+            return {one.node_id for one in cluster.nodes if [*one.directory.rglob(name)]}
+
+        await until(lambda: hosts() == {leader}, "the others have gone", deadline_s=BETWEEN_S)
+
+
 @pytest.mark.jvm
 async def test_kafkas_tool_adds_replicas(tmp_path: Path) -> None:
     require_kafka_tools()
@@ -134,3 +182,14 @@ async def test_kafkas_tool_adds_replicas(tmp_path: Path) -> None:
         assert "No partition reassignments found." in await asyncio.to_thread(tool, "--list")
         verified = await asyncio.to_thread(tool, *of_file, "--verify")
         assert verified.count("is completed.") == PARTITIONS, verified
+
+        feature, server = "eligible.leader.replicas.version", cluster.nodes[0].address
+        at = ("features", "--bootstrap-server", server)
+        await asyncio.to_thread(kafka_tool, *at, "downgrade", "--feature", f"{feature}=0")
+        code, said = await tidemark(cluster, "features", "upgrade")
+        assert (code, said) == (0, f"{feature}: 0 -> 1\n")
+        code, said = await tidemark(cluster, "features", "upgrade")
+        assert (code, said.startswith("nothing to upgrade")) == (0, True), said
+        code, said = await tidemark(cluster, "features", "describe")
+        (line,) = (one.split() for one in said.splitlines() if one.startswith(feature))
+        assert (code, line) == (0, [feature, "0", "1", "1"])

@@ -54,7 +54,7 @@ def replicate_command(
         cluster = Cluster(client)
         chosen, refused = _begin(cluster, topics, factor)
         try:
-            if not no_wait:
+            if chosen and not no_wait:
                 _wait(cluster, chosen)
         except KeyboardInterrupt:
             click.echo("interrupted: copying goes on; the same command shows how far it is")
