@@ -1,8 +1,9 @@
 """Follows the partitions that one other broker leads: asks for what is new and writes it.
 
 On the event loop: one Fetch at a time, its answer walked through in steps, its records never looked
-at. Then one call on a pool appends and truncates for all partitions of the answer, and the loop
-publishes what came of it. Only then the next Fetch goes out, as Kafka's fetcher does it.
+at. Then one call, on a pool where it is long, appends and truncates for all partitions of the
+answer, and the loop publishes what came of it. Only then the next Fetch goes out, as Kafka's
+fetcher does it.
 
 A log is lent to the pool for that call (`local_log.log.loan`), and nothing is lent under a
 leadership that is over: roles change when the log is back, and until then the partition is paused.
@@ -207,6 +208,10 @@ class ReplicaFetcher:
         self._timer: Timer | None = None
         self._runner = Runner(self._work, ports.scheduler, failed=logged("replica fetcher"))
         self._is_due = False
+
+    at_once_bytes = 128 << 10
+    """So many bytes of an answer are appended on the loop, as those of a producer are: to hand them
+    to a thread, and to hear of it, takes longer."""
 
     # -- what is followed
 
@@ -428,7 +433,7 @@ class ReplicaFetcher:
             changes.append(_Change(followed, decision, self._session.told[followed.id]))
 
     def _change(self, changes: Sequence[_Change]) -> Work[None]:
-        """Have the logs changed on the pool, and publish what came of it."""
+        """Have the logs changed, and publish what came of it."""
         if not changes:
             return
         lent: list[_Change] = []
@@ -438,8 +443,12 @@ class ReplicaFetcher:
                 lent.append(change)
             else:  # something else was said of it since the answer was looked at
                 self._dropped(change.followed.id)
+        now_ms = self._clock.wall_ms()
         try:
-            yield OnPool(self._pool, _carry_out, lent, self._clock.wall_ms())
+            if self._is_short(lent):
+                _carry_out(lent, now_ms)
+            else:
+                yield OnPool(self._pool, _carry_out, lent, now_ms)
         finally:
             for change in lent:
                 change.followed.log.loan.take_back()
@@ -451,6 +460,14 @@ class ReplicaFetcher:
                 self._dropped(change.followed.id)
             if pace.is_step_over(_UNITS):
                 yield None
+
+    def _is_short(self, changes: Sequence[_Change]) -> bool:
+        size_bytes = 0
+        for change in changes:
+            if change.truncates or not isinstance(change.decision, Append):
+                return False
+            size_bytes += len(change.decision.answer.records)
+        return size_bytes <= self.at_once_bytes
 
     def _publish(self, change: _Change) -> None:
         followed, result = change.followed, change.result

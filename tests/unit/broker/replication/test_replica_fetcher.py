@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.replica.partition import Partition
+from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import FIRST_WAIT_MS
 from kafka_protocol.types import EpochEntry, TopicPartition
 from metadata_topic.image.delta import MetadataDelta
@@ -416,8 +417,27 @@ async def test_a_leader_without_an_address_is_named(tmp_path: Path) -> None:
 # -- changes while a pool thread has the log
 
 
+async def test_a_long_answer_alone_is_appended_on_the_pool(tmp_path: Path) -> None:
+    pool = HeldPool(is_holding=False)
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        pool.is_holding = True
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        assert pair.follower.log("t").log_end_offset == 1
+        assert not pool.held
+        pair.leader.append("t", bytes(ReplicaFetcher.at_once_bytes))
+        await pair.run(200)
+        assert pair.follower.log("t").log_end_offset == 1
+        pool.release()
+        await turns()
+        assert pair.follower.log("t").log_end_offset == 2
+
+
 @pytest.fixture
-def pool() -> HeldPool:
+def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
+    monkeypatch.setattr(ReplicaFetcher, "at_once_bytes", -1)
     return HeldPool(is_holding=False)
 
 
