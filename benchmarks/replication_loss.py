@@ -21,6 +21,7 @@ PARTITIONS_A_TOPIC: Final = 100
 LATEST: Final = -1
 ALL: Final = -1
 _AGAIN_S: Final = 0.005
+_WIDE_AGAIN_S: Final = 0.1
 _AFTER_S: Final = 1.0
 _LOST_S: Final = 120.0
 
@@ -165,6 +166,7 @@ def _until_led(addresses: Sequence[str], names: Sequence[str]) -> None:
         assert time.monotonic() < deadline, f"{len(left)} partitions not led for {_LOST_S} s"
         for client in clients:
             left -= _led(client, left)
+        time.sleep(_WIDE_AGAIN_S)
     for client in clients:
         client.close()
 

@@ -1,7 +1,7 @@
 """Answers that are made at once where they are short, and in turns of the event loop else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -76,6 +76,33 @@ def awaited(awaitable: Awaitable[R]) -> Answering[R]:
     finally:
         future.cancel()
         del future  # else an error, this frame in its traceback and the future are a cycle
+
+
+def until_all_done(
+    futures: Collection[asyncio.Future[Any]], *, timeout_s: float
+) -> Answering[None]:
+    """Wait in such work until all of them are done, or for so long; there is one at least."""
+    left = len(futures)
+    timer: asyncio.TimerHandle | None = None
+
+    def wait(go_on: Callable[[], None]) -> None:
+        def one_is_done(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                go_on()
+
+        nonlocal timer
+        timer = asyncio.get_running_loop().call_later(timeout_s, go_on)
+        for future in futures:
+            future.add_done_callback(one_is_done)
+
+    try:
+        yield Until(wait)
+    finally:
+        left = 0  # whatever is done later
+        if timer is not None:
+            timer.cancel()
 
 
 def _call_when_done(future: asyncio.Future[Any], fn: Callable[[], None]) -> None:

@@ -21,7 +21,6 @@ Versions:
 * 13: topics by id instead of name (KIP-516).
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ from typing import Any, Final
 
 from broker.handlers import produce_versions as since
 from broker.handlers.errors_out import code_of, message_of
+from broker.handlers.long_answers import Answering, answer_or_future, until_all_done
 from broker.handlers.parts import HandlerParts
 from broker.handlers.produce_codec import PartitionAnswer, encode_answer
 from broker.handlers.produce_outline import SLICE_BYTES, SLICE_PARTITIONS, Outline, is_wide
@@ -314,7 +314,14 @@ class ProduceHandler(RawHandler):
             return InTurn(
                 lambda _: self._finished_answer(context, asked, topics, waiting), goes_on=True
             )
-        return self._finished_answer(context, asked, topics, waiting)
+        return answer_or_future(self._committed_answer(context, asked, topics, waiting))
+
+    def _committed_answer(
+        self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
+    ) -> Answering[list[object]]:
+        """As `_finished_answer` where all is appended: without a task."""
+        yield from self._committed(waiting, asked.timeout_ms)
+        return self._encoded(context, topics)
 
     async def _finished_answer(
         self, context: RequestContext, asked: Any, topics: Sequence[TopicAnswer], waiting: _Waiting
@@ -359,7 +366,9 @@ class ProduceHandler(RawHandler):
         if asked.acks == 0:
             self._close_on_error(topics)
         else:
-            await self._committed(pending, asked.timeout_ms)
+            committed = answer_or_future(self._committed(pending, asked.timeout_ms))
+            if committed is not None:
+                await committed
 
     async def _open(
         self, context: RequestContext, unopened: _Unopened, acks: int, waiting: _Waiting
@@ -377,7 +386,7 @@ class ProduceHandler(RawHandler):
             return _failed(index, error, partition, records)
         return _appended(partition, info, len(records), acks, answers, place, waiting)
 
-    async def _committed(self, waiting: _Waiting, timeout_ms: int) -> None:
+    def _committed(self, waiting: _Waiting, timeout_ms: int) -> Answering[None]:
         """Wait for appends; those that are not committed are answered with an error."""
         futures = {}
         for pending in waiting:
@@ -388,7 +397,7 @@ class ProduceHandler(RawHandler):
             if future is not None:
                 futures[future] = pending
         if futures:
-            await asyncio.wait(futures, timeout=max(timeout_ms, 0) / 1000)
+            yield from until_all_done(futures, timeout_s=max(timeout_ms, 0) / 1000)
         for future, pending in futures.items():
             error: BaseException | None
             if future.done():

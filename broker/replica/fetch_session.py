@@ -30,7 +30,7 @@ FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 turn_of = attrgetter("turn")
 SLICE_PARTITIONS: Final = 500
-"""So many of a new session are taken in a turn of the loop."""
+"""So many of a session are taken in a turn of the loop."""
 PARTITIONS_MAX: Final = 500_000
 """Of all sessions together: some 350 bytes each, also of topics that nobody has."""
 EVICTION_MS: Final = 120_000
@@ -237,7 +237,7 @@ class FetchSessionCache:
         with_ids: bool,
         now_ms: int,
     ) -> Steps[FetchContext]:
-        """Find out which partitions a request is about; yields after each slice of a new session.
+        """Find out which partitions a request is about; yields after each slice of them.
 
         Raises:
             ApiError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
@@ -259,29 +259,32 @@ class FetchSessionCache:
             raise ApiError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session named topics otherwise"
             )
-        before = len(session.partitions)
-        self._update(session, asked, forgotten)
-        self._partitions += len(session.partitions) - before
-        if self._partitions > PARTITIONS_MAX and len(session.partitions) > before:
-            self._drop(session_id)
-            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "the session has grown too large")
-        if not session.partitions:
-            self._drop(session_id)
-            return FetchContext(None, asked, full=True)
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
         self._sessions.move_to_end(session_id)
-        return FetchContext(session, self._with_news(session), full=False)
+        before = len(session.partitions)
+        yield from self._update(session, asked, forgotten)
+        if self._partitions > PARTITIONS_MAX and len(session.partitions) > before:
+            self._drop(session_id)
+        if not session.partitions and not session.is_gone:
+            self._drop(session_id)
+            return FetchContext(None, asked, full=True)
+        news = yield from self._with_news(session)
+        if session.is_gone:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there is no room for the session")
+        return FetchContext(session, news, full=False)
 
     @staticmethod
-    def _with_news(session: FetchSession) -> list[FetchPartition]:
+    def _with_news(session: FetchSession) -> Steps[list[FetchPartition]]:
         if not session.is_in_use:
-            for partition in session.watch.take_changed():
+            for number, partition in enumerate(session.watch.take_changed(), 1):
                 fetch = session.named(partition)
                 if fetch is not None:
                     session.pending.add(fetch)
                 else:
                     session.watch.leave(partition)
+                if number % SLICE_PARTITIONS == 0:
+                    yield
         # A partition that was named anew or forgotten meanwhile is another one now.
         known = session.partitions
         found = [fetch for fetch in session.pending if known.get(fetch.key) is fetch]
@@ -341,11 +344,14 @@ class FetchSessionCache:
             if drawn not in self._sessions:
                 return drawn
 
-    @staticmethod
     def _update(
-        session: FetchSession, asked: Sequence[FetchPartition], forgotten: Iterable[PartitionKey]
-    ) -> None:
-        for partition in asked:
+        self,
+        session: FetchSession,
+        asked: Sequence[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+    ) -> Steps[None]:
+        """Take what a request changes; until the session leaves the cache in between."""
+        for number, partition in enumerate(asked, 1):
             known = session.partitions.get(partition.key)
             if known is not None:
                 partition.told_high_watermark = known.told_high_watermark
@@ -355,12 +361,22 @@ class FetchSessionCache:
             else:
                 partition.turn = session.next_turn
                 session.next_turn += 1
+                self._partitions += 1
             session.partitions[partition.key] = partition
             session.pending.add(partition)
-        for key in forgotten:
+            if number % SLICE_PARTITIONS == 0:
+                yield
+                if session.is_gone:
+                    return
+        for number, key in enumerate(forgotten, 1):
             gone = session.partitions.pop(key, None)
             if gone is not None:
+                self._partitions -= 1
                 session.pending.discard(gone)
+            if number % SLICE_PARTITIONS == 0:
+                yield
+                if session.is_gone:
+                    return
 
 
 def forgotten_keys(request: Any, *, with_ids: bool) -> list[PartitionKey]:

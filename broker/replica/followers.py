@@ -8,6 +8,8 @@ import concurrent.futures
 import logging
 from asyncio import Future
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol
 
 from broker.replica.isr import CommittedIsr, InSyncReplicas
@@ -23,32 +25,32 @@ class CommitFutures:
     """Futures by the end offset that the high watermark has to reach.
 
     Attributes:
-        waiting: end offset (exclusive) and future, in the order in which they came.
+        waiting: a heap of end offset (exclusive), turn and future.
     """
 
-    __slots__ = ("waiting",)
+    __slots__ = ("_turns", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[int, Future[None]]] = []
+        self.waiting: list[tuple[int, int, Future[None]]] = []
+        self._turns = count()
 
     def add(self, end_offset: int) -> Future[None]:
         """A future that is done when everything below `end_offset` (exclusive) is committed."""
         future: Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((end_offset, future))
+        heappush(self.waiting, (end_offset, next(self._turns), future))
         return future
 
     def reached(self, high_watermark: int) -> None:
         """The high watermark has moved there."""
-        waiting = self.waiting
-        self.waiting = [each for each in waiting if each[0] > high_watermark]
-        for end_offset, future in waiting:
-            if end_offset <= high_watermark and not future.done():
+        while self.waiting and self.waiting[0][0] <= high_watermark:
+            _, _, future = heappop(self.waiting)
+            if not future.done():
                 future.set_result(None)
 
     def fail(self, error: Exception) -> None:
         """What they wait for will not come."""
         waiting, self.waiting = self.waiting, []
-        for _, future in waiting:
+        for _, _, future in waiting:
             if not future.done():
                 future.set_exception(error)
 

@@ -1,8 +1,9 @@
 """Follows the partitions that one other broker leads: asks for what is new and writes it.
 
 On the event loop: one Fetch at a time, its answer walked through in steps, its records never looked
-at. Then one call on a pool appends and truncates for all partitions of the answer, and the loop
-publishes what came of it. Only then the next Fetch goes out, as Kafka's fetcher does it.
+at. Then one call, on a pool where it is long, appends and truncates for all partitions of the
+answer, and the loop publishes what came of it. Only then the next Fetch goes out, as Kafka's
+fetcher does it.
 
 A log is lent to the pool for that call (`local_log.log.loan`), and nothing is lent under a
 leadership that is over: roles change when the log is back, and until then the partition is paused.
@@ -73,6 +74,10 @@ _LIST_OFFSETS: Final = Versions(4, 9)
 """From leader epochs on."""
 _UNITS: Final = 10
 """Microseconds, about, for what is decided or published of a partition."""
+AT_ONCE_BYTES: Final = 128 << 10
+"""So many bytes of an answer are appended on the loop, as those of a producer are."""
+AT_ONCE_MAX: Final = 30
+"""Partitions of such an answer."""
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -444,7 +449,7 @@ class ReplicaFetcher:
             changes.append(_Change(followed, decision, self._session.told[followed.id]))
 
     def _change(self, changes: Sequence[_Change]) -> Work[None]:
-        """Have the logs changed on the pool, and publish what came of it."""
+        """Have the logs changed, and publish what came of it."""
         if not changes:
             return
         lent: list[_Change] = []
@@ -458,7 +463,11 @@ class ReplicaFetcher:
                     self._dropped(change.followed.id)
                 if pace.is_step_over(_UNITS):
                     yield None
-            yield OnPool(self._pool, _carry_out, lent, self._clock.wall_ms())
+            now_ms = self._clock.wall_ms()
+            if self._is_short(lent):
+                _carry_out(lent, now_ms)
+            else:
+                yield OnPool(self._pool, _carry_out, lent, now_ms)
         finally:
             for change in lent:
                 change.followed.log.loan.take_back()
@@ -469,6 +478,16 @@ class ReplicaFetcher:
                 self._dropped(change.followed.id)
             if pace.is_step_over(_UNITS):
                 yield None
+
+    @staticmethod
+    def _is_short(changes: Sequence[_Change]) -> bool:
+        """Whether to hand it to a thread, and to hear of it, takes longer than to append it."""
+        size_bytes = 0
+        for change in changes:
+            if change.truncates or not isinstance(change.decision, Append):
+                return False
+            size_bytes += len(change.decision.answer.records)
+        return len(changes) <= AT_ONCE_MAX and size_bytes <= AT_ONCE_BYTES
 
     def _publish(self, change: _Change) -> None:
         followed, result = change.followed, change.result

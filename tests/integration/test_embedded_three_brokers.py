@@ -153,7 +153,7 @@ def test_what_there_is_not_is_named(cluster: tidemark.Broker) -> None:
             ask()
     with pytest.raises(ValueError, match="brokers=6: must be 1 to 5"):
         tidemark.Broker(brokers=6)
-    settings = {"log.dirs": "/tmp/one"}
+    settings = {"log.dirs": "one"}
     with pytest.raises(tidemark.BrokerStartError, match=r"log\.dirs=.*each of several has its own"):
         tidemark.Broker(brokers=3, settings=settings).start()
     with (

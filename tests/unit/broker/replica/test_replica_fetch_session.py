@@ -311,9 +311,16 @@ def test_epochs_wrap_to_one() -> None:
     assert next_epoch(-1) == -1
 
 
-def begin_wide(sessions: FetchSessionCache, asked: list[FetchPartition]) -> Steps[FetchContext]:
+def begin_wide(
+    sessions: FetchSessionCache, asked: list[FetchPartition], session_id: int = 0, epoch: int = 0
+) -> Steps[FetchContext]:
     return sessions.begin(
-        session_id=0, session_epoch=0, asked=asked, forgotten=(), with_ids=False, now_ms=0
+        session_id=session_id,
+        session_epoch=epoch,
+        asked=asked,
+        forgotten=(),
+        with_ids=False,
+        now_ms=0,
     )
 
 
@@ -345,3 +352,37 @@ def test_a_slot_that_is_taken_while_a_session_is_made_stays_taken() -> None:
     late = at_once(steps)
     assert (other.session_id > 0, late.session_id, len(sessions)) == (True, 0, 1)
     assert late.count == 2 * SLICE_PARTITIONS
+
+
+def test_very_many_partitions_of_a_session_change_in_steps() -> None:
+    sessions, wide = cache(), range(3 * SLICE_PARTITIONS)
+    first = at_once(begin_wide(sessions, [ask("t", index) for index in wide]))
+    first.end()
+    asked = [ask("t", index, offset=5) for index in wide]
+    for partition in asked:
+        partition.turn = -1
+    steps, taken = begin_wide(sessions, asked, first.session_id, 1), 0
+    for _ in range(3):
+        next(steps)
+        turned = sum(partition.turn >= 0 for partition in asked)
+        assert turned - taken == SLICE_PARTITIONS
+        taken = turned
+    assert list(at_once(steps).partitions) == asked
+
+
+def test_a_session_that_ends_while_it_changes_is_not_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wide = range(2 * SLICE_PARTITIONS)
+    monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", len(wide))
+    sessions = cache()
+    first = begin(sessions, 0, 0, ask("t"))
+    first.end()
+    steps = begin_wide(sessions, [ask("t", index) for index in wide], first.session_id, 1)
+    next(steps)
+    begin(sessions, first.session_id, FINAL_EPOCH)
+    with pytest.raises(ApiError) as refused:
+        at_once(steps)
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    whole = begin(sessions, 0, 0, *(ask("t", index) for index in wide))
+    assert whole.session_id > 0, "its partitions count no more"

@@ -513,8 +513,28 @@ async def test_logs_are_lent_and_published_in_steps(
 # -- changes while a pool thread has the log
 
 
+async def test_a_long_answer_alone_is_appended_on_the_pool(tmp_path: Path) -> None:
+    pool = HeldPool(is_holding=False)
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        pair.leader.append("t", b"-")
+        await pair.run(200)
+        pool.is_holding = True
+        pair.leader.append("t", b"a")
+        await pair.run(200)
+        assert pair.follower.log("t").log_end_offset == 2
+        assert not pool.held
+        pair.leader.append("t", bytes(fetcher.AT_ONCE_BYTES))
+        await pair.run(200)
+        assert pair.follower.log("t").log_end_offset == 2
+        pool.release()
+        await turns()
+        assert pair.follower.log("t").log_end_offset == 3
+
+
 @pytest.fixture
-def pool() -> HeldPool:
+def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
+    monkeypatch.setattr(fetcher, "AT_ONCE_BYTES", -1)
     return HeldPool(is_holding=False)
 
 
