@@ -191,8 +191,7 @@ class FetchHandler(RawHandler):
             elif (missing := missing_bytes(params, looks, result)) > 0:
                 parked()
                 result = yield from self._wait(params, looks, missing)
-            if params.replica_id < 0:
-                self._count_bytes(result)
+            self._count_bytes(params, result)
             chosen = yield from looks.answer()
             endpoints = self._endpoints(params, chosen)
             return (
@@ -281,10 +280,13 @@ class FetchHandler(RawHandler):
     # -- the answer
 
     @staticmethod
-    def _count_bytes(result: FetchPass) -> None:
+    def _count_bytes(params: FetchParams, result: FetchPass) -> None:
         for read in result.reads:
             if read.size_bytes and read.partition is not None:
-                read.partition.counters.bytes_out.value += read.size_bytes
+                counters = read.partition.counters
+                is_consumer = params.replica_id < 0
+                sent = counters.bytes_out if is_consumer else counters.replication_bytes_out
+                sent.value += read.size_bytes
 
     def _endpoints(self, params: FetchParams, chosen: Sequence[PartitionRead]) -> bytes:
         """Where the leaders are of which the answer tells; a replica knows it by itself."""

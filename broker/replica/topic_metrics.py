@@ -21,10 +21,22 @@ _NAMES: Final = {
 }
 
 
-class TopicCounters:
-    """The counters of one topic."""
+_TOTALS: Final = {
+    "replication_bytes_in": (
+        "ReplicationBytesInPerSec",
+        "Bytes of record batches copied from leaders, of all topics.",
+    ),
+    "replication_bytes_out": (
+        "ReplicationBytesOutPerSec",
+        "Bytes of record batches sent to followers, of all topics.",
+    ),
+}
 
-    __slots__ = tuple(_NAMES)
+
+class TopicCounters:
+    """The counters of one topic, and those that all topics share."""
+
+    __slots__ = (*_NAMES, *_TOTALS)
 
     bytes_in: CounterChild
     bytes_out: CounterChild
@@ -34,6 +46,8 @@ class TopicCounters:
     fetch_requests: CounterChild
     failed_produce: CounterChild
     failed_fetch: CounterChild
+    replication_bytes_in: CounterChild
+    replication_bytes_out: CounterChild
 
 
 class TopicMetrics:
@@ -50,6 +64,10 @@ class TopicMetrics:
             )
             for field, (name, text) in _NAMES.items()
         }
+        self._totals: dict[str, CounterChild] = {
+            field: registry.counter(f"kafka_server_BrokerTopicMetrics_{name}_total", text).labels()
+            for field, (name, text) in _TOTALS.items()
+        }
         self._topics: dict[str, TopicCounters] = {}
         self.on_forget: list[Callable[[str], None]] = []
 
@@ -64,6 +82,8 @@ class TopicMetrics:
             found = TopicCounters()
             for field, counter in self._counters.items():
                 setattr(found, field, counter.labels(topic))
+            for field, total in self._totals.items():
+                setattr(found, field, total)
             self._topics[topic] = found
         return found
 

@@ -477,6 +477,7 @@ class ReplicaFetcher:
         elif isinstance(change.decision, Append):
             assert isinstance(result, Appended)
             if result.size_bytes:
+                followed.partition.counters.replication_bytes_in.value += result.size_bytes
                 self._take_over(followed, change.decision.answer)
             elif result.ended is Ended.CUT:
                 self._put_off(followed, Wait("the leader sends no whole batch", is_fault=True))

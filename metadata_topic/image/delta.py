@@ -48,6 +48,8 @@ class MetadataDelta:
         features_changed: a finalised level is another.
         tiered_removals: ids of removed tiered topics that came onto the list of them (True) or left
             it (False); the last word counts.
+        elections: partitions that were given another leader.
+        unclean_elections: those of them whose leader may lack records.
         is_replacement: the next image is not made of records on top of `base` (`difference`).
     """
 
@@ -62,6 +64,7 @@ class MetadataDelta:
         self.changed_controllers: set[int] = set()
         self.features_changed = False
         self.tiered_removals: dict[bytes, bool] = {}
+        self.elections = self.unclean_elections = 0
         self.is_replacement = is_replacement
         # Maps that differ from those of base, by the name of the image's field.
         self._maps: dict[str, MutableMapping[Any, Any]] = {}

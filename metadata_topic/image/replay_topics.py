@@ -80,7 +80,11 @@ def _partition_change(delta: MetadataDelta, value: Any) -> None:
         raise BrokenMetadataLogError(
             f"PartitionChangeRecord for {topic.name}-{value.partition_id}, which does not exist"
         )
-    delta.put_partition(topic, value.partition_id, merge(old, value))
+    new = merge(old, value)
+    if new.leader not in (old.leader, NO_LEADER):
+        delta.elections += 1
+        delta.unclean_elections += new.unclean_epoch == new.leader_epoch
+    delta.put_partition(topic, value.partition_id, new)
 
 
 def merge(old: PartitionImage, change: Any) -> PartitionImage:

@@ -7,6 +7,7 @@ from runtime.clock import Clock
 from runtime.metrics import Recent, Registry
 
 _CONTROLLER: Final = "kafka_controller_KafkaController_"
+_STATS: Final = "kafka_controller_ControllerStats_"
 _EVENTS: Final = "kafka_controller_ControllerEventManager_"
 
 
@@ -37,6 +38,14 @@ class ControllerMetrics:
         self.timed_out_heartbeats = registry.counter(
             f"{_CONTROLLER}TimedOutBrokerHeartbeatCount",
             "Heartbeats of brokers that were not answered in time.",
+        )
+        self.elections_ms = registry.histogram(
+            f"{_STATS}LeaderElectionRateAndTimeMs",
+            "Decisions that elected leaders: how long each took from its request to its commit.",
+        )
+        self.unclean_elections = registry.counter(
+            f"{_STATS}UncleanLeaderElectionsPerSec_total",
+            "Partitions given a leader that was not in sync: records may be lost.",
         )
         self.new_controllers = registry.counter(
             f"{_CONTROLLER}NewActiveControllersCount", "Elected controllers that were heard of."

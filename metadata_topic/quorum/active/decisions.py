@@ -44,6 +44,7 @@ class Decision(Generic[R]):
             known and before anything else is decided.
         outcome: what will be answered once `end_offset` is committed; None until it is decided.
         end_offset: everything below (exclusive) must be committed before the answer.
+        elections, unclean_elections: partitions that it gives another leader.
         size_bytes: of its records in the log, 0 for a decision without.
         asked_ms, placed_ms: when, by the monotonic clock.
         timer: ends the waiting; set by the one who queues it.
@@ -53,12 +54,14 @@ class Decision(Generic[R]):
         "_done",
         "asked_ms",
         "decide",
+        "elections",
         "end_offset",
         "outcome",
         "placed",
         "placed_ms",
         "size_bytes",
         "timer",
+        "unclean_elections",
     )
 
     def __init__(
@@ -74,7 +77,7 @@ class Decision(Generic[R]):
         self.asked_ms = self.placed_ms = asked_ms
         self.outcome: Outcome[R] | None = None
         self.end_offset = -1
-        self.size_bytes = 0
+        self.size_bytes = self.elections = self.unclean_elections = 0
         self.timer: Timer | None = None
         self._done: Callable[[Outcome[R]], None] | None = done
 

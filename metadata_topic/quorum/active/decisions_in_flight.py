@@ -95,8 +95,11 @@ class DecisionsInFlight:
             decision = self._in_flight.popleft()
             if decision.size_bytes:
                 self.uncommitted_bytes -= decision.size_bytes
-                took_ms = self._clock.monotonic_ms() - decision.placed_ms
-                self._metrics.commit_time_ms.observe(took_ms)
+                now_ms = self._clock.monotonic_ms()
+                self._metrics.commit_time_ms.observe(now_ms - decision.placed_ms)
+                if decision.elections:
+                    self._metrics.elections_ms.observe(now_ms - decision.asked_ms)
+                    self._metrics.unclean_elections.inc(decision.unclean_elections)
             assert decision.outcome is not None
             decision.answer(decision.outcome)
 

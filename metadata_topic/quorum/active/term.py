@@ -224,12 +224,16 @@ class ControllerTerm:
         self._world.metrics.processing_time_ms.observe(now_ms - self._begun_ms)
         if prepared is not None:
             try:
-                self.decided, _ = prepared.loader.take()
+                self.decided, delta = prepared.loader.take()
             except Exception as error:  # noqa: BLE001  (the image is lost, and with it the term)
                 self._current = decision
                 self._fail(f"a decision broke the image: {error!r}")
                 return
             decision.size_bytes = len(prepared.data)
+            decision.elections, decision.unclean_elections = (
+                delta.elections,
+                delta.unclean_elections,
+            )
         decision.outcome = outcome
         decision.end_offset = self.decided.provenance.end_offset
         self._in_flight.add(decision)

@@ -1,11 +1,13 @@
 """What the active controller does by itself when it is idle, and what it counts."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.quorum.active.no_op_timer import OBSERVER_MEMORY_MS, ms_before_no_op
 from metadata_topic.quorum.active.ports import Audience
 from runtime.work import Steps
@@ -14,10 +16,12 @@ from tests.support.worlds.naive_quorum import (
     NaiveQuorum,
     asking,
     creating,
+    id_of,
     serving,
     topic,
 )
 
+STATS = "kafka_controller_ControllerStats_"
 CONTROLLER = "kafka_controller_KafkaController_"
 EVENTS = "kafka_controller_ControllerEventManager_"
 LINGERS = replace(PLAIN, append_linger_ms=25)
@@ -112,3 +116,36 @@ def test_metrics_move_with_what_they_count() -> None:
     assert quorum.value(f"{CONTROLLER}NewActiveControllersCount") == 2
     now = quorum.ports.clock.wall_ms()
     assert quorum.value(f"{CONTROLLER}LastAppliedRecordLagMs") == now - timestamp > 0
+
+
+def test_elections_are_counted_when_they_are_committed() -> None:
+    quorum = serving(commit_delay_ms=10)
+
+    def deciding(*records: MetadataRecord) -> None:
+        def decide(_image: MetadataImage) -> Steps[ControllerResult[None]]:
+            quorum.ports.clock.advance(7)
+            yield
+            return ControllerResult(records, None)
+
+        quorum.submit(decide)
+        quorum.run(10)
+
+    def counted() -> tuple[float, float, float]:
+        found = {one.name.removeprefix(STATS): one.value for one in quorum.ports.metrics.samples()}
+        count, took_ms = (
+            found.get(f"LeaderElectionRateAndTimeMs_{what}", 0) for what in ("count", "sum")
+        )
+        return count, took_ms, found["UncleanLeaderElectionsPerSec_total"]
+
+    of_t: dict[str, Any] = {"partition_id": 0, "topic_id": id_of("t")}
+    deciding(topic("t"), make("PartitionRecord", 2, **of_t, replicas=[1, 2], isr=[1, 2], leader=1))
+    quorum.run(20)
+    assert counted() == (0, 0, 0)
+    deciding(make("PartitionChangeRecord", 2, **of_t, leader=2, isr=[2]))
+    assert counted() == (0, 0, 0), "it is not committed yet"
+    quorum.run(20)
+    count, took_ms, _ = counted()
+    assert (count, took_ms >= 17) == (1, True)
+    deciding(make("PartitionChangeRecord", 2, **of_t, leader=1, isr=[1], leader_recovery_state=1))
+    quorum.run(20)
+    assert (counted()[0], counted()[2]) == (2, 1)

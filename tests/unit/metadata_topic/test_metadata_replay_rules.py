@@ -1,6 +1,7 @@
 import pytest
 
 from kafka_protocol.types import ZERO_UUID
+from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.difference import difference
 from metadata_topic.image.image import EMPTY_IMAGE
 from metadata_topic.image.loader import ImageLoader
@@ -18,6 +19,7 @@ from metadata_topic.image.records import (
     encode_record,
     make,
 )
+from metadata_topic.image.replay import replay
 from metadata_topic.image.snapshot_records import snapshot_records
 from tests.support.samples.metadata import apply, cluster_of
 
@@ -198,3 +200,33 @@ def test_the_epoch_of_an_unclean_election_is_known_until_it_is_recovered_from(
     records: list[MetadataRecord], expected: int
 ) -> None:
     assert unclean_epoch(*records) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([change(leader=2)], (1, 0)),
+        ([change(leader=1)], (0, 0)),
+        ([change(leader=-1)], (0, 0)),
+        ([change(isr=[1])], (0, 0)),
+        ([change(leader=-1), change(leader=1)], (1, 0)),
+        ([change(leader=-1, isr=[1]), change(leader=2, isr=[2], leader_recovery_state=1)], (1, 1)),
+        (
+            [
+                change(leader=2, isr=[2], leader_recovery_state=1),
+                change(leader=-1),
+                change(leader=2),
+                change(leader=1, isr=[1]),
+            ],
+            (3, 2),
+        ),
+    ],
+    ids=["another", "the same", "none", "ISR alone", "back", "unclean", "unclean twice"],
+)
+def test_a_delta_counts_the_leaders_that_are_elected(
+    changes: list[MetadataRecord], expected: tuple[int, int]
+) -> None:
+    delta = MetadataDelta(apply(EMPTY_IMAGE, [topic(), partition()]))
+    for one in changes:
+        replay(delta, one)
+    assert (delta.elections, delta.unclean_elections) == expected
