@@ -114,6 +114,17 @@ def test_a_follower_gets_what_is_not_committed_and_a_consumer_does_not(world: Wo
     assert len(parts(call(cluster.fetcher, FETCH, consumer))[0].records) == 0
 
 
+def test_bytes_for_followers_and_for_consumers_are_counted_apart(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    counters, size = cluster.partition.counters, len(batch(b"1"))
+    cluster.fetch(2, 0)
+    assert (counters.replication_bytes_out.value, counters.bytes_out.value) == (size, 0)
+    cluster.fetch(2, 1)
+    call(cluster.fetcher, FETCH, ask(world, FETCH, ("t", [{}])))
+    assert (counters.replication_bytes_out.value, counters.bytes_out.value) == (size, size)
+
+
 async def test_acks_all_waits_for_the_members_and_acks_1_does_not(world: World) -> None:
     cluster = Cluster(world, isr=(1, 2))
     producer = ProduceHandler(world.replicas)
@@ -191,6 +202,34 @@ def test_a_leader_whose_added_replicas_are_taken_away_is_alone(world: World) -> 
     assert world.leading.led == {}
 
 
+def test_a_new_minimum_counts_for_the_watermark_at_once(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
+    world.append("t", b"1")
+    cluster.commit(1)
+    assert cluster.partition.high_watermark == 0
+    cluster.partition.set_config(replace(cluster.partition.log.config, min_insync_replicas=1))
+    assert cluster.partition.high_watermark == 1
+
+
+async def test_a_new_leader_counts_its_own_records_as_far_as_they_are_flushed(
+    tmp_path: Path,
+) -> None:
+    pool = HeldPool(is_holding=False)
+    world = World(tmp_path, pool=pool)
+    cluster = Cluster(world, isr=(1, 2), flush_messages=2)
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    pool.is_holding = True
+    world.append("t", b"2")
+    world.change("t", leader_epoch=5)
+    await _asked(cluster.fetcher, cluster.question(2, 2, current_leader_epoch=5))
+    assert cluster.partition.high_watermark == 1
+    await pool.until_held()
+    pool.release()
+    await turns()
+    assert cluster.partition.high_watermark == 2
+
+
 async def test_a_parked_follower_is_woken_by_an_append_and_a_consumer_by_the_commit(
     world: World,
 ) -> None:
@@ -248,6 +287,25 @@ def test_a_duplicate_does_not_say_that_a_member_was_caught_up(world: World) -> N
     assert cluster.proposals == [(1,)]
 
 
+def test_a_pass_that_is_held_up_begins_all_clocks_again(world: World) -> None:
+    class Watched:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def review(self, now_ms: int) -> None:
+            begun.append(leading.clocks_begun_ms)
+            if self.number == SLICE - 1:
+                world.clock.advance(LAG_MS)
+
+    begun: list[int] = []
+    leading: Leading[Watched] = Leading(
+        world.ports, image=lambda: world.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+    )
+    leading.led.update((Watched(number), None) for number in range(SLICE + 1))
+    leading.review_soon()
+    assert begun[-1] == leading.now_ms()
+
+
 def test_a_pass_looks_again_at_what_is_said_while_it_runs(world: World) -> None:
     class Watched:
         def __init__(self, number: int) -> None:
@@ -269,11 +327,11 @@ def test_a_pass_looks_again_at_what_is_said_while_it_runs(world: World) -> None:
 
 
 def test_a_leader_that_stood_still_blames_nobody(world: World) -> None:
+    """Also where the metadata have it look at its followers before its timer does."""
     cluster = Cluster(world)
     world.append("t", b"1")
     world.clock.advance(10 * LAG_MS)
-    world.leading._note_awake()
-    cluster.after(0)
+    world.leading.review_soon()
     cluster.after(LAG_MS)
     assert cluster.proposals == []
     cluster.after(1)
@@ -299,6 +357,21 @@ def test_a_broker_that_may_not_join_does_when_the_image_lets_it(
         world.apply()
         cluster.after(0)
         assert cluster.proposals == [(1, 2, 3)]
+
+
+def test_a_life_that_the_metadata_do_not_know_yet_may_not_join(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    cluster.fetch(3, 0, broker_epoch=12)
+    assert cluster.proposals == []
+    world.brokers[3] = broker(3, epoch=12)
+    world.apply()
+    cluster.after(0)
+    assert cluster.proposals == [(1, 2, 3)]
+
+
+def test_a_leader_is_no_follower_of_its_own(world: World) -> None:
+    cluster = Cluster(world)
+    assert cluster.fetch(NODE, 0).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_bad_input_an_older_life_does_not_speak_for_a_later_one(
@@ -377,6 +450,18 @@ def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -
     for replica in (2, 3):
         cluster.fetch(replica, 1, current_leader_epoch=6)
     assert (latest(LIST).error_code, latest(LIST).offset) == (0, 1)
+
+
+def test_a_leader_that_takes_its_role_again_knows_what_is_committed(world: World) -> None:
+    """Its leader epoch began before what it has appended under it."""
+    cluster = Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    cluster.fetch(2, 1)
+    world.append("t", b"2")
+    cluster.partition.pause()
+    world.change("t", isr=(1, 2))
+    cluster.partition.check_watermark_settled()
+    assert cluster.in_sync.epoch_start_offset == 0
 
 
 async def test_deleted_records_are_gone_when_every_member_has_noted_it(world: World) -> None:
@@ -510,6 +595,8 @@ def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: Wor
     proposal = cluster.in_sync.proposal
     assert proposal is not None
     assert proposal.is_recovered
+    cluster.commit(1)
+    assert cluster.partition.unclean_epoch == -1
 
 
 def test_an_isr_below_the_minimum_is_asked_for_when_the_log_is_flushed(world: World) -> None:
@@ -604,6 +691,42 @@ async def test_an_isr_is_not_asked_for_whose_log_cannot_be_flushed(tmp_path: Pat
 async def test_a_refused_isr_counts_no_more(world: World) -> None:
     cluster, _ = await _proposed(world, ErrorCode.INELIGIBLE_REPLICA)
     assert cluster.in_sync.proposal is None
+
+
+async def test_records_wait_no_more_for_a_follower_that_is_refused(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    await _asked(cluster.fetcher, cluster.question(3, 0))
+    world.append("t", b"1")
+    await _asked(cluster.fetcher, cluster.question(2, 1))
+    world.brokers[3] = broker(3, fenced=True)
+    world.apply()
+    assert cluster.partition.high_watermark == 0, "3 may be a member by now"
+    requests = IsrRequests(Controller(ErrorCode.INELIGIBLE_REPLICA), world.scheduler, world.pool)
+    requests.propose(cluster.partition)
+    await turns()
+    assert cluster.partition.high_watermark == 1
+
+
+async def test_an_answer_to_an_earlier_proposal_does_not_end_a_later_one(world: World) -> None:
+    cluster = Cluster(world, isr=(1, 2))
+    first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+    questions: list[list[Any]] = []
+
+    async def controller(asked: Mapping[ReplicaId, AskedIsr]) -> Any:
+        questions.append([one.proposal for one in asked.values()])
+        return dict.fromkeys(asked, await (second if questions[1:] else first))
+
+    requests = IsrRequests(controller, world.scheduler, world.pool)
+    world.leading.propose = requests.propose
+    await _asked(cluster.fetcher, cluster.question(3, 0))
+    await turns()
+    world.change("t", isr=(1,))
+    await _asked(cluster.fetcher, cluster.question(2, 0))
+    later = cluster.in_sync.proposal
+    first.set_result(ErrorCode.INELIGIBLE_REPLICA)
+    await turns()
+    assert questions[1:] == [[later]]
+    await requests.stop()
 
 
 async def test_an_outdated_isr_waits_for_the_image(world: World) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.replica.hosting import ReplicaEvents
 from broker.replica.partition import Partition
 from broker.replication import fetcher
 from broker.replication.fetcher import ReplicaFetcher
@@ -14,7 +15,7 @@ from kafka_protocol.types import EpochEntry, TopicPartition
 from metadata_topic.image.delta import MetadataDelta
 from runtime.work import STEP_WORK, Work
 from tests.support.worlds.data_plane import NODE
-from tests.support.worlds.followers import FOLLOWER, Pair, following
+from tests.support.worlds.followers import FOLLOWER, Pair, bytes_of, following
 from tests.support.worlds.pools import HeldPool, turns
 
 OTHER = 3
@@ -47,6 +48,8 @@ async def test_records_high_watermark_and_bytes_are_the_leaders(tmp_path: Path) 
         assert pair.logs_are_equal("t")
         assert pair.logs_are_equal("t", 1)
         assert pair.follower.log("t").high_watermark == 2
+        copied = pair.follower.replicas.hosting.metrics.of("t").replication_bytes_in.value
+        assert copied == sum(len(bytes_of(pair.leader.log("t", index))) for index in (0, 1))
         pair.leader.append("t", b"d")
         await pair.run(200)
         assert pair.logs_are_equal("t")
@@ -250,6 +253,7 @@ async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path
     async with following(tmp_path) as pair:
         pair.add_topic("t")
         pair.follower.log("t").truncate_fully_and_start_at(50)
+        assert not pair.follower.logs.keep_log_starts([TopicPartition("t", 0)])
         pair.leader.append("t", b"a")
         pair.change("t", leader_epoch=4, partition_epoch=1)
         await pair.run(500)
@@ -643,6 +647,33 @@ async def test_what_was_told_during_a_pause_is_told_again(tmp_path: Path, pool: 
         led.log_start_raised()
         await pair.run(1_000)
         assert pair.follower.log("t").log_start_offset == 0
+        pool.is_holding = False
+        pool.release()
+        await pair.run(2_000)
+        assert pair.follower.log("t").log_start_offset == 1
+
+
+async def test_what_was_told_during_a_pause_that_is_over_soon_is_told_again(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    """The role is settled before the next question: the leader has not heard of the pause."""
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t", 2)
+        pair.leader.append("t", b"a")
+        await pair.run(600)
+        partition(pair).pause()
+        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+        led.log.raise_log_start(1)
+        pool.is_holding = True
+        pair.leader.append("t", b"b", index=1)
+        led.log_start_raised()
+        await pair.run(100)
+        assert pool.held, "the records of the other partition keep the next question waiting"
+        both = (NODE, FOLLOWER)
+        partition(pair).become_follower(
+            leader_id=NODE, leader_epoch=3, partition_epoch=1, replicas=both, isr=both
+        )
+        pair.fetchers.on_events(ReplicaEvents(followed=(partition(pair),)))
         pool.is_holding = False
         pool.release()
         await pair.run(2_000)
