@@ -532,10 +532,10 @@ class ReplicaFetcher:
         self._session.ask(followed.id, asked)
 
     def _kept_start(self, followed: _Followed) -> int:
-        """The log start that survives a power cut: the leader counts on it."""
+        """The log start that survives a power cut, at most the log's: the leader counts on it."""
         directory = self._logs.directory_of(followed.name)
         kept = None if directory is None else directory.entry(LOG_STARTS, followed.name)
-        return min(kept or 0, followed.log.log_start_offset)
+        return kept or 0
 
     def _put_off(self, followed: _Followed, decision: Wait | Stop) -> None:
         following = followed.following
