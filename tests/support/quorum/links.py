@@ -1,10 +1,10 @@
-"""The network between controllers: a proxy in front of each, and links that can be cut.
+"""The network between nodes: a proxy in front of each, and links that can be cut.
 
-Controllers know each other by the proxies' addresses alone. A connection's first request names its
-sender (`raft-client-3`), so bytes of one pair and one direction can be held back. Bytes of a cut
-link arrive late, as on a network that sends again; nothing that was sent is dropped or doubled.
-Clients of a test go to the controllers' own ports, past the cuts: a leader that is alone must not
-say yes to them.
+Nodes know each other by the proxies' addresses alone. A connection's first request names its sender
+(`raft-client-3`, `broker-3-fetcher-0`, of Kafka also `3` alone), so bytes of one pair and one
+direction can be held back. Bytes of a cut link arrive late, as on a network that sends again;
+nothing that was sent is dropped or doubled. Clients of a test go to the nodes' own ports, past the
+cuts: a leader that is alone must not say yes to them.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.support.brokers.process import free_ports
 
 HOST = "127.0.0.1"
 _HEAD_BYTES = 14  # size, api key, version, correlation id, length of the client id
-_SENDER = re.compile(r"(\d+)\Z")
+_SENDER = re.compile(r"(?:\A|-)(\d+)(?:-|\Z)")
 _CHUNK_BYTES = 1 << 16
 
 Link = tuple[int, int]

@@ -1,9 +1,10 @@
 """Rounds of losing brokers and controllers of a cluster with three copies of each partition.
 
-    python -m tests.support.quorum.replica_rounds --rounds 20 --seed 1 [--combined]
+    python -m tests.support.quorum.replica_rounds --rounds 20 --seed 1 [--combined] [--kafka]
 
 Two idempotent producers write all the time, and a group reads. In the end each acknowledged record
-is at its offset, once, in all three copies, and the group has read all of them.
+is at its offset, once, in all three copies, and the group has read all of them. A broker that is
+cut off reaches no other node and is reached by none, but by clients: it must not say yes to them.
 """
 
 import argparse
@@ -12,11 +13,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
+from statistics import median
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -24,23 +27,25 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import NewTopic
 
 from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.clients import read_all
 from tests.support.brokers.process import free_ports
+from tests.support.quorum.kafka_controllers import KafkaController
+from tests.support.quorum.links import Links
 from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum, until, until_asked
-from tests.support.quorum.serving import admin
-from tests.support.quorum.tier_rounds import Traffic
+from tests.support.quorum.serving import admin, brokers, leaders
+from tests.support.quorum.talk import NO_ANSWER, Talk
+from tests.support.quorum.tier_rounds import REFRESHED, Traffic
 
 TOPIC: Final = "kept"
 PARTITIONS: Final = 6
 COPIES: Final = 3
 BROKERS: Final = (11, 12, 13)
-DEEDS: Final = (
-    "kill a broker", "kill the active controller", "pause a broker", "stop a broker",
-    "stop the controller", "pause the controller",
-)  # fmt: skip
+HOW: Final = ("kill", "pause", "cut off", "stop")
+DEEDS: Final = tuple((how, what) for how in HOW for what in ("a broker", "the active controller"))
 PAUSED_S: Final = 4.0
-"""Longer than a broker's session."""
+"""The longest that a node stays away after others have taken its place."""
 BETWEEN_S: Final = 60.0
 RECORD_BYTES: Final = 2_000
 CLIENT_MS: Final = 5_000
@@ -51,7 +56,12 @@ SETTINGS: Final = SERVING | {
     "offsets.topic.replication.factor": "3",
     MIN_ISR: "2",
     "replica.lag.time.max.ms": "6000",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT"
+    ),
+    "inter.broker.listener.name": "REPLICATION",
 }
+"""Brokers reach each other by a listener of their own, whose proxies can be cut."""
 
 
 @dataclass
@@ -60,28 +70,45 @@ class Replicated:
 
     Attributes:
         nodes: those that serve clients; each has an address and a directory.
+        links: the proxies before their listeners for brokers.
     """
 
     quorum: Quorum
-    nodes: list[Any]
+    nodes: Sequence[Any]
+    links: Links
 
     @property
     def servers(self) -> str:
         return ",".join(one.address for one in self.nodes)
 
-    def in_sync(self) -> Mapping[int, frozenset[int]]:
-        """Members of the ISR of each partition, as a broker that answers says."""
-        for node in self.nodes:
-            try:
-                found = admin(node.address).list_topics(TOPIC, timeout=2).topics[TOPIC]
-            except KafkaException:
-                continue
-            return {one: frozenset(part.isrs) for one, part in found.partitions.items()}
-        return {}
+    @property
+    def proxies(self) -> tuple[Links, Links]:
+        """Those before brokers, and those before controllers."""
+        assert self.quorum.links is not None
+        return self.links, self.quorum.links
+
+    def cut_off(self, node_id: int) -> None:
+        """Nothing goes between this node and others, but what it says to clients."""
+        everybody = {one.node_id for one in self.nodes} | set(self.quorum.controllers)
+        others = everybody - {node_id}
+        for links in self.proxies:
+            links.cut([(node_id, one) for one in others] + [(one, node_id) for one in others])
+
+    def heal(self) -> None:
+        for links in self.proxies:
+            links.heal()
 
     def is_whole(self) -> bool:
-        found = self.in_sync()
-        return len(found) == PARTITIONS and all(len(isr) == COPIES for isr in found.values())
+        """Whether each node says that all replicas are in sync, those of offsets too."""
+        for node in self.nodes:
+            try:
+                topics = admin(node.address).list_topics(timeout=2).topics
+            except KafkaException:
+                return False
+            isrs = [len(one.isrs) for topic in topics.values() for one in topic.partitions.values()]
+            if TOPIC not in topics or set(isrs) != {COPIES}:
+                return False
+        return True
 
     async def until_whole(self) -> None:
         await until_asked(self.is_whole, "all replicas are in sync", deadline_s=BETWEEN_S)
@@ -97,41 +124,64 @@ class Replicated:
         ]
 
 
+def _listening(node: Any, own_port: int, links: Links, controller: str = "") -> None:
+    """Clients come to its own port, brokers by way of its proxy."""
+    clients = f"{controller}PLAINTEXT://{node.address}"
+    node.settings |= {
+        "listeners": f"{clients},REPLICATION://127.0.0.1:{own_port}",
+        "advertised.listeners": (
+            f"PLAINTEXT://{node.address},REPLICATION://127.0.0.1:{links.ports[node.node_id]}"
+        ),
+    }
+
+
+def _proxies(ids: Sequence[int]) -> tuple[dict[int, int], Links]:
+    """Ports of the brokers' own for each other, and what is before them."""
+    own = dict(zip(ids, free_ports(len(ids)), strict=True))
+    return own, Links(own)
+
+
 @asynccontextmanager
 async def apart(
     directory: Path, settings: Mapping[str, str] = SETTINGS
 ) -> AsyncIterator[Replicated]:
     """Three controllers, and three brokers beside them."""
+    own, links = _proxies(BROKERS)
     # With eligible leader replicas the controllers' own setting is that of the cluster.
-    own = {MIN_ISR: settings[MIN_ISR]}
-    plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=own)
-    async with Quorum(directory, plan) as quorum:
+    plan = Plan(TidemarkController, is_dynamic=False, settings={MIN_ISR: settings[MIN_ISR]})
+    async with Quorum(directory, plan) as quorum, links:
         nodes = [
             TidemarkBroker(one, directory / f"broker-{one}", quorum.membership, settings)
             for one in BROKERS
         ]
-        try:
-            await asyncio.gather(*(one.start() for one in nodes))
-            yield Replicated(quorum, nodes)
-        finally:
+        async with AsyncExitStack() as stack:
             for one in nodes:
-                one.close()
+                _listening(one, own[one.node_id], links)
+                stack.callback(one.close)
+            await asyncio.gather(*(one.start() for one in nodes))
+            yield Replicated(quorum, nodes, links)
+
+
+class KafkaNode(KafkaController):
+    """Apache Kafka, as broker and controller."""
+
+    heap = "512m"
 
 
 @asynccontextmanager
-async def combined(directory: Path) -> AsyncIterator[Replicated]:
+async def combined(
+    directory: Path, kind: type[TidemarkController] | type[KafkaNode] = TidemarkController
+) -> AsyncIterator[Replicated]:
     """Three nodes that are broker and controller."""
     settings = SETTINGS | {"process.roles": "broker,controller"}
-    plan = Plan(TidemarkController, is_dynamic=False, has_links=False, settings=settings)
-    quorum = Quorum(directory, plan)
+    quorum = Quorum(directory, Plan(kind, is_dynamic=False, settings=settings))
     nodes: list[Any] = list(quorum.controllers.values())
+    own, links = _proxies(list(quorum.controllers))
     for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
         node.address = f"127.0.0.1:{port}"
-        node.settings["listeners"] = (
-            f"CONTROLLER://127.0.0.1:{node.port},PLAINTEXT://{node.address}"
-        )
-    async with quorum:
-        yield Replicated(quorum, nodes)
+        _listening(node, own[node.node_id], links, f"CONTROLLER://127.0.0.1:{node.port},")
+    async with links, quorum:
+        yield Replicated(quorum, nodes, links)
 
 
 class Reading:
@@ -157,7 +207,7 @@ class Reading:
         self._thread.join()
 
     def _run(self) -> None:
-        settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
+        settings = {"group.id": "readers", "auto.offset.reset": "earliest"} | REFRESHED
         consumer = Consumer(settings | {"bootstrap.servers": self._servers})
         consumer.subscribe([TOPIC])
         while not self._stopping.is_set():
@@ -170,10 +220,37 @@ class Reading:
 
 
 async def create(cluster: Replicated, copies: int = COPIES) -> None:
-    """Make the topic."""
+    """Make the topic once all brokers are known."""
+    ids = {one.node_id for one in cluster.nodes}
+    for node in cluster.nodes:
+        await until_asked(
+            lambda node=node: brokers(node.address) == ids,  # type: ignore[misc]
+            f"{node.node_id} knows all brokers",
+            deadline_s=BETWEEN_S,
+        )
     topic = NewTopic(TOPIC, PARTITIONS, copies)
     tools = admin(cluster.nodes[0].address)
     await asyncio.to_thread(tools.create_topics([topic])[TOPIC].result, 30)
+
+
+@dataclass
+class Failovers:
+    """How long partitions wait once their leader's broker is fenced.
+
+    Attributes:
+        after_s: seconds from then to the first acknowledgement of each partition that it led.
+    """
+
+    after_s: list[float] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        if not self.after_s:
+            return "no leader was fenced"
+        return (
+            f"{len(self.after_s)} partitions acknowledge again after the fencing of their leader: "
+            f"median {median(self.after_s):.2f} s, longest {max(self.after_s):.2f} s"
+        )
 
 
 async def run_rounds(
@@ -191,16 +268,17 @@ async def run_rounds(
         Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=RECORD_BYTES, timeout_ms=CLIENT_MS)
         for _ in range(2)
     ]
-    reading = Reading(cluster)
+    reading, failovers = Reading(cluster), Failovers()
 
     def least() -> int:
         return min(one.least for one in traffic)
 
+    deeds: list[tuple[str, str]] = []
     try:
         for number in range(rounds):
-            deed = DEEDS[number % len(DEEDS)]
+            deeds = deeds or dice.sample(DEEDS, len(DEEDS))
             before = least()
-            said = await _do(cluster, deed, dice, least)
+            said = await _do(cluster, *deeds.pop(), dice, traffic, failovers)
             await cluster.until_whole()
             await until(
                 lambda before=before: least() >= before + 10,  # type: ignore[misc]
@@ -209,41 +287,91 @@ async def run_rounds(
             )
             say(f"round {number}: {said}, {least()} acknowledged")
     finally:
+        cluster.heal()
         await asyncio.gather(*(asyncio.to_thread(one.stop) for one in traffic))
         try:
             await until_read(traffic, reading)
         finally:
             await asyncio.to_thread(reading.stop)
     await judge(cluster, traffic)
-    say("everything is there, in all copies")
+    say(f"everything is there, in all copies; {failovers.summary}")
 
 
-async def _do(cluster: Replicated, deed: str, dice: Random, acknowledged: Callable[[], int]) -> str:
+async def _do(
+    cluster: Replicated,
+    how: str,
+    what: str,
+    dice: Random,
+    traffic: Sequence[Traffic],
+    failovers: Failovers,
+) -> str:
     """Lose a node, wait until records are acknowledged without it, and bring it back."""
     quorum = cluster.quorum
-    if deed.endswith("a broker"):
+    if what == "a broker":
         node = dice.choice(cluster.nodes)
     else:
         node = quorum.controllers[(await quorum.leader()).node_id]
-    before, began = acknowledged(), time.monotonic()
-    if deed.startswith("kill"):
+    told = await asyncio.to_thread(leaders, cluster.nodes[0].address, TOPIC)
+    led = [partition for partition, leader in told.items() if leader == node.node_id]
+
+    def acknowledged(partition: int) -> list[int]:
+        return [len(one.acknowledged[partition]) for one in traffic]
+
+    before, began = min(one.least for one in traffic), time.monotonic()
+    if how == "kill":
         node.kill()
-    elif deed.startswith("stop"):
-        assert await node.stop() == 0
-    else:
+    elif how == "cut off":
+        cluster.cut_off(node.node_id)
+    elif how == "pause":
         node.pause()
+    else:
+        assert await node.stop() == node.terminated
+    if led and how != "stop":
+        await _until_fenced(cluster, node)
+        waits, fenced = {one: acknowledged(one) for one in led}, time.monotonic()
+        while waits:
+            for one, counts in list(waits.items()):
+                if any(now > then for now, then in zip(acknowledged(one), counts, strict=True)):
+                    failovers.after_s.append(time.monotonic() - fenced)
+                    del waits[one]
+            assert time.monotonic() < fenced + BETWEEN_S, f"{how} {node.node_id}: {waits} wait"
+            await asyncio.sleep(0.01)
     await until(
-        lambda: acknowledged() > before + 1,
-        f"records are acknowledged: {deed}",
+        lambda: min(one.least for one in traffic) > before + 1,
+        f"records are acknowledged: {how} {node.node_id}",
         deadline_s=BETWEEN_S,
     )
     took_ms = int((time.monotonic() - began) * 1_000)
-    if node.is_paused:
+    if how in ("pause", "cut off"):
         await asyncio.sleep(dice.random() * PAUSED_S)
-        node.resume()
+        if node.is_paused:
+            node.resume()
+        cluster.heal()
     else:
         await node.start()
-    return f"{deed}, {node.node_id}: acknowledged in all partitions after {took_ms} ms"
+    return f"{how} {what}, {node.node_id}: acknowledged in all partitions after {took_ms} ms"
+
+
+async def _until_fenced(cluster: Replicated, node: Any) -> None:
+    """Wait until another broker names it no longer among those that live."""
+    talks = [Talk(int(one.address.split(":")[1])) for one in cluster.nodes if one is not node]
+    deadline = time.monotonic() + BETWEEN_S
+    try:
+        while time.monotonic() < deadline:
+            for talk in talks:
+                try:
+                    answer = await talk.ask(
+                        ApiKey.METADATA, {"topics": []}, timeout_s=1, version=12
+                    )
+                except NO_ANSWER:
+                    continue
+                if node.node_id not in {one.node_id for one in answer.brokers}:
+                    return
+            await asyncio.sleep(0.01)
+    finally:
+        for talk in talks:
+            talk.close()
+    raise AssertionError(f"broker {node.node_id} is not fenced within {BETWEEN_S} s")
 
 
 async def until_read(traffic: list[Traffic], reading: Reading) -> None:
@@ -301,9 +429,12 @@ async def main() -> int:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--combined", action="store_true")
+    parser.add_argument("--kafka", action="store_true", help="three nodes of Apache Kafka")
     parser.add_argument("--keep", type=Path, help="keep the directories here")
     asked = parser.parse_args()
     starts = combined if asked.combined else apart
+    if asked.kafka:
+        starts = partial(combined, kind=KafkaNode)
     with tempfile.TemporaryDirectory() as place:
         async with starts(asked.keep or Path(place)) as cluster:
             await run_rounds(cluster, seed=asked.seed, rounds=asked.rounds, say=print)

@@ -50,6 +50,8 @@ PAUSED_S = 4.0
 """Longer than a follower's patience, and than a broker's session."""
 NEW_TOPICS = 2
 DONE_BEFORE: Final = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART}
+REFRESHED: Final = {"topic.metadata.refresh.interval.ms": 1_000}
+"""Of clients: a broker that is cut off answers them, and does not know that another leads."""
 Change = Callable[[AdminClient, str], Any]
 
 
@@ -97,7 +99,8 @@ class Traffic:
     def _run(self) -> None:
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000, "linger.ms": 5}
         settings |= {"bootstrap.servers": self._servers, "socket.timeout.ms": self._timeout_ms}
-        producer = Producer(settings | {"request.timeout.ms": self._timeout_ms})
+        settings |= {"request.timeout.ms": self._timeout_ms}
+        producer = Producer(settings | REFRESHED)
         number, filling = 0, os.urandom(self._record_bytes)
         while not self._stopping.wait(PAUSE_S):
             for partition, keys in enumerate(self.acknowledged):
