@@ -183,7 +183,7 @@ def test_a_leader_takes_followers_under_the_epoch_that_it_leads(world: World) ->
     world.append("t", b"3")
     assert cluster.partition.high_watermark == 2
     assert cluster.fetch(2, 3).high_watermark == 3
-    cluster.commit(1)
+    world.change("t", isr=(1,), elr=(2,))
     with pytest.raises(NotEnoughReplicas):
         world.append("t", b"4")
 
