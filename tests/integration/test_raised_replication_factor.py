@@ -89,7 +89,7 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
 
             code, said = await tidemark(cluster, "topics", "replicate", "--factor", "3", "--all")
             assert (code, said.splitlines()[-1]) == (0, "all replicas are in sync"), said
-            assert cluster.is_whole()
+            await cluster.until_whole()
             for topic in (TOPIC, OFFSETS):
                 assert all(one == set(BROKERS) for one in replicas(cluster, topic)), topic
             code, said = await tidemark(cluster, "topics", "replicate", "--factor", "3", TOPIC)

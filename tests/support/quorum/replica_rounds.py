@@ -99,14 +99,14 @@ class Replicated:
             links.heal()
 
     def is_whole(self) -> bool:
-        """Whether each node says that all replicas are in sync."""
+        """Whether each node says that all replicas are in sync, those of offsets too."""
         for node in self.nodes:
             try:
-                found = admin(node.address).list_topics(TOPIC, timeout=2).topics[TOPIC]
+                topics = admin(node.address).list_topics(timeout=2).topics
             except KafkaException:
                 return False
-            isrs = [len(one.isrs) for one in found.partitions.values()]
-            if isrs != [COPIES] * PARTITIONS:
+            isrs = [len(one.isrs) for topic in topics.values() for one in topic.partitions.values()]
+            if TOPIC not in topics or set(isrs) != {COPIES}:
                 return False
         return True
 
@@ -146,10 +146,9 @@ async def apart(
     directory: Path, settings: Mapping[str, str] = SETTINGS
 ) -> AsyncIterator[Replicated]:
     """Three controllers, and three brokers beside them."""
-    # With eligible leader replicas the controllers' own setting is that of the cluster.
-    minimum = {MIN_ISR: settings[MIN_ISR]}
-    plan = Plan(TidemarkController, is_dynamic=False, settings=minimum)
     own, links = _proxies(BROKERS)
+    # With eligible leader replicas the controllers' own setting is that of the cluster.
+    plan = Plan(TidemarkController, is_dynamic=False, settings={MIN_ISR: settings[MIN_ISR]})
     async with Quorum(directory, plan) as quorum, links:
         nodes = [
             TidemarkBroker(one, directory / f"broker-{one}", quorum.membership, settings)
@@ -221,7 +220,7 @@ class Reading:
 
 
 async def create(cluster: Replicated, copies: int = COPIES) -> None:
-    """Make the topic, once all brokers know each other."""
+    """Make the topic once all brokers are known."""
     ids = {one.node_id for one in cluster.nodes}
     for node in cluster.nodes:
         await until_asked(

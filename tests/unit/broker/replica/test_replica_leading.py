@@ -595,6 +595,7 @@ def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: Wor
     proposal = cluster.in_sync.proposal
     assert proposal is not None
     assert proposal.is_recovered
+    assert cluster.partition.unclean_epoch == 5
     world.change("t", unclean_epoch=-1, leader_recovery_state=0)
     assert cluster.partition.unclean_epoch == -1
 
