@@ -8,7 +8,7 @@ from ssl import SSLContext
 from typing import Any, Final, Protocol
 
 from runtime.executors import Pool
-from runtime.isolation import Isolation
+from runtime.ports import Isolation
 
 Address = tuple[str, int]
 """Host and port."""

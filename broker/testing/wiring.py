@@ -15,7 +15,7 @@ from broker.testing.control.listener import open_control
 from broker.testing.control.tier_topic import TierTopic
 from broker.testing.faults.service import FaultService
 from runtime.clock import Clock, offset_of
-from runtime.isolation import Isolation
+from runtime.ports import Isolation
 
 log = logging.getLogger(__name__)
 

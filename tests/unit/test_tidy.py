@@ -69,7 +69,6 @@ SHORT_FILES = {
     "rlmm/loader.py": "loads a plugin by its name",
     "rlmm/red.py": "below all kinds of red, in each package",
     "rsm_plugins/hdfs/native_fs.py": "needs hdfs-native, an extra",
-    "runtime/ports.py": "above all ports",
 }
 """Files of the packages that are shorter than a subject, and why they are files."""
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoint\(\)")

@@ -8,7 +8,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.network.limits import ListenerAddress
 from broker.testing.control.commands import ControlCommands, ControlError
 from broker.testing.wiring import add_isolation, bootstrap_servers
-from runtime.isolation import Isolation
+from runtime.ports import Isolation
 from tests.support.worlds.network import Harness, frame, serving
 
 ALONE = {
