@@ -15,7 +15,7 @@ from tests.support.brokers.process import ROOT, environment, free_ports
 from tests.support.quorum.talk import NO_ANSWER, Talk
 
 CLUSTER_ID = "tidemarkQuorumCluster0"
-START_S = 60.0
+START_S = 120.0
 STOP_S = 60.0
 DESCRIBED = {
     "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
