@@ -21,6 +21,7 @@ from tests.support.quorum.quorum import until
 from tests.support.quorum.replica_rounds import (
     BETWEEN_S,
     BROKERS,
+    OFFSETS,
     PARTITIONS,
     SETTINGS,
     TOPIC,
@@ -38,7 +39,6 @@ from tidemark.cluster.asking import Cluster, WantedReplicas
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=400)]
 
 OLD = SETTINGS | {"default.replication.factor": "1", "offsets.topic.replication.factor": "1"}
-OFFSETS = "__consumer_offsets"
 WRONG = [
     (("brokers", "safe-to-stop", "77"), 2, "there is no broker 77; the cluster has 11, 12, 13"),
     (("topics", "replicate", "--factor", "3", "nope"), 1, "there is no topic nope"),
@@ -138,7 +138,10 @@ async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
             asked = Cluster(client)
             wanted = WantedReplicas(TOPIC, index, (leader, *sorted(others)))
             assert await asyncio.to_thread(asked.reassign, [wanted]) == []
-            await until_true(lambda: len(cluster.in_sync()[index]) == 2, "one is in sync")
+            here = cluster.nodes[0]
+            await until_true(
+                lambda: len(cluster.in_sync(here).get(index, ())) == 2, "one is in sync"
+            )
             assert await asyncio.to_thread(asked.reassigning) == {
                 (TOPIC, index): tuple(sorted(others))
             }

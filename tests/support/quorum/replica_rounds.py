@@ -39,6 +39,7 @@ from tests.support.quorum.talk import NO_ANSWER, Talk
 from tests.support.quorum.tier_rounds import REFRESHED, Traffic
 
 TOPIC: Final = "kept"
+OFFSETS: Final = "__consumer_offsets"
 PARTITIONS: Final = 6
 COPIES: Final = 3
 BROKERS: Final = (11, 12, 13)
@@ -98,17 +99,22 @@ class Replicated:
         for links in self.proxies:
             links.heal()
 
+    def in_sync(self, node: Any, topic: str = TOPIC) -> Mapping[int, frozenset[int]]:
+        """Members of the ISR of each partition, as a node says; none where it does not answer."""
+        try:
+            found = admin(node.address).list_topics(timeout=2).topics
+        except KafkaException:
+            return {}
+        partitions = found[topic].partitions if topic in found else {}
+        return {one: frozenset(partition.isrs) for one, partition in partitions.items()}
+
     def is_whole(self) -> bool:
-        """Whether each node says that all replicas are in sync, those of offsets too."""
-        for node in self.nodes:
-            try:
-                topics = admin(node.address).list_topics(timeout=2).topics
-            except KafkaException:
-                return False
-            isrs = [len(one.isrs) for topic in topics.values() for one in topic.partitions.values()]
-            if TOPIC not in topics or set(isrs) != {COPIES}:
-                return False
-        return True
+        """Whether each node says that all replicas are in sync, those of offsets, if any, too."""
+        return all(
+            {len(isr) for isr in self.in_sync(node).values()} == {COPIES}
+            and {len(isr) for isr in self.in_sync(node, OFFSETS).values()} <= {COPIES}
+            for node in self.nodes
+        )
 
     async def until_whole(self) -> None:
         await until_asked(self.is_whole, "all replicas are in sync", deadline_s=BETWEEN_S)
