@@ -13,7 +13,7 @@ SEEDS ?= 1000-1299
 EVENTS ?= 5000
 PROCESSES ?= 2
 SEEDS_MIN ?= 0
-# Or nodes: brokers beside the controllers.
+# Or nodes: brokers beside the controllers; or replication: with replicated partitions.
 WORLD ?= quorum
 TURN ?= 0
 # Three for each of two cores: the tests of brokers wait more than they compute.
@@ -41,7 +41,8 @@ help:
 	@echo "make planted [IDS=\"S06 B04\"] plant known bugs one by one: the tests must notice each"
 	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
 	@echo "            or tests/mutation/survivors.toml says why none can"
-	@echo "make simulate [SEEDS=1000-1299 EVENTS=5000] simulated quorums, one a seed; WORLD=nodes: brokers, too"
+	@echo "make simulate [SEEDS=1000-1299 EVENTS=5000] simulated quorums, one a seed; WORLD=nodes: brokers, too;"
+	@echo "            WORLD=replication: brokers with replicated partitions"
 	@echo "make simulate-bugs  the same with each planted bug that has a seed: it must be found;"
 	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
 	@echo "make fuzz [ROUNDS=300] bad bytes at every decoder: an hour"

@@ -88,7 +88,7 @@ class _Waiting:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_over, self._partitions = is_over, partitions
         for partition in partitions:
-            partition.waiters.add(self)
+            partition.waiters[self] = None
         self.on_change()
 
     def on_bytes(self, size_bytes: int) -> None:
@@ -107,4 +107,4 @@ class _Waiting:
 
     def leave(self) -> None:
         for partition in self._partitions:
-            partition.waiters.discard(self)
+            partition.waiters.pop(self, None)

@@ -25,8 +25,8 @@ class Waiter(Protocol):
 class Watched(Protocol):
     """A partition, as far as it is watched."""
 
-    watches: "set[FetchWatch[Any]]"
-    log_watches: "set[FetchWatch[Any]]"
+    watches: "dict[FetchWatch[Any], None]"
+    log_watches: "dict[FetchWatch[Any], None]"
     deleted: bool
 
 
@@ -56,7 +56,8 @@ class FetchWatch(Generic[Partition]):
     def add(self, partition: Partition) -> None:
         """Watch a partition from now on: call it in the turn of the loop in which it is read."""
         self._watched.add(partition)
-        (partition.log_watches if self.is_replicas else partition.watches).add(self)
+        watches = partition.log_watches if self.is_replicas else partition.watches
+        watches[self] = None
 
     def note(self, partition: Partition) -> None:
         """There is news in it that nobody waits for: the next fetch tells it."""
@@ -88,8 +89,8 @@ class FetchWatch(Generic[Partition]):
     def leave(self, partition: Partition) -> None:
         """Watch it no longer."""
         self._watched.discard(partition)
-        partition.watches.discard(self)
-        partition.log_watches.discard(self)
+        partition.watches.pop(self, None)
+        partition.log_watches.pop(self, None)
 
     def close(self) -> None:
         """Leave all partitions, some in each turn of the loop; fine to call twice."""

@@ -131,9 +131,10 @@ class Partition:
         self.deleted = False
         self.verdict: Verdict = Judgement.OPEN
         self.unjudged_end = -1
-        self.waiters: set[Waiter] = set()
-        self.watches: set[FetchWatch[Any]] = set()
-        self.log_watches: set[FetchWatch[Any]] = set()
+        # In the order in which they came: so they are told, and a run can be replayed.
+        self.waiters: dict[Waiter, None] = {}
+        self.watches: dict[FetchWatch[Any], None] = {}
+        self.log_watches: dict[FetchWatch[Any], None] = {}
         self.followers: Followers | None = None
         self._leading, self._own_end = leading, 0
         self._pool, self._judgements = pool, judgements

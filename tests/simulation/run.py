@@ -3,11 +3,12 @@
     make simulate SEEDS=1000-1299 EVENTS=5000
     python -m tests.simulation.run --seeds 1000-1299 --events 5000 [--seconds 180]
     make simulate WORLD=nodes
+    make simulate WORLD=replication EVENTS=3000
     python -m tests.simulation.run --seeds 1234 --events 2332 --without 3,7-9 --set loss=0.0
 
 A seed is a whole quorum of the product's own nodes: logs and snapshots on disks, images, the active
 controller, clients and brokers. In the world `nodes` brokers are the product's, too, beside
-controllers or in their processes.
+controllers or in their processes; in the world `replication` they keep replicas of partitions.
 
 At the first violation the run is made smaller, its end is printed with the command that replays
 it, and the exit status is 1.

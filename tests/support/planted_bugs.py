@@ -12,8 +12,8 @@
 on its own or with others. `function` is the qualified name of a function or class in which the
 lines `old` occur once; without it they occur once in the file. Without `new` they are deleted.
 Where a bug needs several edits, each is a table `[[AD01.edits]]` of these four. `seed` is of
-a bug that a simulated quorum finds, or with `world = "nodes"` a cluster (docs/testing.md). Text is
-folded, tables and bugs are in the order of their names.
+a bug that a simulated quorum finds, or another `world`: "nodes" or "replication"
+(docs/testing.md). Text is folded, tables and bugs are in the order of their names.
 """
 
 import ast

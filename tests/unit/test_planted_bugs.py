@@ -48,7 +48,11 @@ def test_each_planted_bug_fits_the_tree_and_names_tests_that_exist(table: Path) 
     assert list(entries(table)) == sorted(bug.id for bug in bugs)
 
 
-FILES = {"quorum": "test_raft_quorum.py", "nodes": "test_nodes.py"}
+FILES = {
+    "quorum": "test_raft_quorum.py",
+    "nodes": "test_nodes.py",
+    "replication": "test_replication.py",
+}
 
 
 def test_what_a_simulation_finds_names_its_seed_in_the_table_and_on_the_page() -> None:

@@ -14,7 +14,7 @@ from ssl import SSLContext
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from broker.network.dispatch import Answer, Peer
+from broker.network.dispatch import Answer, Dispatcher, Peer
 from broker.network.registry import CloseConnection
 from kafka_client.transport import Address, Receiver
 from metadata_topic.raft.messages import NOBODY, Node
@@ -76,7 +76,8 @@ class Link:
         self._back = Way(world, here, there)
         self._received = bytearray()
         self._frames: deque[Future[Answer | None] | Answer | None] = deque()
-        self._peer = Peer("CONTROLLER", (f"n{source.id}", 1))
+        self._peer = Peer("", (f"n{source.id}", 1))
+        self._dispatcher: Dispatcher | None = None
         self._unread: deque[bytes] = deque()
         source.links[self] = None
         self._there.send(self._knocks)
@@ -131,12 +132,14 @@ class Link:
     def _knocks(self) -> None:
         """The system takes the connection: also for a process that hangs."""
         target = self.target
-        if target is None or not target.up or not target.listens:
+        listening = None if target is None else target.listening.get(self._address.port)
+        if target is None or not target.up or listening is None:
             if target is None or not target.is_dark:
                 reason = ConnectionRefusedError("nobody listens")
                 self._back.send(partial(self._at_source, partial(self._loses, reason)))
             return
         self.target_life = target.life
+        self._peer.listener_name, self._dispatcher = listening
         target.links[self] = None
         self._back.send(partial(self._at_source, partial(self._receiver.opened, self)))
 
@@ -188,8 +191,10 @@ class Link:
     def _serves(self, frame: bytes) -> None:
         target = self.target
         assert target is not None
+        assert self._dispatcher is not None
+        now_ms = target.clock.wall_ms()
         try:
-            outcome = target.dispatcher.dispatch(self._peer, memoryview(frame), 0)
+            outcome = self._dispatcher.dispatch(self._peer, memoryview(bytearray(frame)), now_ms)
         except CloseConnection as error:
             target.world.breaks("what a node asks is served", f"{target}: {error}")
             return
@@ -219,7 +224,12 @@ class Link:
                 outcome = outcome.result()
             frames.popleft()
             assert outcome is not None
-            data = b"".join(outcome[0])  # type: ignore[arg-type]
+            assert self.target is not None
+            data = self.target.bytes_of(outcome[0])
+            if data is None:
+                self._is_reset()
+                frames.clear()
+                return
             self._back.send(partial(self._at_source, partial(self._hears, data)))
 
 

@@ -1,11 +1,12 @@
 """One node of a simulated cluster: the product's metadata node, a controller, a broker, or both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.config.live_config import LiveConfig
 from broker.handlers.controllers.changes import ChangeParts, creation_without_broker
+from broker.network.dispatch import Dispatcher
 from broker.network.server import Server
 from broker.node.endpoints import network_limits
 from broker.process.controller_registration import register_in_metadata
@@ -27,7 +28,7 @@ from tests.support.nodes_world.connections import Link, NodeNetwork
 from tests.support.nodes_world.plan import config_of
 from tests.support.quorum_world.net import Route
 from tests.support.quorum_world.node import NodeProcess, QuorumNode
-from tests.support.quorum_world.plan import CLUSTER_ID, HOME, address_of
+from tests.support.quorum_world.plan import CLUSTER_ID, HOME, PORT, address_of
 from tests.support.sim.loop import LoopProcess
 from tests.support.sim.memory_disk import ProcessEnded
 
@@ -45,7 +46,7 @@ class ClusterNode(QuorumNode):
     Attributes:
         metadata: of this life.
         broker: the broker's side of this life; None for a node without one.
-        listens: its controllers' listener is open.
+        listening: name and dispatcher of each open listener, by port.
         links: connections that it has opened or taken.
         is_dark: its machine lost power: nobody hears that its connections are gone.
     """
@@ -60,10 +61,13 @@ class ClusterNode(QuorumNode):
         self.is_broker = node_id in plan.broker_ids
         roles = [name for name, has in (("broker", self.is_broker),
                                         ("controller", self.is_controller)) if has]  # fmt: skip
-        self.settings_file = config_of(node_id, ",".join(roles), plan.session_ms)
+        self.settings_file = config_of(
+            node_id, ",".join(roles), plan.session_ms, plan.node_settings
+        )
         self.broker: BrokerSide | None = None
         self.links: dict[Link, None] = {}
-        self.listens = self.is_dark = False
+        self.listening: dict[int, tuple[str, Dispatcher]] = {}
+        self.is_dark = False
         super().__init__(world, node_id)
 
     # -- a life
@@ -143,8 +147,11 @@ class ClusterNode(QuorumNode):
         if self.is_controller:
             register_in_metadata(self.metadata, self.ports, network)
         if self.is_broker:
-            self.broker = BrokerSide(self, network)
+            self.broker = self._broker_side(network)
             self.broker.begin()
+
+    def _broker_side(self, network: NodeNetwork) -> BrokerSide:
+        return BrokerSide(self, network)
 
     def _listens(self) -> None:
         metadata, config, ports = self.metadata, self.settings_file, self.ports
@@ -159,8 +166,8 @@ class ClusterNode(QuorumNode):
             clock=ports.clock,
         )
         table = controllers_table(config, metadata, changes, ports)
-        self.dispatcher = Server(table, network_limits(config), ports).dispatcher
-        self.listens = True
+        dispatcher = Server(table, network_limits(config), ports).dispatcher
+        self.listening[PORT] = "CONTROLLER", dispatcher
 
     def _escaped(self, error: BaseException) -> None:
         if isinstance(error, ProcessEnded) or self.process is None or self.process.disk.is_over:
@@ -171,7 +178,8 @@ class ClusterNode(QuorumNode):
 
     def crash(self, *, power: bool = False) -> None:
         links, self.links = list(self.links), {}
-        self.is_dark, self.listens = power, False
+        self.is_dark = power
+        self.listening.clear()
         broker, self.broker = self.broker, None
         if broker is not None:
             broker.is_over = True
@@ -193,7 +201,11 @@ class ClusterNode(QuorumNode):
             self.world.tell(f"{self} closes badly: {error}")
         closed()
 
-    # -- what comes from outside
+    # -- what comes from outside, and goes there
+
+    def bytes_of(self, parts: Sequence[object]) -> bytes | None:
+        """An answer as it is sent; None: a file could not be read."""
+        return b"".join(parts)  # type: ignore[arg-type]
 
     def on_loop(self, fn: Callable[[], object]) -> None:
         """Call something as its event loop would."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from random import Random
+from typing import ClassVar
 
 from broker.config.broker_config import BrokerConfig
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -23,6 +24,8 @@ class NodesPlan(QuorumPlan):
         tier_every_ms: mean time between two questions of a broker's tier.
     """
 
+    world: ClassVar[str] = "nodes"
+
     combined: tuple[int, ...] = ()
     askers: int = 0
     ask_every_ms: int = 400
@@ -38,13 +41,20 @@ class NodesPlan(QuorumPlan):
         """`broker.heartbeat.interval.ms`."""
         return self.session_ms // HEARTBEATS_A_SESSION
 
+    @property
+    def node_settings(self) -> tuple[tuple[str, str], ...]:
+        """More settings of each node."""
+        return ()
+
     def log_config(self) -> MetadataLogConfig:
         return replace(QuorumPlan.log_config(self), max_batch_bytes=self.batch_bytes)
 
 
 @cache
-def config_of(node_id: int, roles: str, session_ms: int) -> BrokerConfig:
-    """The settings of a node, as far as its handlers ask for them."""
+def config_of(
+    node_id: int, roles: str, session_ms: int, more: tuple[tuple[str, str], ...] = ()
+) -> BrokerConfig:
+    """The settings of a node, as far as its handlers ask for them; `more` of a world's own."""
     listeners = []
     if "broker" in roles:
         listeners.append(f"PLAINTEXT://n{node_id}:9092")
@@ -59,6 +69,7 @@ def config_of(node_id: int, roles: str, session_ms: int) -> BrokerConfig:
         "log.dirs": "/data",
         "broker.session.timeout.ms": str(session_ms),
         "broker.heartbeat.interval.ms": str(session_ms // HEARTBEATS_A_SESSION),
+        **dict(more),
     })  # fmt: skip
     return config
 

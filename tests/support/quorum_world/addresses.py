@@ -47,6 +47,10 @@ class Addresses:
         """Whether a node is where somebody thinks that it is."""
         return to is not None and self._answers.get(self._place(to)) == node.id
 
+    def listens(self, node: "QuorumNode", port: int) -> None:
+        """Have a node be met at another port, too, where it stays."""
+        self._answers[f"n{node.id}", port] = node.id
+
     def move(self, node: "QuorumNode", heir: int | None) -> None:
         """Let a voter listen elsewhere, and the settings say so.
 

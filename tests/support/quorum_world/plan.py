@@ -8,6 +8,7 @@ left out.
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import ClassVar
 
 from local_log.config import LogConfig
 from metadata_topic.quorum.config import MetadataLogConfig
@@ -114,6 +115,8 @@ class QuorumPlan:
         clients: how many there are.
         patience_ms: how long a client waits.
     """
+
+    world: ClassVar[str] = "quorum"
 
     seed: int = 0
     voters: tuple[int, ...] = (1, 2, 3)

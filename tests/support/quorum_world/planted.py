@@ -25,6 +25,8 @@ from tests.planted.run import compile_tree, copy_tree, planted_in
 from tests.support.planted_bugs import ROOT, BadTable, Planted, entries, read_tables, write_entries
 
 PAGE = ROOT / "docs" / "testing.md"
+EVENTS = {"quorum": 2500, "nodes": 2500, "replication": 1200}
+"""Of a seed, as in the tests of the world."""
 
 
 def record(bug: Planted, seed: int) -> None:
@@ -58,7 +60,7 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     began = time.monotonic()
 
     def run(seeds: str) -> tuple[bool, str]:
-        return run_seeds(tree, seeds, options.events, planted.world)
+        return run_seeds(tree, seeds, options.events or EVENTS[planted.world], planted.world)
 
     is_found, said = False, ""
     try:
@@ -85,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("ids", nargs="*", help="bugs to plant; none: all of the simulation")
     parser.add_argument("--seeds", default="0-499")
-    parser.add_argument("--events", type=int, default=2500)
+    parser.add_argument("--events", type=int, help="of each seed; none: as its world's tests")
     parser.add_argument("--record", action="store_true", help="write the seed into the table")
     parser.add_argument("--recorded", action="store_true", help="only the seeds of the tables")
     options = parser.parse_args(arguments)

@@ -10,14 +10,25 @@ from itertools import islice
 from multiprocessing import get_context
 from typing import Any
 
-from tests.support.nodes_world.plan import NodesPlan, nodes_plan_of
+from tests.support.nodes_world.plan import nodes_plan_of
 from tests.support.nodes_world.world import NodesWorld
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.plan import QuorumPlan, plan_of
 from tests.support.quorum_world.world import Calm, QuorumWorld, simulated
+from tests.support.replication_world.plan import replication_plan_of
+from tests.support.replication_world.world import ReplicationWorld
 
-PLANS: Mapping[str, Callable[[int], QuorumPlan]] = {"quorum": plan_of, "nodes": nodes_plan_of}
+PLANS: Mapping[str, Callable[[int], QuorumPlan]] = {
+    "quorum": plan_of,
+    "nodes": nodes_plan_of,
+    "replication": replication_plan_of,
+}
 """The plan of a seed, by the name of its world."""
+WORLDS: Mapping[str, Any] = {
+    "quorum": QuorumWorld,
+    "nodes": NodesWorld,
+    "replication": ReplicationWorld,
+}
 SHRINK_SECONDS = 40.0
 SIMPLER: tuple[dict[str, Any], ...] = (
     {"observers": (), "outsiders": ()},
@@ -31,6 +42,10 @@ SIMPLER: tuple[dict[str, Any], ...] = (
     {"segment_bytes": 1 << 20, "retention_bytes": 1 << 20},
     {"wire": False, "pool_us": (20, 0)},
     {"linger_ms": 0},
+    {"consumers": 0},
+    {"delete_every_ms": 0},
+    {"log_segment_bytes": 1 << 20, "fetch_partition_bytes": 1 << 20},
+    {"producers": 1},
 )
 """Changes of a plan that leave out what disturbs, the best first."""
 
@@ -62,10 +77,9 @@ class Outcome:
 
 
 def world_of(plan: QuorumPlan, *, trace_lines: int = 0) -> QuorumWorld:
-    """A quorum, or a cluster of brokers and controllers."""
-    if isinstance(plan, NodesPlan):
-        return NodesWorld(plan, trace_lines=trace_lines)
-    return QuorumWorld(plan, trace_lines=trace_lines)
+    """A quorum, a cluster of brokers and controllers, or one with replicas."""
+    made: QuorumWorld = WORLDS[plan.world](plan, trace_lines=trace_lines)
+    return made
 
 
 def run_plan(plan: QuorumPlan, events: int, *, trace_lines: int = 0) -> Outcome:
@@ -208,7 +222,8 @@ def shrink(failed: Outcome, events: int) -> tuple[Outcome, int]:
         return True
 
     for change in SIMPLER:
-        attempt(replace(best.plan, **change), best_events)
+        if all(hasattr(best.plan, name) for name in change):
+            attempt(replace(best.plan, **change), best_events)
     _drop_faults(lambda: best, lambda plan: attempt(plan, best_events), ends)
     return best, best_events
 
@@ -234,8 +249,8 @@ def replay_line(outcome: Outcome, events: int, original: QuorumPlan) -> str:
     """The command that runs it again."""
     seed = outcome.plan.seed
     words = [f"python -m tests.simulation.run --seeds {seed} --events {events}"]
-    if isinstance(original, NodesPlan):
-        words.append("--world nodes")
+    if original.world != "quorum":
+        words.append(f"--world {original.world}")
     for one in fields(original):
         value = getattr(outcome.plan, one.name)
         if one.name == "without":

@@ -1,4 +1,4 @@
-"""Prints the trace hashes of some simulated quorums: one line, the same on every Python.
+"""Prints the trace hashes of some simulated runs: a line a world, the same on every Python.
 
 python -m tests.support.quorum_world.trace_hashes
 
@@ -6,17 +6,19 @@ Neither the version of Python nor PYTHONHASHSEED may change it: else a seed that
 machine passes on another.
 """
 
-from tests.support.quorum_world.plan import plan_of
-from tests.support.quorum_world.seeds import run_plan
+from tests.support.quorum_world.seeds import PLANS, run_plan
 
-SEEDS = (1, 2, 4)
-EVENTS = 800
+RUNS = {"quorum": (1, 2, 4), "replication": (3,)}
+"""Seeds by the name of their world."""
+EVENTS = {"quorum": 800, "replication": 500}
 
 
 def main() -> None:
     """Run them all."""
-    found = [f"{seed}={run_plan(plan_of(seed), EVENTS).trace_hash:08x}" for seed in SEEDS]
-    print(*found)
+    for world, seeds in RUNS.items():
+        plans = {seed: PLANS[world](seed) for seed in seeds}
+        found = {seed: run_plan(plan, EVENTS[world]) for seed, plan in plans.items()}
+        print(world, *(f"{seed}={one.trace_hash:08x}" for seed, one in found.items()))
 
 
 if __name__ == "__main__":

@@ -59,15 +59,15 @@ class MemoryDisk(Disk):
         takes: told what an operation costs, in microseconds; returns when it has its effect.
     """
 
-    def boot_id(self) -> str:
-        return ""  # each of its ends may be one of the machine
-
     def __init__(self, machine: MemoryMachine) -> None:
         super().__init__()
         self.machine = machine
         self.is_over = False
         self.takes: Callable[[int], object] | None = None
         self._left: int | None = None
+
+    def boot_id(self) -> str:
+        return f"boot {self.machine.boots}"
 
     def end_after(self, operations: int | None) -> None:
         """Let the process end in the change or fsync of this number from now on (from 1)."""

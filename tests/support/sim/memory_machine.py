@@ -71,6 +71,7 @@ class MemoryMachine:
     Attributes:
         changes: rises with each change and each fsync.
         name_changes: rises with each change of names.
+        boots: rises with each power cut.
         now_ms: what time files are written at.
         fault: see `Fault`.
         cost_us: see `Cost`.
@@ -79,7 +80,7 @@ class MemoryMachine:
     def __init__(self) -> None:
         self.root = DirectoryNode()
         self.journal = NameJournal()
-        self.changes = self.name_changes = 0
+        self.changes = self.name_changes = self.boots = 0
         self.locks: set[Path] = set()
         self.now_ms: Callable[[], int] = lambda: 0
         self.fault: Fault | None = None
@@ -89,6 +90,7 @@ class MemoryMachine:
         """Lose power: of what is not durable some is left, as the dice fall."""
         self.changes += 1
         self.name_changes += 1
+        self.boots += 1
         self.journal.cut(dice)
         self.locks.clear()
         _settle(self.root, dice)

@@ -14,8 +14,9 @@ event loop, which must not wait long, has the holder go on until then, and nothi
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime import executors
 from runtime.executors import spawn_thread
@@ -212,6 +213,20 @@ class Job:
         self.waits_for = None
         if self.process.has_ended:
             raise ProcessEnded
+
+    def wait_for(self, future: "Future[Any]") -> None:
+        """Return when a call on another pool is done.
+
+        Raises:
+            ProcessEnded: the process is no more.
+        """
+        assert not self.is_hurried, "the event loop would wait for itself"
+        while not future.done():
+            future.add_done_callback(lambda _: self.go_on_at(self.process.timeline.now_us))
+            if not self.process.has_ended:
+                self._worker.hand_over()
+            if self.process.has_ended:
+                raise ProcessEnded
 
     def has_released(self) -> None:
         """If the event loop waits, it is its turn now."""

@@ -130,6 +130,23 @@ class SimScheduler:
         return _Repeater(self, interval_ms, fn, name)
 
 
+class SimFuture(Future[T]):
+    """A result that work on another pool waits for, as one thread does for another."""
+
+    def result(self, timeout: float | None = None) -> T:
+        self._wait()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._wait()
+        return super().exception(timeout)
+
+    def _wait(self) -> None:
+        job = current_job()
+        if job is not None:
+            job.wait_for(self)
+
+
 class SimPool:
     """A pool with as many threads as anybody needs."""
 
@@ -140,7 +157,7 @@ class SimPool:
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call at some later moment."""
-        future: Future[T] = Future()
+        future: Future[T] = SimFuture()
         process, wait = self._process, self._wait
 
         def call() -> None:
@@ -153,7 +170,11 @@ class SimPool:
                 came_back = partial(future.set_result, result)
             process.later(process.timeline.now_us + wait(), came_back)
 
-        process.later(process.timeline.now_us + wait(), lambda: Job(process, call).go_on())
+        def begin() -> None:
+            if future.set_running_or_notify_cancel():
+                Job(process, call).go_on()
+
+        process.later(process.timeline.now_us + wait(), begin)
         return future
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

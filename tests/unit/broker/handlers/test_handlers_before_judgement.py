@@ -254,7 +254,7 @@ def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -
         def on_change(self) -> None:
             woken.append(hosted(world).verdict)
 
-    hosted(world).waiters.add(Waiter())
+    hosted(world).waiters[Waiter()] = None
     reports = [SOUND, SOUND, lost(Loss.LOG_END), lost(Loss.CHAIN), WITHDRAWN, SOUND]
     for report in reports:
         hosted(world).take_report(report)

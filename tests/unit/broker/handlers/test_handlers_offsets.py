@@ -324,7 +324,7 @@ class TestDeleteRecords:
             def on_change(self) -> None:
                 woken.append(1)
 
-        world.replicas.require("t", 0).waiters.add(Waiter())
+        world.replicas.require("t", 0).waiters[Waiter()] = None
         self._delete(world, "t", (0, 1))
         assert woken == [1]
 

@@ -275,8 +275,8 @@ class Watched:
     """As much of a partition as a watch needs."""
 
     def __init__(self) -> None:
-        self.watches: set[object] = set()
-        self.log_watches: set[object] = set()
+        self.watches: dict[object, None] = {}
+        self.log_watches: dict[object, None] = {}
         self.deleted = False
 
 
@@ -290,7 +290,7 @@ def test_the_second_of_two_fetches_of_a_session_looks_for_itself() -> None:
     partition = Watched()
     one.watch.add(partition)  # type: ignore[arg-type]
     other.end()
-    assert partition.watches == {one.watch}
+    assert list(partition.watches) == [one.watch]
 
 
 def test_a_session_that_ends_under_a_fetch_watches_until_that_is_answered() -> None:
@@ -300,7 +300,7 @@ def test_a_session_that_ends_under_a_fetch_watches_until_that_is_answered() -> N
     first.watch.add(partition)  # type: ignore[arg-type]
     begin(sessions, first.session_id, -1, ask("a"))
     assert len(sessions) == 0
-    assert partition.watches == {first.watch}
+    assert list(partition.watches) == [first.watch]
     first.end()
     assert not partition.watches
 

@@ -1,0 +1,53 @@
+"""Replicated partitions of the product on simulated clusters.
+
+make simulate WORLD=replication SEEDS=1000-1099 EVENTS=3000    # many seeds
+"""
+
+import pytest
+
+from tests.support.planted_bugs import recorded_seeds
+from tests.support.quorum_world.seeds import replay_line, run_plan
+from tests.support.quorum_world.world import simulated
+from tests.support.replication_world.plan import TopicPlan, replication_plan_of, undisturbed
+from tests.support.replication_world.world import ReplicationWorld
+
+pytestmark = pytest.mark.lasts(seconds=60)
+
+EVENTS = 1200
+
+
+def hold(seed: int, events: int) -> None:
+    """Run a seed to its end."""
+    plan = replication_plan_of(seed)
+    outcome = run_plan(plan, events)
+    replay = replay_line(outcome, events, plan)
+    assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}"
+
+
+@pytest.mark.parametrize("seed", sorted(recorded_seeds("replication")))
+def test_every_rule_holds_after_every_event(seed: int) -> None:
+    """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them anew."""
+    hold(seed, EVENTS)
+
+
+@pytest.mark.long(seconds=300)
+@pytest.mark.parametrize("block", range(4))
+def test_every_rule_holds_in_many_seeds(block: int) -> None:
+    for seed in range(1000 + block * 10, 1010 + block * 10):
+        hold(seed, 3000)
+
+
+def test_undisturbed_replicas_stay_in_sync_and_answer_each_batch() -> None:
+    plan = undisturbed(topics=(TopicPlan(2, 3, 2),), delete_every_ms=1_000)
+    with simulated():
+        world = ReplicationWorld(plan)
+        world.start()
+        world.run_for(10_000)
+        world.calm_down()
+        world.end()
+    answers, judge = world.workload.data.line.answers, world.judge
+    assert answers.keys() == {"produce NONE", "fetch NONE", "delete NONE"}
+    assert judge.told >= answers["produce NONE"] > 100
+    assert judge.elections == judge.weak == world.lives.fences == 0
+    assert all(len(told.image.isr) == 3 for told in judge.partitions.values())
+    assert sum(one.read for one in world.workload.data.consumers) > 50

@@ -1,0 +1,1 @@
+"""Replicated partitions as nodes of one simulated cluster; see `world`."""

@@ -1,0 +1,343 @@
+"""The broker's side of a node with replicas: its logs, what it leads, and what it follows.
+
+In the order of `broker.broker.Broker`; what it leaves out has no part in replication: groups, tier,
+cleaner, pages.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import TYPE_CHECKING
+
+from broker.config.broker_config import BrokerConfig
+from broker.config.live_config import LiveConfig
+from broker.handlers.api_versions import ApiVersionsHandler, features_of
+from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
+from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.handlers.forwarded import Forwarded
+from broker.handlers.holding import Holding
+from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.produce import ProduceHandler
+from broker.network.dispatch import decoders
+from broker.network.registry import HandlerTable
+from broker.network.server import Server
+from broker.node.alter_partition import alter_partitions
+from broker.node.broker_life import BrokerLife, LifeSettings
+from broker.node.committed_mark import MarkKeeper
+from broker.node.directories import DirectoryError, open_directories
+from broker.node.directory_checks import settle_directories
+from broker.node.endpoints import advertised_endpoints, network_limits
+from broker.node.housekeeping import Housekeeping, housekeeping_tasks
+from broker.node.membership import MembershipPorts, MembershipWatch
+from broker.observe.health import Health
+from broker.process.broker_logs import BrokerLogs, RemovalsRead
+from broker.remote.confirmed_images import ConfirmedImages
+from broker.replica.followers import Leader
+from broker.replica.hosting import ControllerRequests
+from broker.replica.isr_requests import IsrRequests
+from broker.replica.leader_epochs import LeaderEpochRequests
+from broker.replica.leading import Leading
+from broker.replica.manager import ReplicaManager
+from broker.replica.wanted import found_replicas, refused_replicas
+from broker.replication.manager import ReplicaFetchers
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.wire.api_keys import ApiKey
+from local_log.config import LogConfig
+from local_log.errors import KafkaStorageError
+from local_log.manager.log_dir import LogDir
+from metadata_topic.controller.brokers import Registration
+from metadata_topic.controller.features import SUPPORTED_FEATURES
+from metadata_topic.image.image import MetadataImage
+from runtime.work import run_in_steps
+from tests.support.nodes_world.broker import BrokerSide
+from tests.support.nodes_world.connections import NodeNetwork
+from tests.support.quorum_world.plan import CLUSTER_ID, HOME, INDEX_BYTES
+from tests.support.replication_world.plan import DATA_PORT
+
+if TYPE_CHECKING:
+    from tests.support.replication_world.node import ReplicaNode
+
+Undo = Callable[[], Awaitable[object] | object]
+
+
+class SmallSegments(LiveConfig):
+    """Settings whose segments are small; index files are made in full size and in memory here."""
+
+    def __init__(
+        self, static: BrokerConfig, image: Callable[[], MetadataImage], segment_bytes: int
+    ) -> None:
+        super().__init__(static, image)
+        self._segment_bytes = segment_bytes
+
+    def log_config(self, topic: str) -> LogConfig:
+        config = super().log_config(topic)
+        return replace(config, segment_bytes=self._segment_bytes, segment_index_bytes=INDEX_BYTES)
+
+
+class ReplicaSide(BrokerSide):
+    """See the module.
+
+    Attributes:
+        replicas: what is hosted; None before its logs are open.
+        opened: its logs.
+    """
+
+    node: "ReplicaNode"
+
+    def __init__(self, node: "ReplicaNode", network: NodeNetwork) -> None:
+        super().__init__(node, network)
+        self.replicas: ReplicaManager | None = None
+        self.opened: BrokerLogs
+        self._network = network
+        self._epoch = -1
+        self._undo: list[Undo] = []
+        self._starting: asyncio.Task[object] | None = None
+        ports, metadata = node.ports, node.metadata
+        segment_bytes = node.world.plan.log_segment_bytes
+        self._live = SmallSegments(node.settings_file, lambda: metadata.image, segment_bytes)
+        elect = ElectLeadersHandler(metadata.submit, metadata.brokers.election_defaults)
+        self._handlers[elect.api_key] = Forwarded(
+            elect, self.active, ports.clock, ports.scheduler, decoders(ports.executors)
+        )
+
+    # -- up
+
+    async def _join(self) -> None:
+        self._starting = asyncio.current_task()
+        try:
+            await self._start()
+        except (OSError, KafkaStorageError, DirectoryError) as error:
+            self._disk_ends_it(error)
+
+    def _disk_ends_it(self, error: BaseException) -> None:
+        node, world = self.node, self.node.world
+        if self.is_over:
+            return
+        if not node.is_due_to_disk(error) and not node.disk_failures:
+            world.breaks("a broker starts and goes on", f"{node}: {type(error).__name__}: {error}")
+            return
+        world.tell(f"{node} ends by its disk: {error}")
+        world.at_node(world.now_us, node, world.crash_for, node, 500)
+
+    async def _start(self) -> None:
+        node, ports, metadata = self.node, self.node.ports, self.node.metadata
+        config = node.settings_file
+        removals = RemovalsRead(metadata)
+        await metadata.ready()
+        pool = ports.executors.background
+        directories = open_directories(
+            config.log_dirs, metadata_path=HOME, node_id=node.id, disk=ports.disk
+        )
+        self._undo.append(directories.release)
+        is_missing_some = await pool.run(
+            lambda: settle_directories(
+                directories,
+                metadata.image,
+                log_dirs=config.log_dirs,
+                node_id=node.id,
+                disk=ports.disk,
+                dice=ports.dice,
+            )
+        )
+        self.opened = BrokerLogs(self._live, directories, ports, Health(node.id), pool)
+        self.logs = logs = self.opened.manager
+        logs.failures.on_offline = self._directory_failed
+        mark = MarkKeeper(
+            ports.disk,
+            lambda: metadata.last_batch,
+            lambda: [one.path for one in logs.online_dirs()],
+        )
+        self._undo.append(self._close_logs)
+        await self.opened.open(metadata.image, removals.take(), is_missing_some=is_missing_some)
+        self._is_missing_some = self.opened.is_missing_some
+        self.incarnation_id = self.opened.incarnation_id
+        node.world.judge.opens(node, self.incarnation_id)
+        self._wire()
+        await self._register()
+        await pool.run(mark.keep)
+        await self.opened.set_aside(removals.take())
+        while removed := removals.take():
+            await self.opened.set_aside(removed)
+        removals.end()
+        await self._serve()
+
+    def _wire(self) -> None:
+        node, ports, metadata = self.node, self.node.ports, self.node.metadata
+        config = node.settings_file
+        registration = Registration(
+            node.id,
+            self.incarnation_id,
+            advertised_endpoints(config),
+            SUPPORTED_FEATURES,
+            None,
+            tuple(one.directory_id for one in self.logs.online_dirs()),
+            keeps_directories=True,
+            previous_epoch=self.logs.clean_epoch,
+        )
+        self.life = life = BrokerLife(
+            self.active,
+            metadata,
+            registration,
+            LifeSettings(
+                cluster_id=CLUSTER_ID,
+                heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+                offline_dirs=lambda: [
+                    one.directory_id for one in self.logs.dirs if one.failure is not None
+                ],
+                free_descriptors=self._free_descriptors,
+                on_end=self._ends,
+            ),
+            ports.scheduler,
+        )
+        self._undo += [self.active.close, life.close]
+        self.confirmed = ConfirmedImages(metadata, life.describe_quorum, ports)
+        epochs = LeaderEpochRequests(life.raise_leader_epochs, ports.scheduler)
+        self._undo.append(epochs.stop)
+        self.replicas = replicas = ReplicaManager(
+            logs=self.logs,
+            node_id=node.id,
+            config_for=self._live.log_config,
+            ports=ports,
+            requests=ControllerRequests(
+                assign=life.assign, raise_epoch=epochs.ask, leading=self._begin_leading()
+            ),
+        )
+        replicas.on_failure = self._is_broken
+        self._undo.append(replicas.stop)
+        self.fetchers = fetchers = ReplicaFetchers(
+            lambda: self._live.current,
+            image=self._image,
+            broker_epoch=lambda: life.epoch,
+            logs=self.logs,
+            ports=ports,
+            network=self._network,
+        )
+        self._undo.append(fetchers.stop)
+        replicas.listeners.append(fetchers.on_events)
+        metadata.subscribe(fetchers.on_image)
+        epochs.on_refused = replicas.epoch_refused
+        replicas.hosting.is_missing_some = self._is_missing_some
+        life.on_assignment_failed = replicas.hosting.assignment_failed
+        tasks = housekeeping_tasks(config, self.logs, ports.clock)
+        housekeeping = Housekeeping(
+            tasks, scheduler=ports.scheduler, pool=ports.executors.background
+        )
+        housekeeping.start(config.log_initial_task_delay_ms)
+        self._undo.append(housekeeping.stop)
+
+    def _begin_leading(self) -> Leading[Leader]:
+        node, ports, life = self.node, self.node.ports, self.life
+        assert life is not None
+        leading: Leading[Leader] = Leading(
+            ports,
+            image=self._image,
+            broker_epoch=lambda: life.epoch,
+            lag_ms_max=lambda: self._live.current.replica_lag_time_max_ms,
+        )
+        requests = IsrRequests(
+            lambda asked: alter_partitions(self.active, node.id, life.epoch, asked),
+            ports.scheduler,
+            ports.executors.commit,
+        )
+        leading.propose = requests.propose
+        leading.start()
+        self._undo += [requests.stop, leading.stop]
+        return leading
+
+    def _image(self) -> MetadataImage:
+        return self.node.metadata.image
+
+    async def _register(self) -> None:
+        assert self.life is not None
+        self._epoch = await self.life.register(
+            await run_in_steps(found_replicas.steps(self.logs)),
+            refused=refused_replicas(self.logs, self._image()),
+            is_missing_some=self._is_missing_some,
+        )
+        self.node.world.workload.brokers.registers(
+            self.node, self.node.id, self.incarnation_id, self._epoch
+        )
+        pool = self.node.ports.executors.background
+        await pool.run(self.logs.note_running_life, self._epoch)
+
+    async def _serve(self) -> None:
+        """Host what the metadata say, be unfenced, lead, and listen."""
+        node, ports, metadata = self.node, self.node.ports, self.node.metadata
+        replicas, life = self.replicas, self.life
+        assert replicas is not None
+        assert life is not None
+        replicas.apply(metadata.image, None)
+        metadata.subscribe(replicas.apply)
+        await life.unfence()
+        await replicas.hosting.caught_up()
+        self.watch = watch = MembershipWatch(
+            node.id,
+            self.incarnation_id,
+            MembershipPorts(
+                register=self._register,
+                unfence=life.come_back,
+                waits_for=lambda: self.health.waits_for(ports.clock.monotonic_ms()),
+                on_end=self._ends,
+                clock=ports.clock,
+                scheduler=ports.scheduler,
+            ),
+        )
+        metadata.subscribe(lambda image, _delta: watch.see(image))
+        watch.begin(metadata.image)
+        limits = network_limits(node.settings_file)
+        node.listening[DATA_PORT] = "PLAINTEXT", Server(self._table(), limits, ports).dispatcher
+        self._undo += [self._stop_listening, life.leave, watch.end]
+        self.serves = True
+
+    def _table(self) -> HandlerTable:
+        """What clients and followers ask for."""
+        ports, replicas, metadata = self.node.ports, self.replicas, self.node.metadata
+        assert replicas is not None
+        holding = Holding(ports.clock, ports.scheduler)
+        table = HandlerTable(
+            [
+                ProduceHandler(replicas, ports.executors),
+                FetchHandler(replicas, ports, limits=FetchLimits()),
+                ListOffsetsHandler(
+                    replicas, clock=ports.clock, pool=ports.executors.reads, holding=holding
+                ),
+                DeleteRecordsHandler(replicas, ports.executors.commit, holding),
+                self._handlers[ApiKey.ELECT_LEADERS],
+                self._handlers[ApiKey.CREATE_TOPICS],
+            ]
+        )
+        table.add(
+            ApiVersionsHandler(table, lambda: features_of(metadata.image, metadata.kraft_version))
+        )
+        return table
+
+    def _is_broken(self, error: BaseException) -> None:
+        self.node.world.breaks("replicas are what the metadata say", f"{self.node}: {error!r}")
+
+    # -- down
+
+    async def leave(self) -> None:
+        """As a process that stops: what was begun is undone in the reverse order."""
+        self.is_over = True
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        while self._undo:
+            try:
+                undone = self._undo.pop()()
+                if isawaitable(undone):
+                    await undone
+            except (OSError, KafkaError) as error:
+                self.node.world.tell(f"{self.node} stops badly: {error}")
+
+    def _stop_listening(self) -> None:
+        self.node.listening.pop(DATA_PORT, None)
+
+    async def _close_logs(self) -> None:
+        await self.opened.close(clean=True, broker_epoch=self._epoch)
+
+    def _directory_failed(self, directory: LogDir) -> None:
+        if not self.logs.online_dirs() and directory.failure is not None:
+            self._disk_ends_it(directory.failure)

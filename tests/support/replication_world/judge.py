@@ -1,0 +1,440 @@
+"""What must hold of replicated partitions after every event; the promises of the model.
+
+A leader *tells* when its high watermark moves: from then on that is what was committed. Of each
+record the copies are counted that were lost: with their disk, or by a power cut before they were
+durable. Promises are about records of which fewer than min.insync.replicas copies are lost; after
+an unclean election what the new leader has is what counts. `tests/model/replication/README.md` has
+the same promises, and the finding that is let pass here: F2 (the last known leader is elected, and
+both the others and it have ended uncleanly).
+
+Nothing is looked at twice: a copy is compared with what was told from where it agreed before.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka_protocol.types import TopicPartition
+from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
+from metadata_topic.image.replay_topics import merge
+from tests.support.quorum_world.errors import Violation
+from tests.support.replication_world.copies import Copy, Stamp, name_of
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+    from tests.support.quorum_world.node import QuorumNode
+    from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.world import ReplicationWorld
+
+ALL = 1 << 62
+
+
+@dataclass(eq=False, repr=False)
+class Told:
+    """What is known of one partition.
+
+    Attributes:
+        batches: what was told to be committed, in order; those below `start_max` may be missing.
+        end: of them (exclusive).
+        start_max: the highest log start that a leader had.
+        weak_from: from this offset on too many copies are lost.
+        since: the leader epoch of the last unclean election; 0: none.
+        is_pending: its leader has not begun yet.
+        rebases: how often what counts was given up.
+        lost: how often a copy of a batch was lost, by (base offset, epoch).
+        hurts: unclean ends of its brokers since it last had enough members in sync.
+        image: as committed last.
+        gave_up: something that was told may be gone.
+    """
+
+    name: TopicPartition
+    image: PartitionImage
+    needed: int
+    batches: list[Stamp] = field(default_factory=list)
+    bases: list[int] = field(default_factory=list)
+    end: int = 0
+    start_max: int = 0
+    weak_from: int = ALL
+    since: int = 0
+    is_pending: bool = False
+    rebases: int = 0
+    lost: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    hurts: int = 0
+    written: dict[tuple[int, int], tuple[int, Stamp | None]] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    copies: dict[int, Copy] = field(default_factory=dict)
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    gave_up: bool = False
+
+    def has(self, base: int, epoch: int, crc: int) -> bool:
+        """Whether a batch was told."""
+        place = bisect_left(self.bases, base)
+        if place >= len(self.batches):
+            return False
+        found = self.batches[place]
+        return (found.base, found.epoch, found.crc) == (base, epoch, crc)
+
+    def __repr__(self) -> str:
+        one = self.image
+        return (
+            f"{self.name} leader {one.leader} epoch {one.leader_epoch} isr {one.isr} elr {one.elr} "
+            f"last known {one.last_known_elr} told to {self.end}"
+        )
+
+    def cut(self, end: int) -> None:
+        """Forget what was told from a batch's base on."""
+        while self.batches and self.batches[-1].end > end:
+            gone = self.batches.pop()
+            self.bases.pop()
+            self.sequences.pop((gone.producer_id, gone.sequence), None)
+        self.end = self.batches[-1].end if self.batches else min(self.end, end)
+        for copy in self.copies.values():
+            copy.agrees_to = min(copy.agrees_to, self.end)
+
+
+class Judge:
+    """See the module.
+
+    Attributes:
+        partitions: by topic id and number.
+        told, elections, unclean, weak: how many batches were told, elections there were, unclean
+            ones of them, and how often too many copies were lost.
+        allows_unclean: somebody has asked for unclean leaders.
+    """
+
+    def __init__(self, world: "ReplicationWorld") -> None:
+        self.world = world
+        self.partitions: dict[tuple[bytes, int], Told] = {}
+        self.by_name: dict[TopicPartition, Told] = {}
+        self.told = self.elections = self.unclean = self.weak = 0
+        self.allows_unclean = False
+        self._has_new = False
+        self._changed: dict[Told, None] = {}
+        self._hurt: dict[int, int] = {}  # by broker: of the newest power cut or lost disk
+        self._hurts = 0
+        self._lives: dict[bytes, int] = {}
+        self._due: dict[Told, None] = {}
+        self._marks: dict[Any, tuple[int, int, bool, int]] = {}
+        self._seen: dict[int, int] = {}
+        world.oracle.listeners.append(self._committed)
+
+    # -- lives and losses
+
+    def opens(self, node: "ReplicaNode", incarnation_id: bytes) -> None:
+        """A broker has opened its logs, and is about to say how its last life ended."""
+        self._lives[incarnation_id] = self._hurt.get(node.id, 0)
+
+    def loses_power(self, node: "ReplicaNode") -> None:
+        """Called before the cut: what is not durable counts as lost, whatever is left of it."""
+        for told in self.partitions.values():
+            copy = told.copies.get(node.id)
+            if copy is not None:
+                self._look_at_copy(told, node, copy)
+                self._loses(told, node, copy, copy.durable_end)
+        self._hurts += 1
+        self._hurt[node.id] = self._hurts
+
+    def loses_logs(self, node: "ReplicaNode") -> None:
+        """Called before its disk is another."""
+        for told in self.partitions.values():
+            copy = told.copies.get(node.id)
+            if copy is not None:
+                self._look_at_copy(told, node, copy)
+                self._loses(told, node, copy, 0)
+        self._hurts += 1
+        self._hurt[node.id] = self._hurts
+
+    def _loses(self, told: Told, node: "ReplicaNode", copy: Copy, kept: int) -> None:
+        told.hurts += 1
+        for stamp in copy.batches[copy.index_at(kept) :]:
+            key = stamp.base, stamp.epoch
+            told.lost[key] += 1
+            if told.lost[key] >= told.needed and stamp.base < told.weak_from:
+                told.weak_from, told.gave_up = stamp.base, True
+                self.weak += 1
+        self._is_due(told)
+
+    # -- what is committed in the metadata
+
+    def _committed(self, epoch: int, offset: int, record: Any) -> None:
+        value = record.value
+        if record.name == "PartitionRecord":
+            self._has_new = True
+        elif record.name == "PartitionChangeRecord":
+            told = self.partitions.get((value.topic_id, value.partition_id))
+            if told is not None:
+                self._changes(told, merge(told.image, value))
+        elif record.name == "RegisterBrokerRecord":
+            hurt = self._hurt.get(value.broker_id)
+            if hurt is not None and self._lives.get(value.incarnation_id) == hurt:
+                del self._hurt[value.broker_id]
+                for told in self.partitions.values():
+                    self._is_due(told)
+
+    def _look_at_metadata(self) -> None:
+        image = self.world.oracle.reference
+        if self._has_new:
+            self._has_new = False
+            for topic in image.topics_by_id.values():
+                for index, partition in topic.partitions.items():
+                    if (topic.id, index) not in self.partitions:
+                        self._begins(topic.id, topic.name, index, partition, image)
+        if self._changed:
+            changed, self._changed = self._changed, {}
+            for told in changed:
+                self._is_well_formed(told, image)
+
+    def _begins(
+        self, topic_id: bytes, topic: str, index: int, partition: PartitionImage, image: Any
+    ) -> Told:
+        config = dict(image.topic_config(topic))
+        minimum = int(config.get("min.insync.replicas", "1"))
+        name = TopicPartition(topic, index)
+        told = Told(name, partition, min(minimum, len(partition.replicas)))
+        for replica in partition.replicas:
+            told.copies[replica] = Copy(self.world.nodes[replica].machine, name_of(topic, index))
+        self.partitions[topic_id, index] = self.by_name[name] = told
+        self._is_due(told)
+        return told
+
+    def _changes(self, told: Told, new: PartitionImage) -> None:
+        old, told.image = told.image, new
+        self._is_due(told)
+        self._changed[told] = None
+        self.world.saw(f"{told.name} {new.leader} {new.leader_epoch} {new.isr} {new.elr}")
+        if len(new.isr) >= told.needed and new.leader in old.isr:
+            told.hurts = sum(one in self._hurt for one in new.replicas)
+        if new.leader in (old.leader, NO_LEADER):
+            return
+        self.elections += 1
+        if new.leader in old.isr or new.leader in old.elr:
+            return
+        if new.leader in old.last_known_elr and told.hurts < told.needed:
+            self._breaks("an eligible replica leads while one is left", told, f"before: {old}")
+        self.unclean += 1
+        if not self._may_be_unclean(told) and new.leader not in old.last_known_elr:
+            self._breaks("an unclean leader is elected where the topic allows it", told, f"{old}")
+        told.since, told.is_pending, told.gave_up = new.leader_epoch, True, True
+        told.rebases += 1
+        for key in [key for key in told.written if key[1] >= new.leader_epoch]:
+            self._breaks("one leader an epoch", told, f"{key} was written before")
+
+    def _may_be_unclean(self, told: Told) -> bool:
+        config = self.world.oracle.reference.topic_config(told.name.topic)
+        enabled = dict(config).get("unclean.leader.election.enable") == "true"
+        return enabled or self.allows_unclean
+
+    def _is_well_formed(self, told: Told, image: MetadataImage) -> None:
+        one = told.image
+        if one.leader == NO_LEADER:
+            return
+        if one.leader not in one.isr:
+            self._breaks("the leader is in the ISR", told)
+        if one.leader_recovery_state == RECOVERING and len(one.isr) > 1:
+            self._breaks("nobody joins while the leader recovers", told)
+        for member in one.isr:
+            broker = image.brokers.get(member)
+            if broker is None or broker.fenced:
+                self._breaks("all in the ISR are active", told, f"{member}: {broker}")
+
+    # -- what a node has done
+
+    def after_turn(self, node: "QuorumNode | None") -> None:
+        """Judge what has happened."""
+        self._look_at_metadata()
+        if node is not None:
+            self._look_at(node)  # type: ignore[arg-type]
+        else:
+            for one in self.world.brokers:
+                self._look_at(one)  # type: ignore[arg-type]
+        if self._due:
+            due, self._due = self._due, {}
+            for told in due:
+                self._judge(told)
+
+    def _is_due(self, told: Told) -> None:
+        self._due[told] = None
+
+    def _look_at(self, node: "ReplicaNode") -> None:
+        if node.machine.changes != self._seen.get(node.id):
+            self._seen[node.id] = node.machine.changes
+            for told in self.partitions.values():
+                copy = told.copies.get(node.id)
+                if copy is not None:
+                    self._look_at_copy(told, node, copy)
+        broker = node.broker
+        if broker is None or broker.replicas is None:
+            return
+        for partition in broker.replicas.partitions.values():
+            mark = (
+                partition.log.high_watermark,
+                partition.leader_epoch,
+                partition.is_leader,
+                partition.log.log_start_offset,
+            )
+            if self._marks.get(partition) != mark:
+                self._marks[partition] = mark
+                told = self.partitions.get((partition.topic_id, partition.partition))
+                if told is not None:
+                    self._moved(told, node, partition)
+
+    def _look_at_copy(self, told: Told, node: "ReplicaNode", copy: Copy) -> None:
+        new, has_less = copy.look()
+        if has_less:
+            copy.agrees_to = min(copy.agrees_to, copy.end)
+            self._agree(told, copy)
+            self._is_due(told)
+        if not new:
+            return
+        first = len(copy.batches) - new
+        before = copy.batches[first - 1] if first else None
+        for stamp in copy.batches[first:]:
+            key = stamp.base, stamp.epoch
+            known = told.written.get(key)
+            if known is None:
+                told.written[key] = stamp.crc, before
+            elif known[0] != stamp.crc:
+                self._breaks("an offset is written once an epoch", told, f"{node}: {stamp}")
+            elif before is not None and known[1] is None:
+                told.written[key] = stamp.crc, before
+            elif before is not None and known[1] != before:
+                what = f"{node}: before {stamp} {before}, elsewhere {known[1]}"
+                self._breaks("logs that have a batch agree before it", told, what)
+            if before is not None and before.epoch > stamp.epoch:
+                self._breaks("epochs never fall", told, f"{node}: {before}, {stamp}")
+            before = stamp
+        self.world.saw(f"{node.id} {told.name} {copy.end}")
+        self._agree(told, copy)
+
+    def _agree(self, told: Told, copy: Copy) -> None:
+        """Compare a copy with what was told, from where it agreed."""
+        at = copy.agrees_to
+        if at < copy.start <= told.end:
+            at = copy.start  # what is below was deleted, or is missing: see `_judge`
+        mine, theirs = copy.index_at(at), bisect_left(told.bases, at)
+        batches, others = copy.batches, told.batches
+        while mine < len(batches) and theirs < len(others) and batches[mine] == others[theirs]:
+            at = batches[mine].end
+            mine, theirs = mine + 1, theirs + 1
+        copy.agrees_to = at
+
+    # -- what leaders tell
+
+    def _moved(self, told: Told, node: "ReplicaNode", partition: "Partition") -> None:
+        """Watermark, role or log start of a replica that serves are others."""
+        epoch, mark = partition.leader_epoch, partition.log.high_watermark
+        copy = told.copies[node.id]
+        if partition.is_leader:
+            known = told.leaders.setdefault(epoch, node.id)
+            if known != node.id:
+                self._breaks("one leader an epoch", told, f"{node} and {known} in {epoch}")
+            if epoch < told.since:
+                return
+            if told.is_pending:
+                self._begins_uncleanly(told, copy)
+            self._tells(told, node, copy, mark)
+            told.start_max = max(told.start_max, partition.log.log_start_offset)
+            followers = partition.followers
+            if (
+                followers is not None
+                and followers.is_watermark_settled
+                and epoch == told.image.leader_epoch
+                and mark < told.end
+                and told.weak_from >= told.end
+            ):
+                what = f"{node} in {epoch} says {mark}"
+                self._breaks("a leader that answers knows all that was told", told, what)
+        elif not told.since and min(mark, told.weak_from) > max(copy.agrees_to, copy.start):
+            what = f"{node} to {mark}, agrees to {copy.agrees_to}"
+            self._breaks("logs agree below the watermark", told, what)
+
+    def _begins_uncleanly(self, told: Told, copy: Copy) -> None:
+        """What the new leader has is what counts from now on."""
+        told.is_pending = False
+        self._gives_up(told, copy)
+
+    def _gives_up(self, told: Told, copy: Copy) -> None:
+        told.cut(min(copy.agrees_to, told.end))
+        told.weak_from = ALL
+        told.lost.clear()
+        told.rebases += 1
+        self._is_due(told)
+
+    def _tells(self, told: Told, node: "ReplicaNode", copy: Copy, mark: int) -> None:
+        if mark <= told.end:
+            if min(mark, told.weak_from) > max(copy.agrees_to, copy.start):
+                what = f"{node} to {mark}, agrees to {copy.agrees_to}"
+                self._breaks("nothing that was told changes", told, what)
+            return
+        if copy.agrees_to < told.end:
+            if told.weak_from >= told.end and copy.start < told.end:
+                what = f"{node} tells to {mark}, agrees to {copy.agrees_to}"
+                self._breaks("nothing that was told changes", told, what)
+            told.cut(min(copy.agrees_to, told.end))
+            told.rebases += 1
+        place = copy.index_at(told.end)
+        while place < len(copy.batches) and copy.batches[place].end <= mark:
+            stamp = copy.batches[place]
+            place += 1
+            told.batches.append(stamp)
+            told.bases.append(stamp.base)
+            told.end = stamp.end
+            self.told += 1
+            if stamp.producer_id >= 0:
+                key = stamp.producer_id, stamp.sequence
+                if told.sequences.setdefault(key, stamp.base) != stamp.base:
+                    self._breaks("a batch of a producer is committed once", told, f"{stamp}")
+        if told.end < mark and mark > copy.end:
+            self._breaks("a watermark is at most the log end", told, f"{node}: {mark}")
+        self.world.saw(f"{node.id} tells {told.name} {mark}")
+        self._is_due(told)
+        for one in told.copies.values():
+            self._agree(told, one)
+
+    # -- members have what was told
+
+    def _judge(self, told: Told) -> None:
+        image = told.image
+        must = min(told.end, told.weak_from)
+        is_whole = len(image.isr) >= told.needed
+        for member in (*image.isr, *image.elr):
+            copy = told.copies[member]
+            if member in self._hurt:
+                is_whole = False
+                continue
+            lacks = copy.agrees_to < must or (copy.start > told.start_max)
+            if lacks and not told.is_pending:
+                kind = "ISR" if member in image.isr else "ELR"
+                what = f"n{member} of the {kind} from {copy.start} agrees to {copy.agrees_to}"
+                self._breaks("members have all that was told", told, f"{what} of {must}")
+            if member in image.isr and copy.agrees_to < told.end:
+                is_whole = False
+        if is_whole and not told.is_pending and (told.lost or told.weak_from < ALL):
+            told.lost.clear()
+            told.weak_from = ALL
+
+    # -- what clients hear
+
+    def acknowledges(self, told: Told, rebases: int, offset: int, crc: int) -> None:
+        """A batch was acknowledged with acks=all at an offset."""
+        if rebases != told.rebases or offset >= told.weak_from or offset < told.start_max:
+            return
+        place = bisect_left(told.bases, offset)
+        found = told.batches[place] if place < len(told.batches) else None
+        if found is None or (found.base, found.crc) != (offset, crc):
+            self._breaks("what is acknowledged is committed", told, f"{offset} {crc:x}: {found}")
+
+    def deletes(self, told: Told, log_start: int) -> None:
+        """DeleteRecords was answered: nobody who may lead begins below."""
+        for member in (*told.image.isr, *told.image.elr):
+            copy = told.copies[member]
+            kept = self.world.nodes[member].kept_log_start(told.name)
+            if member in self._hurt or kept is None or told.is_pending:
+                continue
+            if max(kept, copy.start) < log_start:
+                self._breaks("what was deleted stays deleted", told, f"n{member} begins at {kept}")
+
+    def _breaks(self, rule: str, told: Told, what: str = "") -> None:
+        raise Violation(rule, f"{told}: {what}")

@@ -1,0 +1,103 @@
+"""One node of a cluster with replicated partitions: a machine with two disks, and its processes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafka_protocol.files.meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    dump_meta_properties,
+)
+from kafka_protocol.types import TopicPartition
+from local_log.manager.log_dir import LOG_STARTS
+from runtime.disk import FileRegion
+from tests.support.nodes_world.broker import BrokerSide
+from tests.support.nodes_world.connections import NodeNetwork
+from tests.support.nodes_world.node import ClusterNode
+from tests.support.quorum_world.plan import CLUSTER_ID
+from tests.support.replication_world.broker import ReplicaSide
+from tests.support.replication_world.plan import LOGS
+from tests.support.sim.memory_disk import MemoryDisk
+
+if TYPE_CHECKING:
+    from tests.support.replication_world.world import ReplicationWorld
+
+
+class ReplicaNode(ClusterNode):
+    """See the module.
+
+    Attributes:
+        broker: of this life.
+        logs_number: rises with each new disk for partitions.
+        is_without_logs: its lost directory is not given up yet; it does not start before.
+    """
+
+    world: "ReplicationWorld"
+    broker: ReplicaSide | None
+
+    def __init__(self, world: "ReplicationWorld", node_id: int) -> None:
+        self.logs_number = 0
+        self.is_without_logs = False
+        super().__init__(world, node_id)
+
+    @property
+    def logs_id(self) -> bytes:
+        """The id of its log directory."""
+        return b"logs" + self.id.to_bytes(6, "big") + self.logs_number.to_bytes(6, "big")
+
+    def new_machine(self) -> None:
+        super().new_machine()
+        if self.is_broker:
+            self._format_logs()
+
+    def _format_logs(self) -> None:
+        cost, self.machine.cost_us = self.machine.cost_us, None
+        fault, self.machine.fault = self.machine.fault, None
+        disk = MemoryDisk(self.machine)
+        disk.make_dirs(LOGS)
+        disk.fsync_path(LOGS.parent)
+        meta = MetaProperties(CLUSTER_ID, self.id, self.logs_id)
+        disk.atomic_write(LOGS / META_PROPERTIES, dump_meta_properties(meta))
+        self.machine.cost_us, self.machine.fault = cost, fault
+
+    def lose_logs(self) -> None:
+        """Have an empty, formatted disk for partitions; it is down."""
+        assert not self.up
+        fault, self.machine.fault = self.machine.fault, None
+        MemoryDisk(self.machine).remove_tree(LOGS)
+        self.machine.fault = fault
+        self.logs_number += 1
+        self._format_logs()
+
+    def kept_log_start(self, name: TopicPartition) -> int | None:
+        """The log start of a replica that a power cut leaves; None: the broker does not run."""
+        logs = None if self.broker is None or self.broker.replicas is None else self.broker.logs
+        directory = None if logs is None else logs.directory_of(name)
+        return None if directory is None else directory.entry(LOG_STARTS, name) or 0
+
+    def _broker_side(self, network: NodeNetwork) -> BrokerSide:
+        return ReplicaSide(self, network)
+
+    def crash(self, *, power: bool = False) -> None:
+        if power and self.is_broker:
+            self.world.judge.loses_power(self)
+        super().crash(power=power)
+
+    def bytes_of(self, parts: Sequence[object]) -> bytes | None:
+        """As the kernel sends it; a file that fails, or became shorter, ends the connection."""
+        found: list[Any] = []
+        assert self.process is not None
+        for part in parts:
+            if not isinstance(part, FileRegion):
+                found.append(part)
+                continue
+            try:
+                data = self.process.disk.read_at(part.file, part.position, part.size_bytes)
+            except OSError as error:
+                if self.broker is not None:
+                    self.broker.opened.file_failed(part.file.path, error)
+                return None
+            if len(data) < part.size_bytes:
+                return None
+            found.append(data)
+        return b"".join(found)

@@ -1,0 +1,126 @@
+"""What one seed decides of a cluster with replicated partitions: topics, and who writes to them."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from tests.support.nodes_world.plan import NodesPlan, nodes_plan_of
+from tests.support.quorum_world.plan import HOME
+
+LOGS = Path("/logs")
+"""The only log directory of a broker; the metadata log lies on another one."""
+DATA_PORT = 9092
+NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
+"""Faults of voters and frames of strangers are the quorum's matter."""
+OF_REPLICAS = (
+    *("end_leader",) * 5,
+    *("end_follower",) * 3,
+    *("cut_leader",) * 4,
+    *("cut_follower",) * 4,
+    *("pause_leader",) * 2,
+    *("elect",) * 4,
+    *("lose_logs",) * 2,
+    *("power_of_two",) * 1,
+    *("close",) * 3,
+)
+
+
+class TopicPlan(NamedTuple):
+    """A topic: so many partitions, with so many replicas each."""
+
+    partitions: int
+    replicas: int
+    min_insync: int
+    is_unclean: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationPlan(NodesPlan):
+    """One run's world.
+
+    Attributes:
+        topics: what is created at the beginning.
+        producers: how many there are; every second one is idempotent.
+        produce_every_ms: mean time between two batches of one of them.
+        consumers: how many there are.
+        lag_ms: `replica.lag.time.max.ms`.
+        log_segment_bytes: of partitions.
+        fetch_partition_bytes: `replica.fetch.max.bytes`.
+        delete_every_ms: mean time between two DeleteRecords; 0: none.
+    """
+
+    world: ClassVar[str] = "replication"
+
+    topics: tuple[TopicPlan, ...] = (TopicPlan(1, 3, 2),)
+    producers: int = 2
+    produce_every_ms: int = 50
+    consumers: int = 1
+    lag_ms: int = 3_000
+    log_segment_bytes: int = 1 << 20
+    fetch_partition_bytes: int = 1 << 20
+    delete_every_ms: int = 0
+
+    @property
+    def node_settings(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("metadata.log.dir", str(HOME)),
+            ("log.dirs", str(LOGS)),
+            ("replica.lag.time.max.ms", str(self.lag_ms)),
+            ("replica.fetch.wait.max.ms", "300"),
+            ("replica.fetch.backoff.ms", "500"),
+            ("replica.socket.timeout.ms", "2000"),
+            ("replica.fetch.max.bytes", str(self.fetch_partition_bytes)),
+            ("log.initial.task.delay.ms", "1000"),
+            ("log.retention.check.interval.ms", "5000"),
+            ("log.flush.offset.checkpoint.interval.ms", "3000"),
+            ("log.flush.start.offset.checkpoint.interval.ms", "3000"),
+            ("replica.high.watermark.checkpoint.interval.ms", "2000"),
+        )
+
+
+def replication_plan_of(seed: int) -> ReplicationPlan:
+    """The cluster of a seed."""
+    nodes = nodes_plan_of(seed)
+    dice = Random(f"replication-plan-{seed}")
+    controllers = 3
+    combined = dice.choice((0, controllers))
+    brokers = dice.choice((3, 3, 3, 4))
+    topics = [TopicPlan(dice.choice((1, 2, 3)), 3, 2)]
+    if dice.random() < 0.5:
+        topics.append(TopicPlan(1, dice.choice((2, 3)), dice.choice((1, 2))))
+    if dice.random() < 0.25:
+        topics.append(TopicPlan(1, 3, dice.choice((1, 2)), is_unclean=True))
+    usual = [kind for kind in nodes.kinds if kind not in NOT_HERE]
+    liked = [kind for kind in dict.fromkeys(OF_REPLICAS) if dice.random() < 0.6]
+    kinds = [kind for kind in OF_REPLICAS if kind in liked] * (1 + len(usual) // 20)
+    kept = {one.name: getattr(nodes, one.name) for one in fields(nodes)}
+    changed = {
+        "voters": tuple(range(1, 1 + controllers)),
+        "combined": tuple(range(1, 1 + combined)),
+        "observers": tuple(range(101, 101 + brokers - min(combined, brokers))),
+        "kinds": (*usual, *kinds) or ("crash",),
+        "brokers": 0,
+        "askers": 0,
+        "fault_every_ms": dice.choice((500, 1_500, 3_000, 6_000)),
+        "session_ms": dice.choice((1_500, 3_000)),
+        "linger_ms": min(nodes.linger_ms, 25),
+        "tier_every_ms": 5_000,
+    }
+    return ReplicationPlan(
+        **{**kept, **changed},
+        topics=tuple(topics),
+        producers=dice.choice((1, 2, 4)),
+        produce_every_ms=dice.choice((20, 60, 200)),
+        consumers=dice.choice((0, 1, 2)),
+        lag_ms=dice.choice((1_000, 2_000, 5_000)),
+        log_segment_bytes=dice.choice((400, 2_000, 20_000, 1 << 20)),
+        fetch_partition_bytes=dice.choice((100, 1_000, 1 << 20)),
+        delete_every_ms=dice.choice((0, 0, 2_000, 10_000)),
+    )
+
+
+def undisturbed(**changes: object) -> ReplicationPlan:
+    """Three brokers beside one controller, in good weather."""
+    plan = ReplicationPlan(voters=(1,), observers=(101, 102, 103), tier_every_ms=5_000)
+    return replace(plan, **changes)  # type: ignore[arg-type]

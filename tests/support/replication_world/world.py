@@ -1,0 +1,164 @@
+"""A simulated cluster whose brokers keep replicas: the nodes' world, with logs, leaders, followers.
+
+world = ReplicationWorld(replication_plan_of(7))
+world.start(); world.run(5000); world.calm_down()
+
+Of a node that is a broker also these parts of the product run as they are: partitions and their
+in-sync replicas, fetchers, logs on a disk that loses power, handlers of clients.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from metadata_topic.image.model import NO_LEADER, BrokerImage
+from tests.support.nodes_world.lives import Lives
+from tests.support.nodes_world.world import NodesWorkload, NodesWorld
+from tests.support.quorum_world.errors import Violation
+from tests.support.quorum_world.world import Calm
+from tests.support.replication_world.clients import DataClients
+from tests.support.replication_world.faults import ReplicationFaults
+from tests.support.replication_world.judge import Judge, Told
+from tests.support.replication_world.node import ReplicaNode
+from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
+
+if TYPE_CHECKING:
+    from broker.replica.partition import Partition
+    from tests.support.nodes_world.node import ClusterNode
+    from tests.support.quorum_world.node import QuorumNode
+
+IN_SYNC_WITHIN_MS = 90_000
+ANSWERED_WITHIN_MS = 60_000
+
+
+class ReplicaLives(Lives):
+    """Brokers that open their logs before they register."""
+
+    def _looks_at_leaders(self) -> None:
+        """See `Judge`."""
+
+    def _acts_in_time(self, node: "ClusterNode", now_us: int, since: int) -> None:
+        broker = node.broker
+        if broker is None or broker.life is None or not broker.life.epoch >= 0:
+            self._absent_us[node.id] = now_us  # it opens its logs
+        super()._acts_in_time(node, now_us, since)
+
+
+class ReplicationWorkload(NodesWorkload):
+    """Producers and consumers beside what a cluster is asked for."""
+
+    world: "ReplicationWorld"
+
+    def __init__(self, world: "ReplicationWorld") -> None:
+        super().__init__(world)
+        self.data = DataClients(world)
+
+    def start(self) -> None:
+        super().start()
+        self.data.start()
+
+    def stop(self) -> None:
+        super().stop()
+        self.data.stop()
+
+
+class ReplicationWorld(NodesWorld):
+    """See the module.
+
+    Attributes:
+        judge: of all that is told of records.
+    """
+
+    plan: ReplicationPlan
+    nodes: "dict[int, ReplicaNode]"  # type: ignore[assignment]
+    workload: ReplicationWorkload
+
+    def __init__(self, plan: ReplicationPlan, *, trace_lines: int = 0) -> None:
+        self.judge: Judge
+        super().__init__(plan, trace_lines=trace_lines)
+        self.lives = ReplicaLives(self)
+        self.judge = Judge(self)
+        for node in self.brokers:
+            self.addresses.listens(node, DATA_PORT)
+
+    def _node(self, node_id: int) -> ReplicaNode:
+        return ReplicaNode(self, node_id)
+
+    def _workload(self) -> ReplicationWorkload:
+        return ReplicationWorkload(self)
+
+    def _faults(self) -> ReplicationFaults:
+        return ReplicationFaults(self)
+
+    def turn(self) -> None:
+        super().turn()
+        self.judge.after_turn(self._node_of(self.timeline.whom))
+
+    def saw(self, what: str) -> None:
+        """Count a step of partitions and make it part of the trace's hash."""
+        self.steps += 1
+        self.trace_hash = crc32(f"{self.now_us} {what}".encode(), self.trace_hash)
+        if self.trace is not None:
+            self.trace.append(f"{self.now_us / 1000:.3f} {what}")
+
+    def known_brokers(self) -> Iterable[BrokerImage]:
+        """As they are registered."""
+        return self.oracle.reference.brokers.values()
+
+    def start_later(self, node: "QuorumNode", ms: int) -> None:
+        if not self.nodes[node.id].is_without_logs:
+            super().start_later(node, ms)
+
+    def _start(self, node: "QuorumNode") -> None:
+        if not self.nodes[node.id].is_without_logs:
+            super()._start(node)
+
+    def calm_down(self) -> Calm:
+        calm = super().calm_down()
+        data = self.workload.data
+        if not self.run_until(lambda: not any(data.waiting), ANSWERED_WITHIN_MS):
+            late = next(data.waiting)
+            raise Violation("every batch is answered", f"{late.number}: {late.sent}")
+        if not self.run_until(self.all_in_sync, IN_SYNC_WITHIN_MS):
+            late = [told for told in self.judge.partitions.values() if not self.is_in_sync(told)]
+            raise Violation("calm brings all in sync", "; ".join(map(self.replicas_of, late)))
+        return calm
+
+    def all_in_sync(self) -> bool:
+        """Whether each partition has all its replicas in sync, and all logs are equal."""
+        return all(self.is_in_sync(told) for told in self.judge.partitions.values())
+
+    def is_in_sync(self, told: Told) -> bool:
+        """The same of one; or it is given up, since everything of it is lost."""
+        image = told.image
+        if image.leader == NO_LEADER:
+            return not image.isr and not image.elr and not image.last_known_elr
+        if set(image.isr) != set(image.replicas):
+            return False
+        copies = [told.copies[one] for one in image.replicas]
+        ends = {copy.end for copy in copies}
+        marks = {
+            partition.log.high_watermark
+            for one in image.replicas
+            if (partition := self._hosted(one, told)) is not None
+        }
+        return len(ends) == 1 and marks == ends and all(one.agrees_to >= told.end for one in copies)
+
+    def _hosted(self, node_id: int, told: Told) -> "Partition | None":
+        broker = self.nodes[node_id].broker
+        replicas = None if broker is None else broker.replicas
+        return None if replicas is None else replicas.partitions.get(told.name)
+
+    def replicas_of(self, told: Told) -> str:
+        """A partition and its replicas in a line."""
+        words = [repr(told)]
+        for one in told.image.replicas:
+            copy, broker = told.copies[one], self.nodes[one].broker
+            words.append(f"n{one} {copy.start}-{copy.end} agrees to {copy.agrees_to}")
+            if broker is None or broker.replicas is None:
+                words.append("does not serve")
+                continue
+            hosted, offline = self._hosted(one, told), broker.replicas.offline.get(told.name)
+            words.append(str(offline) if hosted is None else f"watermark {hosted.high_watermark}")
+            words += broker.fetchers.problems()
+        return ", ".join(words)
