@@ -57,7 +57,6 @@ SHORT_FILES = {
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
     "local_log/small_files.py": "below all floors of a log",
-    "runtime/isolation.py": "below clients and listeners, which it cuts off",
     "metadata_topic/controller/result.py": "below all decisions",
     "metadata_topic/quorum/errors.py": "below all of the quorum",
     "metadata_topic/raft/config.py": "below all of the core; brokers make it",
