@@ -127,7 +127,7 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
 
 async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
     """One of the added replicas is in sync, the other's broker is paused all the time."""
-    async with apart(tmp_path, OLD) as cluster:
+    async with apart(tmp_path, OLD | {"log.segment.delete.delay.ms": "100"}) as cluster:
         await create(cluster, copies=1)
         there = replicas(cluster, TOPIC)
         lost = cluster.nodes[2]
