@@ -179,5 +179,10 @@ def _led(client: Client, name: str, asked: set[int]) -> set[int]:
     cls = codec.request(ApiKey.LIST_OFFSETS).cls
     parts = [cls.Topics.Partitions(partition_index=one, timestamp=LATEST) for one in asked]
     body = cls(replica_id=-1, topics=[cls.Topics(name=name, partitions=parts)])
-    (answer,) = client.ask(ApiKey.LIST_OFFSETS, 7, body).topics
-    return {one.partition_index for one in answer.partitions if not one.error_code}
+    answer = client.ask(ApiKey.LIST_OFFSETS, 7, body)
+    return {
+        one.partition_index
+        for topic in answer.topics
+        for one in topic.partitions
+        if not one.error_code
+    }

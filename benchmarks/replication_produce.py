@@ -17,6 +17,7 @@ from benchmarks.stall_probe import Client, produce_frame
 from kafka_protocol.records.batch import HEADER_SIZE
 from kafka_protocol.records.records import build_batch
 from tests.support.quorum.controllers import Controller
+from tests.support.quorum.quorum import until_asked
 
 CONNECTIONS: Final = 4
 """To each leader. Kafka serves one request of a connection at a time."""
@@ -84,7 +85,15 @@ async def _prepared(nodes: Nodes, of_each: int) -> list[Client]:
     ids = list(nodes.addresses)
     turns = [ids[turn:] + ids[:turn] for turn in range(len(ids))] * of_each
     await nodes.create([TOPIC], turns)
-    return [Client(nodes.addresses[first]) for first, *_ in turns]
+    clients = [Client(nodes.addresses[first]) for first, *_ in turns]
+    for index, client in enumerate(clients):  # the metadata name a leader before it leads
+        frame = produce_frame({(TOPIC, index): _batch(1)}, ALL)
+        await until_asked(
+            lambda client=client, frame=frame: not _error(client.exchange(frame)),  # type: ignore[misc]
+            "all partitions are led",
+            deadline_s=60,
+        )
+    return clients
 
 
 def _batch(records: int) -> bytearray:
@@ -110,9 +119,12 @@ def _one_by_one(client: Client, frame: bytes, count: int) -> list[float]:
     return waits
 
 
+def _error(answer: bytes) -> int:
+    return int.from_bytes(answer[_ERROR_AT : _ERROR_AT + 2], "big")
+
+
 def _check(answer: bytes) -> None:
-    error = int.from_bytes(answer[_ERROR_AT : _ERROR_AT + 2], "big")
-    assert not error, f"produce answers error {error}"
+    assert not _error(answer), f"produce answers error {_error(answer)}"
 
 
 def _side_by_side(works: Sequence[Callable[[], None]]) -> None:
