@@ -28,7 +28,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark planted mutate simulate simulate-bugs fuzz pythons prove docs changelog clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark planted mutate simulate simulate-replicas simulate-bugs fuzz pythons prove docs changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -42,7 +42,7 @@ help:
 	@echo "make mutate [MODULES=rlmm/lineage.py] change pure modules in small ways: tests must notice each,"
 	@echo "            or tests/mutation/survivors.toml says why none can"
 	@echo "make simulate [SEEDS=1000-1299 EVENTS=5000] simulated quorums, one a seed; WORLD=nodes: brokers, too;"
-	@echo "            WORLD=replication: brokers with replicated partitions"
+	@echo "            WORLD=replication, or make simulate-replicas: brokers with replicated partitions"
 	@echo "make simulate-bugs  the same with each planted bug that has a seed: it must be found;"
 	@echo "            RECORDED=1 by the seed that its table records, RECORD=1 records another where it is not"
 	@echo "make fuzz [ROUNDS=300] bad bytes at every decoder: an hour"
@@ -116,6 +116,10 @@ mutate: $(VENV)/.installed-mutation
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.run --world $(WORLD) --seeds $(SEEDS) --events $(EVENTS) \
 		--processes $(PROCESSES) --at-least $(SEEDS_MIN) $(if $(SECONDS_MAX),--seconds $(SECONDS_MAX))
+
+# Of 2,000 events each: a seed has some seconds of what comes between two faults.
+simulate-replicas:
+	@$(MAKE) --no-print-directory simulate WORLD=replication EVENTS=2000
 
 simulate-bugs: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.support.quorum_world.planted $(if $(RECORDED),--recorded) $(if $(RECORD),--record) $(IDS)

@@ -38,6 +38,7 @@ PASSES = {
     "integration": "@test $(SECONDS_MAX) -gt 0; echo '===== 4 passed in 9.00s ====='",
     "soak": "@echo 'soak: 0 findings in 2 minutes'",
     "simulate": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=150 violations=0'",
+    "simulate-replicas": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=10 violations=0'",
     "simulate-bugs": "@echo '56 of 56 planted bugs are found'",
     "pythons": "@test $(TURN) -gt 0; echo '===== 5 passed in 1.00s ====='",
     "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
