@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from metadata_topic.image.model import NO_LEADER, BrokerImage
+from metadata_topic.image.model import DIRECTORY_LOST, NO_LEADER, BrokerImage
 from tests.support.nodes_world.lives import Lives
 from tests.support.nodes_world.world import NodesWorkload, NodesWorld
 from tests.support.quorum_world.errors import Violation
@@ -129,8 +129,13 @@ class ReplicationWorld(NodesWorld):
         return all(self.is_in_sync(told) for told in self.judge.partitions.values())
 
     def is_in_sync(self, told: Told) -> bool:
-        """The same of one; or it is given up, since everything of it is lost."""
+        """The same of one; or it is given up, since everything of it is lost.
+
+        A replica that had the last copy when its directory was forgotten is not begun anew.
+        """
         image = told.image
+        if DIRECTORY_LOST in image.directories:
+            return True
         if image.leader == NO_LEADER:
             return not image.isr and not image.elr and not image.last_known_elr
         if set(image.isr) != set(image.replicas):
