@@ -85,7 +85,11 @@ class DeleteRecordsHandler(DecodedHandler):
             for index in partitions
         )
         waits = (each.until_settled() for each in found if each is not None and each.is_leader)
-        await _wait([each for each in waits if each is not None], ends)
+        futures = [each for each in waits if each is not None]
+        await _wait(futures, ends)
+        for future in futures:
+            if not future.cancel():
+                future.exception()  # that another leads is found out next
 
     async def _until_cut_everywhere(self, raised: list[_Raised], ends: float) -> None:
         """Wait until no in-sync follower could lead with what was deleted."""

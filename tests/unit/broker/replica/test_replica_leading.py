@@ -1,6 +1,7 @@
 """A leader with followers: what it answers, commits and proposes, asked by requests."""
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -429,6 +430,25 @@ async def test_a_new_leader_deletes_nothing_before_it_knows_what_is_committed(
             await asyncio.sleep(0)
     answer = finish(deletes, 2, await waiting).topics[0].partitions[0]
     assert (answer.error_code, answer.low_watermark) == (0, 1)
+
+
+async def test_deleting_that_waits_when_the_leadership_ends_says_so_to_its_client_alone(
+    world: World,
+) -> None:
+    said: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+    Cluster(world, isr=(1, 2))
+    world.append("t", b"1")
+    world.change("t", leader=2, leader_epoch=5)
+    world.change("t", leader=1, leader_epoch=6)
+    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
+    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
+    await turns(5)
+    world.change("t", leader=2, leader_epoch=7)
+    answer = finish(deletes, 2, await waiting).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    gc.collect()
+    assert said == []
 
 
 def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -> None:
