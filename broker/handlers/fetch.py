@@ -38,7 +38,6 @@ from broker.handlers.fetch_codec import (
     encode_answer,
     encode_endpoints,
     encode_in_slices,
-    has_leader_hint,
 )
 from broker.handlers.fetch_read import SLICE_PARTITIONS, read_in_slices
 from broker.handlers.fetch_remote import RemoteReader, start_remote, take_remote
@@ -292,12 +291,8 @@ class FetchHandler(RawHandler):
         """Where the leaders are of which the answer tells; a replica knows it by itself."""
         if params.replica_id >= 0:
             return b""
-        leaders = {
-            read.partition.leader_id
-            for read in chosen
-            if read.error and has_leader_hint(params.version, read) and read.partition is not None
-        }
-        if not leaders:
+        leaders = {read.leader[0] for read in chosen if read.leader is not None}
+        if not leaders or params.version < since.NODE_ENDPOINTS:
             return b""
         return encode_endpoints(
             one for one in self._addresses(params.listener) if one.id in leaders

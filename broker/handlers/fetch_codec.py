@@ -11,18 +11,12 @@ from typing import Final
 from broker.handlers import fetch_versions as since
 from broker.replica.fetch_types import PartitionRead
 from broker.topics.cluster import BrokerAddress
-from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.primitives import encode_uvarint
 from runtime.work import Steps, at_once
 
 SLICE_PARTITIONS: Final = 500
 NO_REPLICA: Final = -1
 """There is no preferred read replica."""
-
-_ASKED_THE_WRONG_LEADER: Final = (
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.FENCED_LEADER_EPOCH,
-)
 
 _pack_4 = Struct(">ihqq").pack
 _pack_5 = Struct(">ihqqq").pack
@@ -43,15 +37,6 @@ def encode_answer(
 ) -> list[object]:
     """Encode the body of a Fetch response in one go."""
     return at_once(encode_in_slices(version, error, session_id, reads, endpoints))
-
-
-def has_leader_hint(version: int, read: PartitionRead) -> bool:
-    """Whether the answer tells who leads the partition: the client asked in vain (KIP-951)."""
-    return (
-        version >= since.NODE_ENDPOINTS
-        and read.error in _ASKED_THE_WRONG_LEADER
-        and read.partition is not None
-    )
 
 
 def encode_endpoints(brokers: Iterable[BrokerAddress]) -> bytes:
@@ -180,11 +165,9 @@ def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[ob
         if read.diverging is not None:
             # One tagged field, number 0, 13 bytes: epoch, end offset, no tags of its own.
             out += b"\x01\x00\x0d" + _pack_diverging(*read.diverging) + b"\0"
-        elif read.error and has_leader_hint(version, read):
-            assert read.partition is not None
+        elif read.leader is not None and version >= since.NODE_ENDPOINTS:
             # One tagged field, number 1, 9 bytes: leader, epoch, no tags of its own.
-            leader = _pack_leader(read.partition.leader_id, read.partition.leader_epoch)
-            out += b"\x01\x01\x09" + leader + b"\0"
+            out += b"\x01\x01\x09" + _pack_leader(*read.leader) + b"\0"
         else:
             out += b"\0"
     return out

@@ -45,6 +45,9 @@ CHECKED_PARTITION_BYTES = 256 * 1024
 CHECKED_ANSWER_BYTES = 1024 * 1024
 """So much is checked for one answer; the last batch may exceed it."""
 
+ASKED_THE_WRONG_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""The answer tells who leads the partition (KIP-951)."""
+
 
 def read_in_slices(
     replicas: ReplicaManager,
@@ -85,6 +88,8 @@ def read_in_slices(
             read.error = int(code_of(error, "fetch"))
             if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
                 result.must_answer = True
+            if read.error in ASKED_THE_WRONG_LEADER:
+                read.leader = replicas.leader(TopicPartition(fetch.topic, fetch.index))
             if read.partition is None:
                 read.aborted = []  # as Kafka: not null where the partition is unknown
             else:

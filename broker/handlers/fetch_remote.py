@@ -5,7 +5,7 @@ from typing import Protocol
 
 from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
-from broker.handlers.fetch_read import refuse_zstd
+from broker.handlers.fetch_read import ASKED_THE_WRONG_LEADER, refuse_zstd
 from broker.remote.reads import RemoteFetched, RemoteRead
 from broker.replica.fetch_types import FetchParams, PartitionRead, RemoteWanted
 from kafka_protocol.errors import ErrorCode, KafkaError
@@ -69,4 +69,6 @@ def take_remote(
             read.aborted = fetched.aborted_transactions
     if read.error:
         partition.counters.failed_fetch.value += 1
+        if read.error in ASKED_THE_WRONG_LEADER:
+            read.leader = (partition.leader_id, partition.leader_epoch)
         read.high_watermark = read.last_stable_offset = read.log_start_offset = -1

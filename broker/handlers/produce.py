@@ -342,9 +342,10 @@ class ProduceHandler(RawHandler):
         for topic, answers in topics:
             name = self._replicas.topic_names.get(topic, "") if with_ids else topic
             for answer in answers:
-                partition = self._replicas.get(TopicPartition(name, answer[0]))
-                if answer[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None:
-                    leaders[topic, answer[0]] = (partition.leader_id, partition.leader_epoch)
+                if answer[1] == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    leader = self._replicas.leader(TopicPartition(name, answer[0]))
+                    if leader is not None:
+                        leaders[topic, answer[0]] = leader
         ids = {leader_id for leader_id, _ in leaders.values()}
         endpoints = [one for one in self._addresses(context.listener_name) if one.id in ids]
         return encode_answer(context.api_version, topics, leaders, endpoints)

@@ -5,13 +5,13 @@ from local_log.errors import KafkaStorageError
 
 
 class UnknownTopicOrPartition(KafkaError):
-    """No such topic, or it has no such partition, or no replica of it is here."""
+    """No such topic, or it has no such partition."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class NotLeaderOrFollower(KafkaError):
-    """Another broker leads this partition now."""
+    """Another broker leads this partition; perhaps no replica of it is here."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

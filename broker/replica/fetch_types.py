@@ -48,6 +48,7 @@ class PartitionRead:
             uncommitted.
         regions: whole batches to send, as they stand in files.
         partition: where it was read, None if there is no such partition here.
+        leader: broker id and leader epoch, where the client has asked the wrong one.
         at_end: the asker has seen everything; only something new brings another answer.
         diverging: (epoch, end offset) up to which the asker's log agrees with ours.
     """
@@ -60,6 +61,7 @@ class PartitionRead:
         "fetch",
         "high_watermark",
         "last_stable_offset",
+        "leader",
         "log_start_offset",
         "partition",
         "regions",
@@ -76,6 +78,7 @@ class PartitionRead:
         self.at_end = False
         self.diverging: tuple[int, int] | None = None
         self.partition: Partition | None = None
+        self.leader: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from local_log.manager.log_dirs import LogManager
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
-from metadata_topic.image.model import TopicImage
+from metadata_topic.image.model import PartitionImage, TopicImage
 from runtime.disk_errors import Seldom
 from runtime.ports import Ports
 from runtime.work import Runner, Steps
@@ -121,9 +121,9 @@ class ReplicaManager:
         """Return the hosted partition of that name.
 
         Raises:
-            UnknownTopicOrPartition: it is not hosted here.
+            UnknownTopicOrPartition: there is no such partition.
             KafkaStorageError: it is, but it is offline.
-            NotLeaderOrFollower: it is being made.
+            NotLeaderOrFollower: it is being made, or lives on other brokers.
         """
         found = self.partitions.get(TopicPartition(topic, partition))
         if found is None:
@@ -132,6 +132,8 @@ class ReplicaManager:
                 raise KafkaStorageError(f"{topic}-{partition} is offline: {self.offline[tp]}")
             if self.hosting.is_being_made(tp):
                 raise NotLeaderOrFollower(f"{topic}-{partition} is being made")
+            if self._image_of(tp) is not None:
+                raise NotLeaderOrFollower(f"{topic}-{partition} has no replica here")
             raise UnknownTopicOrPartition(f"{topic}-{partition}")
         if found.log.is_offline:  # offsets too: nobody may build on what no disk holds
             raise KafkaStorageError(f"{topic}-{partition} is offline: its disk failed")
@@ -142,12 +144,24 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicId: no topic has this id.
-            UnknownTopicOrPartition: the topic exists, but not that partition here.
+            KafkaError: as `require`.
         """
         topic = self.topic_names.get(topic_id)
         if topic is None:
             raise UnknownTopicId("no topic has this id")
         return self.require(topic, partition)
+
+    def leader(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Who leads a partition, and under which epoch; None: there is no such partition."""
+        found = self.partitions.get(topic_partition) or self._image_of(topic_partition)
+        if found is None:
+            return None
+        leader_id = found.leader_id if isinstance(found, Partition) else found.leader
+        return leader_id, found.leader_epoch
+
+    def _image_of(self, topic_partition: TopicPartition) -> PartitionImage | None:
+        topic = self._applied.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
 
     def settled(self, topics: Sequence[str]) -> Future[None] | None:
         """As `Hosting.settled`, of topics by name; those that the image does not have are left out.

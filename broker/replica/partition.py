@@ -430,7 +430,11 @@ class Partition:
             raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
         log, followers = self.log, self.followers
         if required_acks == -1 and followers is not None and followers.in_sync.is_under_min_isr:
-            raise NotEnoughReplicas(f"{len(self.isr)} in-sync replicas of {self.topic_partition}")
+            raise NotEnoughReplicas(
+                f"{self.topic_partition} has {len(self.isr)} in-sync replicas of "
+                f"min.insync.replicas={followers.in_sync.min_isr}: nothing was appended; start the "
+                "brokers of its other replicas"
+            )
         if self.verdict is Loss.LOG_END:
             self.check_log_end()
         if self.leader_epoch != log.epochs.latest_epoch and self._is_epoch_too_low:

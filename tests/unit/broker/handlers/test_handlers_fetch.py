@@ -307,15 +307,20 @@ def test_zero_uuid_names_no_topic(world: World) -> None:
     assert parts(call(make(world), 13, fields))[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+@pytest.mark.parametrize("replicas", [(1, 2), (2,)])
 @pytest.mark.parametrize("version", [10, 15, 16, 18])
-def test_a_consumer_of_a_follower_is_told_the_leader(world: World, version: int) -> None:
+def test_a_consumer_of_another_broker_is_told_the_leader(
+    world: World, version: int, replicas: tuple[int, ...]
+) -> None:
     world.add_topic("t")
     world.append("t", b"1")
-    world.change("t", replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=4)
-    (part,) = parts(call(make(world), version, ask(world, version, ("t", [{}]))))
+    world.change("t", replicas=replicas, isr=replicas, leader=2, leader_epoch=4)
+    answer = call(make(world), version, ask(world, version, ("t", [{}])))
+    (part,) = parts(answer)
     assert (part.error_code, len(part.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
     leader = (part.current_leader.leader_id, part.current_leader.leader_epoch)
     assert leader == ((2, 4) if version >= 16 else (-1, -1))
+    assert [one.node_id for one in answer.node_endpoints] == ([2] if version >= 16 else [])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -223,13 +223,17 @@ def test_a_follower_sends_clients_away(world: World) -> None:
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("replicas", [(1, 2), (2,)])
 @pytest.mark.parametrize("version", [9, 10, 13])
-def test_a_follower_says_who_leads(world: World, version: int) -> None:
+def test_who_does_not_lead_says_who_does(
+    world: World, version: int, replicas: tuple[int, ...]
+) -> None:
     world.add_topic("t")
-    world.change("t", replicas=(1, 2), leader=2, leader_epoch=5)
+    world.change("t", replicas=replicas, isr=(2,), leader=2, leader_epoch=5)
     handler = ProduceHandler(world.replicas, addresses=addresses)
     answer = call(handler, version, ask(world, version, "t", batch(b"x")))
     told = one(answer)
+    assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     leader = (told.current_leader.leader_id, told.current_leader.leader_epoch)
     hosts = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
     if version < 10:

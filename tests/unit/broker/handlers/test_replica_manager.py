@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from broker.replica.errors import UnknownTopicOrPartition
+from broker.replica.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from broker.replica.hosting import ControllerRequests, ReplicaEvents
 from broker.replica.manager import ReplicaManager
 from kafka_protocol.errors import UnknownTopicId
@@ -111,6 +111,20 @@ def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(worl
     assert [tuple(entry) for entry in world.log("t").epochs.entries()] == [(8, 0), (9, 1)]
     world.replicas.epoch_refused(replica)
     assert world.replicas.offline == {}, "it came too late to matter"
+
+
+def test_a_partition_of_other_brokers_is_known(world: World) -> None:
+    topic_id = world.add_topic("t")
+    world.change("t", replicas=(2,), isr=(2,), leader=2, leader_epoch=5)
+    with pytest.raises(NotLeaderOrFollower):
+        world.replicas.require("t", 0)
+    with pytest.raises(NotLeaderOrFollower):
+        world.replicas.require_id(topic_id, 0)
+    tp = TopicPartition("t", 0)
+    assert world.replicas.leader(tp) == (2, 5)
+    del world.topics["t"]
+    world.apply()
+    assert world.replicas.leader(tp) is None
 
 
 def test_unknown_names_and_ids_are_told_apart(world: World) -> None:

@@ -185,7 +185,7 @@ def test_a_leader_takes_followers_under_the_epoch_that_it_leads(world: World) ->
     assert cluster.partition.high_watermark == 2
     assert cluster.fetch(2, 3).high_watermark == 3
     world.change("t", isr=(1,), elr=(2,))
-    with pytest.raises(NotEnoughReplicas):
+    with pytest.raises(NotEnoughReplicas, match=r"t-0 has 1 .* min\.insync\.replicas=2"):
         world.append("t", b"4")
 
 
