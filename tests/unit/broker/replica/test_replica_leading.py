@@ -28,7 +28,7 @@ from tests.support.worlds.fetch import ask, make, parts
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.remote_log import impatient
 
-FETCH, PRODUCE, LIST = 15, 9, 6
+FETCH, PRODUCE, LIST = 15, 9, 8
 
 
 def broker(broker_id: int, *, epoch: int = 10, **values: Any) -> BrokerImage:
@@ -460,16 +460,16 @@ def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -
         world.replicas, clock=world.clock, pool=world.pool, holding=impatient(world)
     )
 
-    def latest(version: int) -> Any:
-        part = {"partition_index": 0, "timestamp": LATEST, "current_leader_epoch": 6}
-        question = {"replica_id": -1, "topics": [{"name": "t", "partitions": [part]}]}
-        return call(lists, version, question).topics[0].partitions[0]
+    def found(timestamp: int, version: int = LIST) -> tuple[int, int]:
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+        answer = call(lists, version, {"replica_id": -1, "topics": topics}).topics[0].partitions[0]
+        return answer.error_code, answer.offset
 
-    assert latest(LIST).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert latest(4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert {found(one) for one in (LATEST, -3, 0)} == {(ErrorCode.OFFSET_NOT_AVAILABLE, -1)}
+    assert (found(LATEST, 4), found(-2)) == ((ErrorCode.LEADER_NOT_AVAILABLE, -1), (0, 0))
     for replica in (2, 3):
         cluster.fetch(replica, 1, current_leader_epoch=6)
-    assert (latest(LIST).error_code, latest(LIST).offset) == (0, 1)
+    assert [found(one) for one in (LATEST, -3, 0)] == [(0, 1), (0, 0), (0, 0)]
 
 
 def test_a_leader_that_takes_its_role_again_knows_what_is_committed(world: World) -> None:
