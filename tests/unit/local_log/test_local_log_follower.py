@@ -132,6 +132,17 @@ def test_epoch_that_falls_is_refused(tmp_path):
     assert chain_of(log) == [(4, 0)]
 
 
+def test_log_that_is_cut_within_its_first_batch_says_of_nothing_that_it_is_committed(tmp_path):
+    log = open_log(tmp_path, config=with_config(segment_bytes=500))
+    for first in range(0, 12, 4):
+        take(log, given(first, 4))
+    assert log.segments.bases == [0, 4, 8]
+    log.flush()
+    log.update_high_watermark(12)
+    log.truncate_to(2)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (0, 0, 0)
+
+
 # -- offsets that a leader's cleaner took ---------------------------------------------------------
 
 
