@@ -432,22 +432,6 @@ async def test_a_new_leader_deletes_nothing_before_it_knows_what_is_committed(
     assert (answer.error_code, answer.low_watermark) == (0, 1)
 
 
-async def test_a_client_that_left_before_the_leadership_ended_is_not_spoken_of(
-    world: World,
-) -> None:
-    said: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
-    Cluster(world, isr=(1, 2))
-    producer = ProduceHandler(world.replicas)
-    waiting = start(producer, PRODUCE, _produce({"acks": -1, "timeout_ms": 60_000}))
-    waiting.cancel()
-    await turns()
-    world.change("t", leader=2, leader_epoch=5)
-    await turns()
-    gc.collect()
-    assert said == []
-
-
 async def test_deleting_that_waits_when_the_leadership_ends_says_so_to_its_client_alone(
     world: World,
 ) -> None:
