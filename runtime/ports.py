@@ -40,7 +40,7 @@ class Isolation:
 
     def heal(self) -> None:
         """Let connections begin again."""
-        self.is_cut, self._kept = False, frozenset()
+        self.is_cut = False
 
     def admits(self, listener_name: str) -> bool:
         """Whether a listener may have connections."""

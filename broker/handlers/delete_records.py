@@ -88,8 +88,7 @@ class DeleteRecordsHandler(DecodedHandler):
         futures = [each for each in waits if each is not None]
         await _wait(futures, ends)
         for future in futures:
-            if not future.cancel():
-                future.exception()  # that another leads is found out next
+            future.cancel()  # that another leads is found out next
 
     async def _until_cut_everywhere(self, raised: list[_Raised], ends: float) -> None:
         """Wait until no in-sync follower could lead with what was deleted."""

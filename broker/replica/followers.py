@@ -53,6 +53,7 @@ class CommitFutures:
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(error)
+                future.exception()  # its client may be gone: then nobody else asks
 
 
 class Leader(Protocol):

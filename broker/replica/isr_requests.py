@@ -174,15 +174,14 @@ def _take(partition: Leader, proposal: Proposal, answer: ErrorCode | None) -> bo
     if followers is None or answer == ErrorCode.NONE:
         return True  # the image has said something newer, or is about to
     name = partition.topic_partition
-    if answer is None:  # it names others alone
-        followers.left_open()
-    elif answer in _REFUSED:
+    if answer in _REFUSED:
         log.info("ISR refused: partition=%s isr=%s error=%s", name, proposal, answer.name)
         followers.refused()
     elif answer in _OUTDATED:
         log.info("ISR is outdated: partition=%s isr=%s error=%s", name, proposal, answer.name)
     else:
-        log.warning("ISR not changed: partition=%s error=%s", name, answer.name)
+        error = "not in the answer" if answer is None else answer.name
+        log.warning("ISR not changed: partition=%s error=%s", name, error)
         followers.left_open()
         return False
-    return answer is not None
+    return True

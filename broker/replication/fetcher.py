@@ -158,7 +158,7 @@ class _Change:
             case Truncate(theirs, their_start):
                 start, end = log.log_start_offset, log.log_end_offset
                 cut = truncation_for(log.epochs, theirs, log_start=start, log_end=end)
-                if cut == start != their_start:
+                if cut == start:
                     log.truncate_fully_and_start_at(their_start)
                 else:
                     log.truncate_to(cut)

@@ -390,8 +390,12 @@ class LogSegments:
         return offset if found is None else min(offset, found[1].base_offset)
 
     def batches_end(self, end: int) -> int:
-        """Where the last batch below `end` ends: a compaction may have taken those behind it."""
-        segment = self.all[bisect_left(self.bases, end) - 1]
+        """Where the last batch below `end` ends: a compaction may have taken those behind it.
+
+        Args:
+            end: at or above the first base offset.
+        """
+        segment = self.all[max(bisect_left(self.bases, end) - 1, 0)]
         found = segment.base_offset
         for _, header in segment.batches(segment.offset_index.lookup(end - 1).position):
             if header.base_offset >= end:
@@ -403,7 +407,7 @@ class LogSegments:
         """Drop everything at and after `end`, where a batch ends; durably.
 
         Args:
-            end: above the first base offset.
+            end: at or above the first base offset.
             delete: is given the files of segments that went as a whole.
 
         Raises:

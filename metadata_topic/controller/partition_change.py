@@ -205,8 +205,6 @@ def change_records(
     if needs_epoch:
         fields["leader"] = new.leader
     version = partition_record_version(image.metadata_version)
-    if version == 0:
-        fields.pop("directories", None)
     return [
         make(
             "PartitionChangeRecord",

@@ -127,6 +127,11 @@ class BrokerSide:
         metadata.subscribe(self._host)
         self._host(metadata.image, None)
         await life.unfence()
+        self._watch_membership(life)
+        self.serves = True
+
+    def _watch_membership(self, life: BrokerLife) -> MembershipWatch:
+        node, ports, metadata = self.node, self.node.ports, self.node.metadata
         self.watch = watch = MembershipWatch(
             node.id,
             self.incarnation_id,
@@ -141,7 +146,7 @@ class BrokerSide:
         )
         metadata.subscribe(lambda image, _delta: watch.see(image))
         watch.begin(metadata.image)
-        self.serves = True
+        return watch
 
     async def _register(self) -> None:
         assert self.life is not None

@@ -30,7 +30,6 @@ from broker.node.directories import DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories
 from broker.node.endpoints import advertised_endpoints, network_limits
 from broker.node.housekeeping import Housekeeping, housekeeping_tasks
-from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.observe.health import Health
 from broker.process.broker_logs import BrokerLogs, RemovalsRead
 from broker.remote.confirmed_images import ConfirmedImages
@@ -272,20 +271,7 @@ class ReplicaSide(BrokerSide):
         metadata.subscribe(replicas.apply)
         await life.unfence()
         await replicas.hosting.caught_up()
-        self.watch = watch = MembershipWatch(
-            node.id,
-            self.incarnation_id,
-            MembershipPorts(
-                register=self._register,
-                unfence=life.come_back,
-                waits_for=lambda: self.health.waits_for(ports.clock.monotonic_ms()),
-                on_end=self._ends,
-                clock=ports.clock,
-                scheduler=ports.scheduler,
-            ),
-        )
-        metadata.subscribe(lambda image, _delta: watch.see(image))
-        watch.begin(metadata.image)
+        watch = self._watch_membership(life)
         limits = network_limits(node.settings_file)
         node.listening[DATA_PORT] = "PLAINTEXT", Server(self._table(), limits, ports).dispatcher
         self._undo += [self._stop_listening, life.leave, watch.end]

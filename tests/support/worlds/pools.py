@@ -38,6 +38,8 @@ class HeldPool:
         future: Future[T] = Future()
 
         def make() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(fn(*args, **kwargs))
             except Exception as error:

@@ -117,6 +117,7 @@ async def test_no_connection_stands_while_the_process_is_cut_off() -> None:
         client.ports.isolation.cut()
         assert [type(one) for one in await ended(waiting)] == [NoAnswerError]
         await until(lambda: node.ended == 1)
+        assert not client.ports.isolation._ends, "it keeps no connection that has ended"
         with pytest.raises(NotSentError, match="cut off by a test"):
             await client.ask(node.port)
         assert node.connections == 1

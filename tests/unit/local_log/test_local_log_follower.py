@@ -5,10 +5,18 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import write_crc
 from kafka_protocol.types import EpochEntry
-from local_log.errors import CorruptMessage, FallingEpoch, LogIsTruncated, UnexpectedAppendOffset
+from local_log.errors import (
+    CorruptMessage,
+    FallingEpoch,
+    KafkaStorageError,
+    LogIsTruncated,
+    UnexpectedAppendOffset,
+)
 from local_log.leader_epoch_cache import EpochEnd, LeaderEpochCache, truncation_for
 from local_log.log.results import Appended, Ended
+from local_log.recovery.acceptance import ACCEPTED
 from runtime.executors import make_pool
+from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import (
     NOW_MS,
     append,
@@ -132,6 +140,17 @@ def test_epoch_that_falls_is_refused(tmp_path):
     assert chain_of(log) == [(4, 0)]
 
 
+def test_log_that_is_cut_within_its_first_batch_says_of_nothing_that_it_is_committed(tmp_path):
+    log = open_log(tmp_path, config=with_config(segment_bytes=500))
+    for first in range(0, 12, 4):
+        take(log, given(first, 4))
+    assert log.segments.bases == [0, 4, 8]
+    log.flush()
+    log.update_high_watermark(12)
+    log.truncate_to(2)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (0, 0, 0)
+
+
 # -- offsets that a leader's cleaner took ---------------------------------------------------------
 
 
@@ -180,6 +199,18 @@ def test_gap_of_the_leaders_is_no_damage_whatever_the_topic_says_now(tmp_path, i
     log.close(clean=is_clean)
     again = open_log(tmp_path, config=log.config, recovery_point=log.recovery_point, clean=is_clean)
     assert again.log_end_offset == 60
+
+
+def test_batch_behind_a_gap_is_not_written_before_the_gap_is_noted(tmp_path):
+    """Else a power cut between them leaves a gap that the next start takes for damage."""
+    disk = FaultyDisk()
+    log = open_log(tmp_path, disk=disk)
+    take(log, given(0, 4))
+    disk.fail(["rename"], path_part=ACCEPTED)
+    with pytest.raises(KafkaStorageError):
+        take(log, given(8))
+    assert log.log_end_offset == 4
+    assert log.segments.active.size_bytes == len(given(0, 4))
 
 
 # -- the chain ------------------------------------------------------------------------------------

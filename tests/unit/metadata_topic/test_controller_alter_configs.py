@@ -200,6 +200,7 @@ def test_min_isr_leaves_eligible_replicas_where_nobody_is_in_sync(kind: int) -> 
                 eligible_leader_replicas=[2],
                 **state,
             ),
+            make("PartitionRecord", 2, partition_id=2, isr=[], last_known_elr=[2], **state),
         ],
     )
     name = "a" if kind == TOPIC else ""
@@ -208,6 +209,7 @@ def test_min_isr_leaves_eligible_replicas_where_nobody_is_in_sync(kind: int) -> 
     partitions = after.topics_by_name["a"].partitions
     assert (partitions[0].elr, partitions[0].last_known_elr) == ((1, 2), (2,))
     assert partitions[1].elr == ()
+    assert partitions[2].last_known_elr == (2,)
 
 
 @pytest.mark.parametrize("has_elr", [False, True])

@@ -278,6 +278,15 @@ def test_a_replica_that_is_taken_away_is_not_eligible_and_raises_the_leader_epoc
     assert after.directories == old.directories[:1]
 
 
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_replica_that_is_taken_away_and_lagged_raises_the_leader_epoch(version: int) -> None:
+    image = replace(image_of({1, 2, 3}, has_elr=False), features={METADATA_VERSION: version})
+    old = added((1,))
+    wanted = structs.replace(old, replicas=(1,), adding=(), directories=old.directories[:1])
+    (record,) = change_records(image, bytes(16), 0, old, wanted)
+    assert merge(old, record.value).leader_epoch == old.leader_epoch + 1
+
+
 def test_metadata_without_directories_get_replicas_without() -> None:
     image = replace(image_of({1, 2, 3}, has_elr=False), features={METADATA_VERSION: 16})
     old = structs.replace(partition((1,)), replicas=(1,), directories=(bytes(16),))
@@ -286,7 +295,8 @@ def test_metadata_without_directories_get_replicas_without() -> None:
     )
     (record,) = change_records(image, bytes(16), 0, old, wanted)
     assert record.version == 0
-    assert merge(old, decode_record(encode_record(record)).value).replicas == (1, 2)
+    written = decode_record(encode_record(record)).value
+    assert (written.replicas, written.directories) == ([1, 2], None)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.reassignment import Reassignment, alter_reassignments
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import (
@@ -20,7 +21,11 @@ DIRECTORIES = {one: bytes([100 + one]) * 16 for one in (1, 2, 3)}
 
 
 def topic(
-    name: str, *, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,)
+    name: str,
+    *,
+    isr: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1,),
+    adding: tuple[int, ...] | None = None,
 ) -> list[MetadataRecord]:
     return [
         make("TopicRecord", name=name, topic_id=TOPIC),
@@ -30,7 +35,7 @@ def topic(
             partition_id=0,
             topic_id=TOPIC,
             replicas=list(replicas),
-            adding_replicas=list(replicas[1:]),
+            adding_replicas=list(replicas[1:] if adding is None else adding),
             isr=list(isr),
             leader=isr[0],
             leader_epoch=0,
@@ -90,6 +95,21 @@ def test_the_second_request_for_a_partition_meets_the_first_ones_change() -> Non
     assert third.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     after = apply(image, result.records).topics_by_name["t"].partitions[0]
     assert (after.replicas, after.adding, after.leader_epoch) == ((1,), (), 1)
+
+
+def test_a_cancellation_ends_the_addition_where_another_replica_lags() -> None:
+    image = apply(cluster_of(1, 2, 3), topic("t", replicas=(1, 2, 3), adding=(3,)))
+    why, partition = asked(image, "t", None)
+    assert (why, partition.replicas, partition.adding) == ("", (1, 2), ())
+
+
+def test_only_added_replicas_take_descriptors() -> None:
+    image = apply(cluster_of(1, 2), topic("t"))
+    budget = DescriptorBudget({1: 0, 2: 1})
+    asked_for = [Reassignment("t", 0, (1, 2))] * 2
+    result = alter_reassignments(image, asked_for, descriptors=budget)
+    assert result.response == [None, None]
+    assert budget.taken == {2: 1}
 
 
 def test_a_cancellation_without_a_copy_in_sync_is_the_topics_choice() -> None:

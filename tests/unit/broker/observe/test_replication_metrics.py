@@ -71,6 +71,8 @@ def test_an_isr_that_was_asked_for_is_counted_and_no_other(world: World) -> None
         followers.in_sync._propose(isr)
         world.change("t", isr=isr)
     world.change("t", isr=(1,))  # by the controller itself
+    followers.in_sync._propose((1, 2))
+    world.change("t", isr=(1, 3))  # it has decided otherwise
     page = _page(metrics)
     assert float(page["IsrShrinksPerSec_total"]) == 2
     assert float(page["IsrExpandsPerSec_total"]) == 1

@@ -123,6 +123,19 @@ def test_a_topic_that_goes_meanwhile_is_left_out(settings: Settings, turns: Turn
     assert not [one for one in settings.told if one[0] == "b" and one[1] > 5]
 
 
+def test_a_role_is_taken_under_the_settings_that_it_was_decided_with(
+    settings: Settings, turns: Turns
+) -> None:
+    """A leader alone in the ISR would else commit alone, by a minimum that is raised by now."""
+    settings.set(min_insync_replicas=2)
+    partition = settings.world.replicas.require("t19", 0)
+    settings.world.change("t19", replicas=(1, 2), isr=(1, 2))
+    minima = [partition.log.config.min_insync_replicas]
+    while len(partition.isr) < 2 and turns.one():
+        minima.append(partition.log.config.min_insync_replicas)
+    assert (minima[0], minima[-1], partition.isr) == (1, 2, (1, 2))
+
+
 def test_new_logs_are_taken_over_in_turns(
     tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +214,27 @@ async def test_a_topic_is_not_settled_before_its_image_is_said(
         pass
     await asyncio.wait_for(asyncio.gather(settled, hosted), 10)
     assert broker.ends("small", 1) == [0]
+
+
+async def test_a_topic_of_others_is_settled_when_its_image_is_said(
+    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manager, "SLICE", 7)
+    broker = OneBroker(tmp_path)
+    while turns.one():
+        pass
+    topic_id = b"e" * 16
+    state = {"topic_id": topic_id, "replicas": [9], "isr": [9], "leader": 9}
+    ids = {"directories": [b"d" * 16], "leader_epoch": 0, "partition_epoch": 0}
+    broker.commit(
+        make("TopicRecord", name="elsewhere", topic_id=topic_id),
+        *(make("PartitionRecord", 2, partition_id=n, **state, **ids) for n in range(50)),
+    )
+    settled = broker.replicas.hosting.settled([topic_id])
+    assert settled is not None
+    while turns.one():
+        pass
+    await asyncio.wait_for(settled, 10)
 
 
 async def test_a_defect_while_an_image_is_said_is_told_and_stops_nothing(

@@ -597,6 +597,28 @@ async def test_a_deleted_topics_log_is_closed_after_the_append(
         assert pair.follower.logs.get(TopicPartition("t", 0)) is None
 
 
+async def test_a_fetcher_that_has_a_log_is_not_forgotten_with_its_leader(
+    tmp_path: Path, pool: HeldPool
+) -> None:
+    """A stop would not wait for it, and close what it writes."""
+    async with following(tmp_path, pool=pool) as pair:
+        pair.add_topic("t")
+        await pair.run(200)
+        await until_held(pair, pool)
+        pair.delete("t")
+        await pair.run(50)
+        delta = MetadataDelta(pair.image)
+        delta.changed_brokers.add(NODE)
+        del pair.image.brokers[NODE]
+        pair.fetchers.on_image(pair.image, delta)
+        stopped = asyncio.ensure_future(pair.fetchers.stop())
+        await turns()
+        assert not stopped.done()
+        pool.is_holding = False
+        pool.release()
+        await asyncio.wait_for(stopped, 10)
+
+
 async def test_another_isr_in_the_middle_of_an_append_changes_nothing(
     tmp_path: Path, pool: HeldPool
 ) -> None:

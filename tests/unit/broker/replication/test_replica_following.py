@@ -22,19 +22,21 @@ from broker.replication.following import (
     Truncate,
     Wait,
     after_range,
+    base_below,
     decided,
     is_current,
 )
 from kafka_protocol.errors import ErrorCode
 from local_log.leader_epoch_cache import EpochEnd
+from tests.support.worlds.local_log import batch_of
 
 LATE, WRONG = Wait("late"), Wait("wrong", is_fault=True)
 
 
 def answer(
-    error: int = 0, *, diverging: EpochEnd | None = None, records: bytes = b""
+    error: int = 0, *, diverging: EpochEnd | None = None, records: bytes = b"", log_start: int = 2
 ) -> PartitionAnswer:
-    return PartitionAnswer((b"t" * 16, 0), error, 9, 2, diverging, memoryview(records))
+    return PartitionAnswer((b"t" * 16, 0), error, 9, log_start, diverging, memoryview(records))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,7 @@ def answer(
         (answer(records=b"x"), Append(answer(records=b"x"))),
         (answer(), Append(answer())),
         (answer(diverging=EpochEnd(3, 7)), Truncate(EpochEnd(3, 7), 2)),
+        (answer(diverging=EpochEnd(3, 7), log_start=-1), Truncate(EpochEnd(3, 7), 0)),
         (answer(ErrorCode.OFFSET_OUT_OF_RANGE), FindRange()),
         (
             answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -95,6 +98,18 @@ def test_records_within_or_above_the_leaders_range_are_never_dropped_whole(
     if isinstance(decision, Begin):
         assert end < their_start or more == 0
         assert decision.offset == their_start
+
+
+@pytest.mark.parametrize(
+    ("asked", "base"), [(3, None), (4, 3), (5, 3), (6, None), (9, None), (2, None)]
+)
+def test_only_a_batch_that_reaches_over_the_asked_offset_begins_a_log_below_it(
+    asked: int, base: int | None
+) -> None:
+    """A leader that sends what is wholly below is wrong, and is not followed there."""
+    batches = bytes(batch_of(3, base_offset=3)) + bytes(batch_of(4, base_offset=6))
+    assert base_below(memoryview(batches), asked) == base
+    assert base_below(memoryview(batches)[:60], asked) is None
 
 
 def test_an_answer_counts_for_its_leadership_and_offset_only() -> None:
