@@ -30,9 +30,9 @@ def test_every_rule_holds_after_every_event(seed: int) -> None:
     hold(seed, EVENTS)
 
 
-@pytest.mark.parametrize("seed", [120, 125])
+@pytest.mark.parametrize("seed", [110, 118])
 def test_every_rule_holds_with_groups(seed: int) -> None:
-    """Both have machines that lose their power, and coordinators that move."""
+    """In both a coordinator that moves has commits to load."""
     hold(seed, EVENTS)
 
 

@@ -412,8 +412,8 @@ class Consumer:
         offset, rebases = self._offsets[name]
         code = ErrorCode.of(part.error_code)
         self.clients.line.answers[f"fetch {code.name}"] += 1
-        if rebases != told.rebases:
-            return
+        if rebases != told.rebases or self._epochs[name] < told.since:
+            return  # a leader of before an unclean election may still tell what was given up
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and offset >= told.start_max and not told.gave_up:
             is_weak = told.weak_from <= offset
             if not is_weak and offset <= told.end:

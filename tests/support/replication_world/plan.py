@@ -94,7 +94,12 @@ def replication_plan_of(seed: int) -> ReplicationPlan:
     if seed < GROUPS_FROM_SEED:
         return plan
     dice = Random(f"replication-groups-{seed}")
-    return replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))
+    plan = replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))
+    if dice.random() < 0.5:
+        return plan
+    # Few records, so that as many events see coordinators move more often.
+    changed = {"producers": 1, "produce_every_ms": 1_000, "topics": (TopicPlan(1, 3, 2),)}
+    return replace(plan, **changed, fault_every_ms=min(plan.fault_every_ms, 1_500))  # type: ignore[arg-type]
 
 
 def _plan_of(seed: int) -> ReplicationPlan:
