@@ -193,6 +193,7 @@ class Judge:
         minimum = int(config.get("min.insync.replicas", "1"))
         name = TopicPartition(topic, index)
         told = Told(name, partition, min(minimum, len(partition.replicas)))
+        told.hurts = sum(one in self._hurt for one in partition.replicas)
         if len(partition.isr) < told.needed:
             told.hurts = told.needed  # its only member may end uncleanly
         for replica in partition.replicas:
