@@ -78,6 +78,7 @@ def describe(
         was_never_served=keeps_order,
         may_be_begun=keeps_order or not is_missing_some,
         is_lost=is_lost,
+        has_others=len(partition.replicas) > 1,
     )
 
 

@@ -361,7 +361,8 @@ class Loader:
                 is_clean=directory.was_clean and home.was_clean,
                 was_compacted=home.entry(CLEANER_OFFSETS, tp) is not None,
                 check_stop=self.check_stop,
-                salvages=tp.topic == OFFSETS_TOPIC,
+                # The leader has what others lack: what is made up here would stay another log.
+                salvages=tp.topic == OFFSETS_TOPIC and not wanted.has_others,
             )
             hooks = self._request.hooks_for(tp, directory)
             opened = PartitionLog.open(

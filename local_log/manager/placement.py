@@ -20,6 +20,7 @@ class WantedReplica:
         may_be_begun: if it was never assigned: it is not in a log directory that is missing.
         is_lost: it was served in a directory that nobody noted, and that is missing.
         barred: why it is not served here whatever is found, for people; "": it may be.
+        has_others: other brokers have replicas of the partition, too.
     """
 
     topic_id: bytes
@@ -29,6 +30,7 @@ class WantedReplica:
     may_be_begun: bool = True
     is_lost: bool = False
     barred: str = ""
+    has_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

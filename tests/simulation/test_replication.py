@@ -30,6 +30,12 @@ def test_every_rule_holds_after_every_event(seed: int) -> None:
     hold(seed, EVENTS)
 
 
+@pytest.mark.parametrize("seed", [110, 118])
+def test_every_rule_holds_with_groups(seed: int) -> None:
+    """In both a coordinator that moves has commits to load."""
+    hold(seed, EVENTS)
+
+
 @pytest.mark.long(seconds=300)
 @pytest.mark.parametrize("block", range(4))
 def test_every_rule_holds_in_many_seeds(block: int) -> None:
@@ -38,7 +44,7 @@ def test_every_rule_holds_in_many_seeds(block: int) -> None:
 
 
 def test_undisturbed_replicas_stay_in_sync_and_answer_each_batch() -> None:
-    plan = undisturbed(topics=(TopicPlan(2, 3, 2),), delete_every_ms=1_000)
+    plan = undisturbed(topics=(TopicPlan(2, 3, 2),), delete_every_ms=1_000, groups=2)
     with simulated():
         world = ReplicationWorld(plan)
         world.start()
@@ -46,8 +52,12 @@ def test_undisturbed_replicas_stay_in_sync_and_answer_each_batch() -> None:
         world.calm_down()
         world.end()
     answers, judge = world.workload.data.line.answers, world.judge
-    assert answers.keys() == {"produce NONE", "fetch NONE", "delete NONE"}
-    assert judge.told >= answers["produce NONE"] > 100
+    assert answers.keys() == {
+        *("produce NONE", "fetch NONE", "delete NONE"),
+        *("find NONE", "commit NONE", "resume NONE"),
+    }
+    assert judge.told >= answers["produce NONE"] + answers["commit NONE"] > 100
+    assert min(answers["commit NONE"], answers["resume NONE"]) > 20
     assert judge.elections == judge.weak == world.lives.fences == 0
     assert all(len(told.image.isr) == 3 for told in judge.partitions.values())
     assert sum(one.read for one in world.workload.data.consumers) > 50

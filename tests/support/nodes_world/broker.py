@@ -67,6 +67,7 @@ class BrokerSide:
         creation = creation_without_broker(metadata.submit, live, ports.dice, metadata.brokers)
         interval_ms = config.broker_heartbeat_interval_ms
         own = own_handlers(metadata.submit, metadata.brokers, heartbeat_interval_ms=interval_ms)
+        own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(creation, live, is_own=True)
         own[ApiKey.DESCRIBE_QUORUM] = DescribeQuorumHandler(metadata.describe)
         self.active = ActiveController(metadata, own, ports, network=network)
         cluster = ClusterView(node.id, CLUSTER_ID, lambda: metadata.image)

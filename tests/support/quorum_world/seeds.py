@@ -42,6 +42,7 @@ SIMPLER: tuple[dict[str, Any], ...] = (
     {"segment_bytes": 1 << 20, "retention_bytes": 1 << 20},
     {"wire": False, "pool_us": (20, 0)},
     {"linger_ms": 0},
+    {"groups": 0},
     {"consumers": 0},
     {"delete_every_ms": 0},
     {"log_segment_bytes": 1 << 20, "fetch_partition_bytes": 1 << 20},

@@ -1,7 +1,6 @@
 """The broker's side of a node with replicas: its logs, what it leads, and what it follows.
 
-In the order of `broker.broker.Broker`; what it leaves out has no part in replication: groups, tier,
-cleaner, pages.
+In the order of `broker.broker.Broker`; tier, cleaner and pages are left out.
 """
 
 import asyncio
@@ -12,13 +11,18 @@ from typing import TYPE_CHECKING
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
+from broker.coordinator.service import begin_groups
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.holding import Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.offset_commit import OffsetCommitHandler
+from broker.handlers.offset_fetch import OffsetFetchHandler
+from broker.handlers.parts import Unserved
 from broker.handlers.produce import ProduceHandler
 from broker.network.dispatch import decoders
 from broker.network.registry import HandlerTable
@@ -41,7 +45,10 @@ from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas
 from broker.replication.manager import ReplicaFetchers
+from broker.topics.auto_creation import VERSION, AutoTopicCreation
+from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import KafkaError
+from kafka_protocol.types import OFFSETS_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError
@@ -58,6 +65,8 @@ from tests.support.replication_world.plan import DATA_PORT
 if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
 
+COMMIT_BYTES_MAX = 2_000
+"""A commit of all partitions is one batch of a segment."""
 Undo = Callable[[], Awaitable[object] | object]
 
 
@@ -71,8 +80,10 @@ class SmallSegments(LiveConfig):
         self._segment_bytes = segment_bytes
 
     def log_config(self, topic: str) -> LogConfig:
-        config = super().log_config(topic)
-        return replace(config, segment_bytes=self._segment_bytes, segment_index_bytes=INDEX_BYTES)
+        config, segment_bytes = super().log_config(topic), self._segment_bytes
+        if topic == OFFSETS_TOPIC:
+            segment_bytes = max(segment_bytes, COMMIT_BYTES_MAX)
+        return replace(config, segment_bytes=segment_bytes, segment_index_bytes=INDEX_BYTES)
 
 
 class ReplicaSide(BrokerSide):
@@ -219,6 +230,14 @@ class ReplicaSide(BrokerSide):
         epochs.on_refused = replicas.epoch_refused
         replicas.hosting.is_missing_some = self._is_missing_some
         life.on_assignment_failed = replicas.hosting.assignment_failed
+        creation = AutoTopicCreation(
+            lambda question, timeout_ms: self.active.ask(
+                ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms
+            ),
+            self._live.topic_defaults,
+        )
+        self.groups = begin_groups(creation, metadata, replicas, config, ports)
+        self._undo.append(self.groups.stop)
         tasks = housekeeping_tasks(config, self.logs, ports.clock)
         housekeeping = Housekeeping(
             tasks, scheduler=ports.scheduler, pool=ports.executors.background
@@ -274,7 +293,7 @@ class ReplicaSide(BrokerSide):
         watch = self._watch_membership(life)
         limits = network_limits(node.settings_file)
         node.listening[DATA_PORT] = "PLAINTEXT", Server(self._table(), limits, ports).dispatcher
-        self._undo += [self._stop_listening, life.leave, watch.end]
+        self._undo += [self._stop_listening, self.groups.stop, life.leave, watch.end]
         self.serves = True
 
     def _table(self) -> HandlerTable:
@@ -282,6 +301,7 @@ class ReplicaSide(BrokerSide):
         ports, replicas, metadata = self.node.ports, self.replicas, self.node.metadata
         assert replicas is not None
         holding = Holding(ports.clock, ports.scheduler)
+        cluster = ClusterView(self.node.id, CLUSTER_ID, self._image)
         table = HandlerTable(
             [
                 ProduceHandler(replicas, ports.executors),
@@ -290,6 +310,9 @@ class ReplicaSide(BrokerSide):
                     replicas, clock=ports.clock, pool=ports.executors.reads, holding=holding
                 ),
                 DeleteRecordsHandler(replicas, ports.executors.commit, holding),
+                FindCoordinatorHandler(self.groups, cluster, Unserved()),
+                OffsetCommitHandler(self.groups, cluster),
+                OffsetFetchHandler(self.groups, cluster),
                 self._handlers[ApiKey.ELECT_LEADERS],
                 self._handlers[ApiKey.CREATE_TOPICS],
             ]

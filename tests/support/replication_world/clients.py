@@ -17,13 +17,14 @@ from broker.network.registry import CloseConnection
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import iter_batches, read_header
 from kafka_protocol.records.records import build_batch
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.plan import DATA_PORT, TopicPlan
 
 if TYPE_CHECKING:
+    from tests.support.replication_world.groups import GroupConsumer
     from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
     from tests.support.replication_world.world import ReplicationWorld
@@ -40,6 +41,9 @@ VERSIONS = {
     ApiKey.DELETE_RECORDS: 2,
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.CREATE_TOPICS: 7,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
 }
 Heard = Callable[[Any], None]
 """Is given the answer, None if there was none in time."""
@@ -89,8 +93,16 @@ class Line:
             return None
         return listening[int(self.world.work_dice.random() * len(listening))]  # type: ignore[return-value]
 
-    def ask(self, node: "ReplicaNode", api_key: ApiKey, question: Any, heard: Heard) -> None:
-        """Ask a broker; `heard` is called once."""
+    def ask(
+        self,
+        node: "ReplicaNode",
+        api_key: ApiKey,
+        question: Any,
+        heard: Heard,
+        *,
+        arrives: Callable[[], None] | None = None,
+    ) -> None:
+        """Ask a broker; `heard` is called once, `arrives` when the question is there."""
         world = self.world
         self._asked += 1
         waiting = [heard]
@@ -101,10 +113,19 @@ class Line:
 
         world.at(world.now_us + PATIENCE_MS * 1000, told, None)
         if not world.net.is_lost_for_clients():
-            arrives = partial(self._arrives, node, api_key, question, told)
-            world.at_node(world.net.arrival(), node, node.on_loop, arrives)
+            served = partial(self._arrives, node, api_key, question, told, arrives)
+            world.at_node(world.net.arrival(), node, node.on_loop, served)
 
-    def _arrives(self, node: "ReplicaNode", api_key: ApiKey, question: Any, told: Heard) -> None:
+    def _arrives(
+        self,
+        node: "ReplicaNode",
+        api_key: ApiKey,
+        question: Any,
+        told: Heard,
+        arrives: Callable[[], None] | None,
+    ) -> None:
+        if arrives is not None:
+            arrives()
         listening = node.listening.get(DATA_PORT)
         if listening is None:
             self._back(told, None)
@@ -315,7 +336,10 @@ class Consumer:
 
     Attributes:
         read: how many batches it was given.
+        bytes_max: it asks for at once.
     """
+
+    bytes_max = 2_000
 
     def __init__(self, clients: "DataClients", number: int) -> None:
         self.clients, self.number = clients, number
@@ -328,9 +352,10 @@ class Consumer:
         """Read something later."""
         world = self.clients.world
         if not self.clients.is_over:
-            world.at(world.now_us + 1 + int(world.work_dice.random() * 300_000), self._fetch)
+            world.at(world.now_us + 1 + int(world.work_dice.random() * 300_000), self.go_on)
 
-    def _fetch(self) -> None:
+    def go_on(self) -> None:
+        """Read some of a partition."""
         clients, world = self.clients, self.clients.world
         names = clients.names
         if not names:
@@ -355,13 +380,13 @@ class Consumer:
             fetch_offset=offset,
             last_fetched_epoch=-1,
             log_start_offset=-1,
-            partition_max_bytes=2_000,
+            partition_max_bytes=self.bytes_max,
         )
         question = cls(
             replica_id=-1,
             max_wait_ms=int(world.work_dice.random() * 300),
             min_bytes=1,
-            max_bytes=10_000,
+            max_bytes=5 * self.bytes_max,
             session_id=0,
             session_epoch=-1,
             topics=[cls.Topics(topic=name.topic, partitions=[asked])],
@@ -387,8 +412,8 @@ class Consumer:
         offset, rebases = self._offsets[name]
         code = ErrorCode.of(part.error_code)
         self.clients.line.answers[f"fetch {code.name}"] += 1
-        if rebases != told.rebases:
-            return
+        if rebases != told.rebases or self._epochs[name] < told.since:
+            return  # a leader of before an unclean election may still tell what was given up
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and offset >= told.start_max and not told.gave_up:
             is_weak = told.weak_from <= offset
             if not is_weak and offset <= told.end:
@@ -400,6 +425,8 @@ class Consumer:
                 return
             if not told.has(header.base_offset, header.partition_leader_epoch, header.crc):
                 self._breaks("a consumer sees what is committed", told, f"{header}")
+            if header.base_offset > self._offsets[name][0]:
+                self._breaks("a consumer skips nothing", told, f"{self._offsets[name]} {header}")
             self.read += 1
             self._offsets[name] = header.next_offset, rebases
 
@@ -414,6 +441,7 @@ class DataClients:
     Attributes:
         names: partitions that there are.
         written: batches that were made.
+        groups: consumers that commit how far they are.
     """
 
     world: "ReplicationWorld"
@@ -421,6 +449,7 @@ class DataClients:
     names: list[TopicPartition] = field(default_factory=list)
     is_over: bool = False
     written: int = 0
+    groups: "list[GroupConsumer]" = field(default_factory=list)
 
     def __post_init__(self) -> None:
         plan = self.world.plan
@@ -432,7 +461,10 @@ class DataClients:
         """Have the topics made, and let each begin."""
         for number, topic in enumerate(self.world.plan.topics):
             self.world.at(self.world.now_us + 500_000, self._create, f"r{number}", topic)
-        for one in (*self.producers, *self.consumers):
+        if self.groups:
+            offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)
+            self.world.at(self.world.now_us + 500_000, self._create, OFFSETS_TOPIC, offsets)
+        for one in (*self.producers, *self.consumers, *self.groups):
             one.think()
         self._delete_later()
 
@@ -442,14 +474,20 @@ class DataClients:
 
     @property
     def waiting(self) -> Iterator[Producer]:
-        """Producers that have no answer yet."""
-        return (one for one in self.producers if one.sent is not None)
+        """Producers that have no answer yet, and may have one."""
+        world = self.world
+        return (
+            one
+            for one in self.producers
+            if one.sent is not None and not world.is_given_up(world.judge.by_name[one.sent.name])
+        )
 
     def _create(self, name: str, topic: TopicPlan) -> None:
         world = self.world
         if name in world.oracle.reference.topics_by_name:
-            self.names += [TopicPartition(name, one) for one in range(topic.partitions)]
-            self.names.sort()
+            if name != OFFSETS_TOPIC:
+                self.names += [TopicPartition(name, one) for one in range(topic.partitions)]
+                self.names.sort()
             return
         world.at(world.now_us + 2_000_000, self._create, name, topic)
         node = self.line.some_broker()

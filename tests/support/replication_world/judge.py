@@ -193,6 +193,9 @@ class Judge:
         minimum = int(config.get("min.insync.replicas", "1"))
         name = TopicPartition(topic, index)
         told = Told(name, partition, min(minimum, len(partition.replicas)))
+        told.hurts = sum(one in self._hurt for one in partition.replicas)
+        if len(partition.isr) < told.needed:
+            told.hurts = told.needed  # its only member may end uncleanly
         for replica in partition.replicas:
             told.copies[replica] = Copy(self.world.nodes[replica].machine, name_of(topic, index))
         self.partitions[topic_id, index] = self.by_name[name] = told

@@ -11,6 +11,8 @@ from tests.support.quorum_world.plan import HOME
 LOGS = Path("/logs")
 """The only log directory of a broker; the metadata log lies on another one."""
 DATA_PORT = 9092
+GROUPS_FROM_SEED = 100
+"""Seeds below have no groups: planted bugs are recorded with them."""
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
 OF_REPLICAS = (
@@ -43,7 +45,9 @@ class ReplicationPlan(NodesPlan):
         topics: what is created at the beginning.
         producers: how many there are; every second one is idempotent.
         produce_every_ms: mean time between two batches of one of them.
-        consumers: how many there are.
+        consumers: how many there are without a group.
+        groups: how many groups there are, of one consumer each.
+        offsets_partitions: of `__consumer_offsets`.
         lag_ms: `replica.lag.time.max.ms`.
         log_segment_bytes: of partitions.
         fetch_partition_bytes: `replica.fetch.max.bytes`.
@@ -56,6 +60,8 @@ class ReplicationPlan(NodesPlan):
     producers: int = 2
     produce_every_ms: int = 50
     consumers: int = 1
+    groups: int = 0
+    offsets_partitions: int = 1
     lag_ms: int = 3_000
     log_segment_bytes: int = 1 << 20
     fetch_partition_bytes: int = 1 << 20
@@ -76,11 +82,27 @@ class ReplicationPlan(NodesPlan):
             ("log.flush.offset.checkpoint.interval.ms", "3000"),
             ("log.flush.start.offset.checkpoint.interval.ms", "3000"),
             ("replica.high.watermark.checkpoint.interval.ms", "2000"),
+            ("offsets.commit.timeout.ms", "1500"),
+            ("offsets.load.buffer.size", "500"),
+            ("offsets.retention.minutes", str(2**31 - 1)),  # clocks on walls jump
         )
 
 
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
+    plan = _plan_of(seed)
+    if seed < GROUPS_FROM_SEED:
+        return plan
+    dice = Random(f"replication-groups-{seed}")
+    plan = replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))
+    if dice.random() < 0.5:
+        return plan
+    # Few records, so that as many events see coordinators move more often.
+    changed = {"producers": 1, "produce_every_ms": 1_000, "topics": (TopicPlan(1, 3, 2),)}
+    return replace(plan, **changed, fault_every_ms=min(plan.fault_every_ms, 1_500))  # type: ignore[arg-type]
+
+
+def _plan_of(seed: int) -> ReplicationPlan:
     nodes = nodes_plan_of(seed)
     dice = Random(f"replication-plan-{seed}")
     controllers = 3

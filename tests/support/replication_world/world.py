@@ -18,6 +18,7 @@ from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.world import Calm
 from tests.support.replication_world.clients import DataClients
 from tests.support.replication_world.faults import ReplicationFaults
+from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
 from tests.support.replication_world.node import ReplicaNode
 from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 IN_SYNC_WITHIN_MS = 90_000
 ANSWERED_WITHIN_MS = 60_000
+READ_WITHIN_MS = 120_000
 
 
 class ReplicaLives(Lives):
@@ -51,7 +53,8 @@ class ReplicationWorkload(NodesWorkload):
 
     def __init__(self, world: "ReplicationWorld") -> None:
         super().__init__(world)
-        self.data = DataClients(world)
+        self.data = data = DataClients(world)
+        data.groups += [GroupConsumer(data, one) for one in range(world.plan.groups)]
 
     def start(self) -> None:
         super().start()
@@ -122,6 +125,9 @@ class ReplicationWorld(NodesWorld):
         if not self.run_until(self.all_in_sync, IN_SYNC_WITHIN_MS):
             late = [told for told in self.judge.partitions.values() if not self.is_in_sync(told)]
             raise Violation("calm brings all in sync", "; ".join(map(self.replicas_of, late)))
+        if not self.run_until(lambda: not any(one.late for one in data.groups), READ_WITHIN_MS):
+            waits = [f"{one.group_id}: {one.late}" for one in data.groups if one.late]
+            raise Violation("a group goes on from its commit to the end", "; ".join(waits))
         return calm
 
     def all_in_sync(self) -> bool:
@@ -129,15 +135,12 @@ class ReplicationWorld(NodesWorld):
         return all(self.is_in_sync(told) for told in self.judge.partitions.values())
 
     def is_in_sync(self, told: Told) -> bool:
-        """The same of one; or it is given up, since everything of it is lost.
-
-        A replica that had the last copy when its directory was forgotten is not begun anew.
-        """
+        """The same of one; or it is given up."""
         image = told.image
-        if DIRECTORY_LOST in image.directories:
+        if self.is_given_up(told):
             return True
         if image.leader == NO_LEADER:
-            return not image.isr and not image.elr and not image.last_known_elr
+            return False
         if set(image.isr) != set(image.replicas):
             return False
         copies = [told.copies[one] for one in image.replicas]
@@ -148,6 +151,15 @@ class ReplicationWorld(NodesWorld):
             if (partition := self._hosted(one, told)) is not None
         }
         return len(ends) == 1 and marks == ends and all(one.agrees_to >= told.end for one in copies)
+
+    def is_given_up(self, told: Told) -> bool:
+        """Whether nobody serves a partition any more, since everything of it is lost.
+
+        A replica that had the last copy when its directory was forgotten is not begun anew.
+        """
+        image = told.image
+        may_lead = image.leader != NO_LEADER or image.isr or image.elr or image.last_known_elr
+        return DIRECTORY_LOST in image.directories or not may_lead
 
     def _hosted(self, node_id: int, told: Told) -> "Partition | None":
         broker = self.nodes[node_id].broker

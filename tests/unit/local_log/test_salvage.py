@@ -9,15 +9,18 @@ from typing import Final
 import pytest
 
 from kafka_protocol.records.records import iter_records
+from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from local_log.config import LogConfig
 from local_log.errors import LogRefused
 from local_log.log.partition_log import PartitionLog
+from local_log.manager.placement import WantedReplica
 from local_log.segment.reading import is_filler
 from runtime.disk import Disk
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import SMALL, append, filled, open_log, with_config
+from tests.support.worlds.log_manager import Host
 
 COMPACTED: Final = with_config(SMALL, cleanup_policy=frozenset({"compact"}))
 SEEDS = range(4)
@@ -224,3 +227,23 @@ def test_a_power_cut_after_it_loses_nothing(tmp_path: Path, seed: int) -> None:
     disk.cut()
     log = salvaged(tmp_path, **known(end, "killed, all flushed"))
     assert offsets(log) == wanted
+
+
+@pytest.mark.parametrize(("has_others", "kept"), [(False, [0, 2]), (True, [0])])
+def test_one_replica_of_several_is_cut_and_not_mended(
+    tmp_path: Path, has_others: bool, kept: list[int]
+) -> None:
+    """Its leader has what was lost; a batch in its place would count once this replica leads."""
+    name, host = TopicPartition(OFFSETS_TOPIC, 0), Host(tmp_path, config=COMPACTED)
+    manager = host.start()
+    log = manager.create(*name, b"c" * 16)
+    manager.checkpoint_recovery_points()
+    for _ in range(3):
+        append(log)
+    second = [at for at, _ in log.segments.active.batches(0)][1]
+    manager.close(clean=False)
+    put(log.segments.active.path(".log"), second + 16, b"\7")
+    host.wanted = {name: WantedReplica(b"c" * 16, 0, host.id_of(0), has_others=has_others)}
+    (again,) = host.start().all()
+    assert offsets(again) == kept
+    assert again.log_end_offset == kept[-1] + 1
