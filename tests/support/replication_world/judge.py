@@ -316,6 +316,8 @@ class Judge:
         at = copy.agrees_to
         if at < copy.start <= told.end:
             at = copy.start  # what is below was deleted, or is missing: see `_judge`
+        if told.bases and at < told.bases[0] <= copy.end:
+            at = told.bases[0]  # an uncleanly elected leader began there: nothing below counts
         mine, theirs = copy.index_at(at), bisect_left(told.bases, at)
         batches, others = copy.batches, told.batches
         while mine < len(batches) and theirs < len(others) and batches[mine] == others[theirs]:
