@@ -494,7 +494,9 @@ class Broker(ServerProcess):
             is_missing_some=self._is_missing_some,
         )
         try:
-            await self._recovery_pool.run(self._logs.note_running_life, self._broker_epoch)
+            await self._recovery_pool.run(
+                self._logs.note_running_life, self._broker_epoch, self._opened.incarnation_id
+            )
         except OSError as error:
             log.warning("a kill of this process will count as an unclean end: %s", error)
 

@@ -11,7 +11,7 @@ from broker.node.lives import Life, dump_lives, judge_lives, next_lives, read_li
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
-from local_log.manager.log_dir import LIVES
+from local_log.manager.log_dir import LIVES, LogDir
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import MetadataImage
 from runtime.dice import Dice
@@ -147,6 +147,26 @@ def check_lives(
         raise DirectoryError(judged.metadata_is_old)
     for path, reason in judged.old.items():
         directories.put_offline(path, reason)
+
+
+def renew_running_life(directory: LogDir, image: MetadataImage, node_id: int) -> None:
+    """Before a new life is named: note the last one that registered, if nothing was lost since.
+
+    A life that is killed before it notes itself would leave an older one in the note, and so count
+    as one that has lost records, though its machine runs on.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    broker = image.brokers.get(node_id)
+    noted = directory.same_boot_life
+    if broker is None or noted == broker.incarnation_id:
+        return
+    lives = [one.incarnation_id for one in read_lives(directory.disk, directory.path)]
+    since = lives[lives.index(noted) :] if noted in lives else []
+    is_clean = directory.was_clean and directory.broker_epoch == broker.epoch
+    if is_clean or broker.incarnation_id in since:
+        directory.write_running_life(broker.epoch, broker.incarnation_id)
 
 
 def write_life(

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories
-from broker.node.directory_checks import without_sidecars, write_life, writes_sidecars
+from broker.node.directory_checks import (
+    renew_running_life,
+    without_sidecars,
+    write_life,
+    writes_sidecars,
+)
 from broker.node.start_jobs import Count, beside_the_loop
 from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
@@ -161,6 +166,7 @@ class BrokerLogs:
         for directory in self.manager.online_dirs():
             path = directory.path
             try:
+                renew_running_life(directory, image, self._node_id)
                 write_life(self._ports.disk, path, image, self._node_id, self.incarnation_id)
             except OSError as error:
                 self.manager.fail(directory, error)

@@ -9,6 +9,7 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import parse_meta_properties
 from kafka_protocol.types import ZERO_UUID, TopicPartition
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
 from runtime.disk import Disk, Lock
 from runtime.executors import make_mutex
@@ -56,6 +57,7 @@ class LogDir:
         broker_epoch: at that stop, -1 if unknown.
         same_boot_epoch: broker epoch of the last life where the machine has run without a break
             since it began: a kill of the process has lost nothing. -1: it has not, or unknown.
+        same_boot_life: incarnation id of that life; None: unknown.
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and pool threads
             write them, under one temporary name, and the older one must not come last.
@@ -70,6 +72,7 @@ class LogDir:
         self.directory_id = ZERO_UUID
         self.was_clean = False
         self.broker_epoch = self.same_boot_epoch = -1
+        self.same_boot_life: bytes | None = None
         self.failure: Exception | None = None
         self._failing = make_mutex()
         self.checkpointing = make_mutex()
@@ -167,16 +170,28 @@ class LogDir:
             life = json.loads(self.disk.read_file(self.path / RUNNING_LIFE))
             if life["bootId"] == self.disk.boot_id() != "":
                 self.same_boot_epoch = int(life["brokerEpoch"])
+                named = life.get("incarnationId")
+                self.same_boot_life = None if named is None else uuid_from_text(named)
         except FileNotFoundError:
             pass
         except (ValueError, KeyError, TypeError):
             log.warning("%s is damaged: the end of the last life counts as unclean", self.path)
 
-    def write_running_life(self, broker_epoch: int) -> None:
-        """Say which life writes here from now on."""
-        life = {"version": 0, "brokerEpoch": broker_epoch, "bootId": self.disk.boot_id()}
+    def write_running_life(self, broker_epoch: int, incarnation_id: bytes) -> None:
+        """Say which life writes here from now on, or was the last that did.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        life = {
+            "version": 0,
+            "brokerEpoch": broker_epoch,
+            "bootId": self.disk.boot_id(),
+            "incarnationId": uuid_to_text(incarnation_id),
+        }
         text = json.dumps(life, separators=(",", ":"))
         self.disk.atomic_write(self.path / RUNNING_LIFE, text.encode())
+        self.same_boot_epoch, self.same_boot_life = broker_epoch, incarnation_id
 
     def write_clean_mark(self, broker_epoch: int) -> None:
         """Say that everything here was flushed and closed."""

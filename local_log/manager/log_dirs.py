@@ -217,14 +217,14 @@ class LogManager:
         }
         return epochs.pop() if len(epochs) == 1 else -1
 
-    def note_running_life(self, broker_epoch: int) -> None:
+    def note_running_life(self, broker_epoch: int, incarnation_id: bytes) -> None:
         """Say in each directory which life writes there; on a thread that may wait.
 
         Raises:
             OSError: a disk failed; the end of this life will count as unclean.
         """
         for directory in self.online_dirs():
-            directory.write_running_life(broker_epoch)
+            directory.write_running_life(broker_epoch, incarnation_id)
 
     def online_dirs(self) -> list[LogDir]:
         """The directories that work."""

@@ -278,7 +278,7 @@ class ReplicaSide(BrokerSide):
             self.node, self.node.id, self.incarnation_id, self._epoch
         )
         pool = self.node.ports.executors.background
-        await pool.run(self.logs.note_running_life, self._epoch)
+        await pool.run(self.logs.note_running_life, self._epoch, self.incarnation_id)
 
     async def _serve(self) -> None:
         """Host what the metadata say, be unfenced, lead, and listen."""

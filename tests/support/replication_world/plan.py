@@ -11,8 +11,8 @@ from tests.support.quorum_world.plan import HOME
 LOGS = Path("/logs")
 """The only log directory of a broker; the metadata log lies on another one."""
 DATA_PORT = 9092
-GROUP_SEEDS = range(100, 200)
-"""Others have no groups: planted bugs are recorded with those below."""
+GROWN_SEEDS = 100
+"""From here on a plan may have groups; planted bugs are recorded with plans of below."""
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
 OF_REPLICAS = (
@@ -91,7 +91,7 @@ class ReplicationPlan(NodesPlan):
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
     plan = _plan_of(seed)
-    if seed not in GROUP_SEEDS:
+    if seed < GROWN_SEEDS or seed % 2:
         return plan
     dice = Random(f"replication-groups-{seed}")
     plan = replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))

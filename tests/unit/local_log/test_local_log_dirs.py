@@ -88,7 +88,7 @@ def test_a_life_ended_cleanly_only_where_every_directory_says_so(tmp_path, secon
 def test_a_killed_process_has_lost_nothing_while_its_machine_ran_on(tmp_path, old, new, epoch):
     broker = Broker(tmp_path, dirs=2)
     manager = broker.start()
-    manager.note_running_life(42)
+    manager.note_running_life(42, b"i" * 16)
     manager.close(clean=False)
     life = broker.paths[1] / "tidemark.running-life"
     life.write_text(life.read_text().replace(old, new))

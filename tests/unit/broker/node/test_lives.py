@@ -13,11 +13,16 @@ from random import Random
 import pytest
 
 from broker.node.directories import DirectoryError, open_directories
-from broker.node.directory_checks import settle_directories, without_sidecars, write_life
+from broker.node.directory_checks import (
+    renew_running_life,
+    settle_directories,
+    without_sidecars,
+    write_life,
+)
 from broker.node.lives import Life, dump_lives, next_lives, parse_lives, read_lives
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import META_PROPERTIES
-from local_log.manager.log_dir import LIVES
+from local_log.manager.log_dir import LIVES, LogDir
 from metadata_topic.controller.brokers import Registration, register_broker, unfence_broker
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
@@ -26,7 +31,7 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity, QuorumConfigError
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from runtime.disk import Disk, OpenFile
-from tests.support.samples.metadata import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of, started
 from tests.support.sim.ports import simulated
 from tests.support.worlds.one_node import looped, sole_voter
 
@@ -434,3 +439,53 @@ def test_a_directory_that_missed_the_first_start_after_a_downgrade_may_have_stal
     assert without_sidecars(image, 1, ids) == ({away} if downgraded else set())
     life(4, here, away, keeps=True)
     assert without_sidecars(image, 1, ids) == set()
+
+
+@pytest.mark.parametrize(
+    ("noted", "named", "mark_of", "is_renewed"),
+    [
+        (1, (1, 2), None, True),
+        (1, (1, 2, 3), None, True),
+        (1, (2, 3), None, False),
+        (1, (2, 1, 3), None, False),
+        (1, (1, 3), None, False),
+        (None, (1, 2), None, False),
+        (None, (1, 2), 2, True),
+        (None, (1, 2), 1, False),
+    ],
+    ids=[
+        "killed before it noted itself",
+        "the next one was killed, too",
+        "the noted life is not named",
+        "another registered before the noted one",
+        "the registered life never was here",
+        "the machine was off since",
+        "stopped in good order, and the machine was off since",
+        "the mark is of an older stop",
+    ],
+)
+def test_a_start_notes_the_registered_life_where_nothing_was_lost_since(
+    tmp_path: Path,
+    noted: int | None,
+    named: tuple[int, ...],
+    mark_of: int | None,
+    is_renewed: bool,
+) -> None:
+    """Else a life that is killed within its start makes the next one count as unclean."""
+    image = started(started(cluster_of(), 1, life=1), 1, life=2)
+    epochs = {1: image.brokers[1].epoch - 2, 2: image.brokers[1].epoch}
+    (tmp_path / LIVES).write_bytes(dump_lives([Life(bytes([one]) * 16, 9) for one in named]))
+    before = LogDir(tmp_path, Disk())
+    if noted is not None:
+        before.write_running_life(epochs[noted], bytes([noted]) * 16)
+    if mark_of is not None:
+        before.write_clean_mark(epochs[mark_of])
+    directory = LogDir(tmp_path, Disk())
+    directory.read_running_life()
+    directory.read_clean_mark()
+    renew_running_life(directory, image, 1)
+    after = LogDir(tmp_path, Disk())
+    after.read_running_life()
+    expected = 2 if is_renewed else noted
+    found = after.same_boot_epoch, after.same_boot_life
+    assert found == ((-1, None) if expected is None else (epochs[expected], bytes([expected]) * 16))
