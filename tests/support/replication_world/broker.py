@@ -315,6 +315,7 @@ class ReplicaSide(BrokerSide):
                 OffsetFetchHandler(self.groups, cluster),
                 self._handlers[ApiKey.ELECT_LEADERS],
                 self._handlers[ApiKey.CREATE_TOPICS],
+                self._handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS],
             ]
         )
         table.add(

@@ -20,6 +20,8 @@ from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
+from metadata_topic.controller.configs import Operation
+from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.plan import DATA_PORT, TopicPlan
 
@@ -41,6 +43,7 @@ VERSIONS = {
     ApiKey.DELETE_RECORDS: 2,
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.CREATE_TOPICS: 7,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
@@ -467,6 +470,7 @@ class DataClients:
         for one in (*self.producers, *self.consumers, *self.groups):
             one.think()
         self._delete_later()
+        self._change_minimum_later()
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -509,7 +513,7 @@ class DataClients:
         question = cls(topics=[asked], timeout_ms=TIMEOUT_MS)
         self.line.ask(node, ApiKey.CREATE_TOPICS, question, lambda _answer: None)
 
-    # -- deletions and elections
+    # -- deletions, settings, elections
 
     def _delete_later(self) -> None:
         every_ms = self.world.plan.delete_every_ms
@@ -545,6 +549,42 @@ class DataClients:
                 world.judge.deletes(told, part.low_watermark)
 
         self.line.ask(node, ApiKey.DELETE_RECORDS, question, heard)
+
+    def _change_minimum_later(self) -> None:
+        every_ms = self.world.plan.minimum_every_ms
+        if every_ms and not self.is_over:
+            pause_us = 1 + int(self.world.work_dice.random() * 2_000 * every_ms)
+            self.world.at(self.world.now_us + pause_us, self._change_minimum)
+
+    def _change_minimum(self) -> None:
+        """Between two and three: what is acknowledged has two copies at least."""
+        self._change_minimum_later()
+        dice, node = self.world.work_dice, self.line.some_broker()
+        changing = [
+            f"r{number}"
+            for number, topic in enumerate(self.world.plan.topics)
+            if (topic.min_insync, topic.replicas) == (2, 3)
+        ]
+        if self.is_over or node is None or not changing or not self.names:
+            return
+        cls = request(ApiKey.INCREMENTAL_ALTER_CONFIGS).cls
+        value = str(2 + int(dice.random() * 2))
+        change = cls.Resources.Configs(
+            name="min.insync.replicas", config_operation=Operation.SET, value=value
+        )
+        resource = cls.Resources(
+            resource_type=ResourceType.TOPIC,
+            resource_name=changing[int(dice.random() * len(changing))],
+            configs=[change],
+        )
+
+        def heard(answer: Any) -> None:
+            if answer is not None:
+                code = ErrorCode.of(answer.responses[0].error_code)
+                self.line.answers[f"minimum {code.name}"] += 1
+
+        question = cls(resources=[resource], validate_only=False)
+        self.line.ask(node, ApiKey.INCREMENTAL_ALTER_CONFIGS, question, heard)
 
     def elect(self, election_type: int) -> None:
         """Ask for preferred (0) or unclean (1) leaders of all."""

@@ -12,7 +12,8 @@ LOGS = Path("/logs")
 """The only log directory of a broker; the metadata log lies on another one."""
 DATA_PORT = 9092
 GROWN_SEEDS = 100
-"""From here on a plan may have groups; planted bugs are recorded with plans of below."""
+"""From here on plans are larger; planted bugs are recorded with plans of below."""
+BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
 OF_REPLICAS = (
@@ -66,6 +67,7 @@ class ReplicationPlan(NodesPlan):
     log_segment_bytes: int = 1 << 20
     fetch_partition_bytes: int = 1 << 20
     delete_every_ms: int = 0
+    minimum_every_ms: int = 0
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
@@ -91,7 +93,10 @@ class ReplicationPlan(NodesPlan):
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
     plan = _plan_of(seed)
-    if seed < GROWN_SEEDS or seed % 2:
+    if seed < GROWN_SEEDS:
+        return plan
+    plan = _grown(plan)
+    if seed % 2:
         return plan
     dice = Random(f"replication-groups-{seed}")
     plan = replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))
@@ -100,6 +105,20 @@ def replication_plan_of(seed: int) -> ReplicationPlan:
     # Few records, so that as many events see coordinators move more often.
     changed = {"producers": 1, "produce_every_ms": 1_000, "topics": (TopicPlan(1, 3, 2),)}
     return replace(plan, **changed, fault_every_ms=min(plan.fault_every_ms, 1_500))  # type: ignore[arg-type]
+
+
+def _grown(plan: ReplicationPlan) -> ReplicationPlan:
+    """With up to five brokers, and min.insync.replicas that goes up and down."""
+    dice = Random(f"replication-grown-{plan.seed}")
+    more = dice.choice((0, 0, 0, 1, 2))
+    after = max((*plan.observers, *plan.combined, 100)) + 1
+    here = len(plan.observers) + len(plan.combined)
+    more = min(more, BROKERS_MAX - here)
+    return replace(
+        plan,
+        observers=(*plan.observers, *range(after, after + more)),
+        minimum_every_ms=dice.choice((0, 0, 3_000, 10_000)),
+    )
 
 
 def _plan_of(seed: int) -> ReplicationPlan:
