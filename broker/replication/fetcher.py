@@ -58,6 +58,7 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
+from runtime.executors import side_by_side
 from runtime.ports import Ports
 from runtime.scheduler import Timer
 from runtime.work import OnPool, Pace, Runner, Steps, Until, Work, logged
@@ -212,12 +213,13 @@ class ReplicaFetcher:
         self.trouble = ""
         self._connect, self._settings, self._broker_epoch = connect, settings, broker_epoch
         self._logs, self._clock, self._scheduler = logs, ports.clock, ports.scheduler
-        self._pool = ports.executors.pool(POOL, THREADS)
+        self._pool, self._commit = ports.executors.pool(POOL, THREADS), ports.executors.commit
         self._address: Address | None = None
         self._connection: Connection | None = None
         self._session = FetchSession()
         self._followed: dict[PartitionId, _Followed] = {}
         self._starts: dict[PartitionId, _Followed] = {}  # whose log start is to be made durable
+        self._unflushed: dict[PartitionId, _Followed] = {}  # of durable topics
         self._waits: list[tuple[int, PartitionId]] = []  # a heap, by time
         self._pauses_until_ms, self._failures = 0, 0
         self._timer: Timer | None = None
@@ -260,7 +262,7 @@ class ReplicaFetcher:
         """Follow it no more; where its log is lent, that lasts until the call's end."""
         partition_id = _id_of(partition)
         if self._followed.pop(partition_id, None) is not None:
-            for kept in (self.lags, self.failed, self._starts):
+            for kept in (self.lags, self.failed, self._starts, self._unflushed):
                 kept.pop(partition_id, None)
             self._session.forget(partition_id)
             self._go_on_soon()
@@ -300,6 +302,7 @@ class ReplicaFetcher:
             yield from self._keep_starts()
             now_ms = self._clock.monotonic_ms()
             yield from self._end_waits(now_ms)
+            yield from self._flush_durable()
             question = None if now_ms < self._pauses_until_ms else self._session.question()
             if question is None:
                 break
@@ -541,6 +544,9 @@ class ReplicaFetcher:
 
     def _ask(self, followed: _Followed) -> None:
         log = followed.log
+        if followed.partition.durable and log.recovery_point < log.log_end_offset:
+            self._unflushed[followed.id] = followed  # the leader counts what is asked from
+            return
         asked = Asked(
             followed.following.leader_epoch,
             log.log_end_offset,
@@ -598,6 +604,28 @@ class ReplicaFetcher:
                     self._ask(followed)
             if pace.is_step_over(_UNITS):
                 yield None
+
+    def _flush_durable(self) -> Work[None]:
+        """Fsync what a power cut must not take, and then ask for what comes next."""
+        while self._unflushed:
+            flushing, self._unflushed = list(self._unflushed.values()), {}
+            flushed = yield OnPool(self._pool, self._flush_each, [one.log for one in flushing])
+            for followed, error in zip(flushing, flushed, strict=True):
+                if not self._is_led(followed) or followed.following.standing is not Standing.ASKED:
+                    continue
+                if error is not None:
+                    self._put_off(followed, _after_error(error, followed))
+                else:
+                    self._ask(followed)
+
+    def _flush_each(self, logs: Sequence[PartitionLog]) -> list[Exception | None]:
+        """Side by side: what many logs have to fsync the disk takes in common."""
+        errors: list[Exception | None] = []
+        for done in side_by_side(self._commit, [one.flush for one in logs]):
+            error = done.exception()
+            assert error is None or isinstance(error, Exception)
+            errors.append(error)
+        return errors
 
     # -- offsets that the leader does not have
 
