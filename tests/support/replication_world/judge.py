@@ -12,7 +12,7 @@ Nothing is looked at twice: a copy is compared with what was told from where it 
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.types import TopicPartition
@@ -166,6 +166,10 @@ class Judge:
             told = self.partitions.get((value.topic_id, value.partition_id))
             if told is not None:
                 self._changes(told, merge(told.image, value))
+        elif record.name == "ClearElrRecord":
+            for told in self.partitions.values():
+                if value.topic_name in ("", told.name.topic):
+                    told.image = replace(told.image, elr=(), last_known_elr=())
         elif record.name == "RegisterBrokerRecord":
             hurt = self._hurt.get(value.broker_id)
             if hurt is not None and self._lives.get(value.incarnation_id) == hurt:
