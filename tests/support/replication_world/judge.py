@@ -12,8 +12,10 @@ Nothing is looked at twice: a copy is compared with what was told from where it 
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from kafka_protocol.types import TopicPartition
 from metadata_topic.image.image import MetadataImage
