@@ -10,7 +10,7 @@ event loop in between.
 
 Versions:
 
-* 0: topics by name; an empty list asks for all.
+* 0: topics by name; an empty list asks for all. Replicas whose broker is not listed are left out.
 * 1: racks (KIP-36), the controller and which topics are internal; null asks for all (KIP-4).
 * 2: cluster id (KIP-78).
 * 3: throttle time (KIP-124).
@@ -62,6 +62,7 @@ _PARTITION_WORK: Final = 6
 """About so many microseconds; a partition is work where it is encoded anew."""
 
 _SINCE_NULL_FOR_ALL: Final = 1
+_SINCE_UNLISTED_REPLICAS: Final = 1
 _SINCE_AUTO_CREATION: Final = 4
 _SINCE_LISTENER_NOT_FOUND: Final = 6
 _SINCE_OPERATIONS: Final = 8
@@ -176,10 +177,9 @@ class MetadataHandler(DecodedHandler):
     def _encode(self, topic: TopicImage, version: int, kind: Kind, pace: Pace) -> Steps[bytes]:
         """The topic's part of an answer; it is kept for the next ones."""
         brokers = self._cluster.image().brokers  # others may be there when this ends
-        old = version < _SINCE_LISTENER_NOT_FOUND
         partitions: list[bytes] = []
         for index in sorted(topic.partitions):
-            made = self._partition(topic, index, kind.listener, old=old)
+            made = self._partition(topic, index, kind.listener, version)
             partitions.append(_response.encode_element("topics.partitions", made, version))
             if pace.is_step_over(_PARTITION_WORK):
                 yield
@@ -194,8 +194,13 @@ class MetadataHandler(DecodedHandler):
         self._encoded.keep(topic, kind, brokers, encoded, self._cluster.image())
         return encoded
 
-    def _partition(self, topic: TopicImage, index: int, listener: str, *, old: bool) -> Any:
-        view = self._cluster.partition(topic.partitions[index], listener, old=old)
+    def _partition(self, topic: TopicImage, index: int, listener: str, version: int) -> Any:
+        view = self._cluster.partition(
+            topic.partitions[index],
+            listener,
+            old=version < _SINCE_LISTENER_NOT_FOUND,
+            only_live=version < _SINCE_UNLISTED_REPLICAS,
+        )
         return _Partition(
             error_code=view.error,
             partition_index=index,

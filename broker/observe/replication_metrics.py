@@ -1,4 +1,4 @@
-"""Numbers and health of the partitions led here that have followers, under Kafka's names.
+"""Numbers and health of the partitions led here, under Kafka's names.
 
 Only what this broker leads counts, as in Kafka: each partition is counted once in a cluster.
 """
@@ -20,31 +20,39 @@ _NAMED_MAX: Final = 3
 def register_leading(metrics: Registry, health: Health, leading: Leading[Leader]) -> None:
     """Count, and say which partitions lack replicas: yellow; or cannot be written by all: red."""
     lacking = leading.lacking
-    counts: dict[str, tuple[str, Sequence[Lack]]] = {
+    counts: dict[str, tuple[str, Lack]] = {
         "UnderReplicatedPartitions": (
-            "Partitions led here with replicas that are not in sync.",
-            (Lack.REPLICAS, Lack.MIN_ISR),
+            "Partitions led here with replicas that are neither in sync nor being added.",
+            Lack.REPLICAS,
         ),
         "UnderMinIsrPartitionCount": (
             "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
-            (Lack.MIN_ISR,),
+            Lack.MIN_ISR,
         ),
         "AtMinIsrPartitionCount": (
             "Partitions led here with just min.insync.replicas in-sync replicas.",
-            (Lack.SPARE,),
+            Lack.SPARE,
+        ),
+        "ReassigningPartitions": (
+            "Partitions led here whose replicas are being reassigned.",
+            Lack.FINAL_REPLICAS,
         ),
     }
-    for name, (text, lacks) in counts.items():
+    for name, (text, lack) in counts.items():
         metrics.gauge(
             f"kafka_server_ReplicaManager_{name}",
             text,
-            fn=lambda lacks=lacks: sum(len(lacking[one]) for one in lacks),  # type: ignore[misc]
+            fn=lambda found=lacking[lack]: len(found),  # type: ignore[misc]
         )
     leading.shrinks = metrics.counter(
         "kafka_server_ReplicaManager_IsrShrinksPerSec_total", "In-sync replicas that were lost."
     )
     leading.expands = metrics.counter(
         "kafka_server_ReplicaManager_IsrExpandsPerSec_total", "In-sync replicas that came back."
+    )
+    leading.failures = metrics.counter(
+        "kafka_server_ReplicaManager_FailedIsrUpdatesPerSec_total",
+        "Changes of in-sync replicas that the controller has answered with an error.",
     )
     health.checks["replicas"] = lambda: _named(
         lacking[Lack.MIN_ISR],

@@ -110,7 +110,7 @@ class Followers:
             min_insync_replicas=leader.log.config.min_insync_replicas,
             own_broker_epoch=leading.broker_epoch(),
             is_recovering=committed.is_recovering,
-            joining=committed.joining,
+            change=committed.change,
         )
         leading.led[leader] = None
 
@@ -124,7 +124,6 @@ class Followers:
     def end(self) -> None:
         """The leadership is over."""
         self._leading.led.pop(self._leader, None)
-        self._leading.note(self._leader, ())
 
     # -- what they fetch
 
@@ -221,7 +220,7 @@ class Followers:
             replicas=replicas,
             isr=committed.isr,
             is_recovering=committed.is_recovering,
-            joining=committed.joining,
+            change=committed.change,
         )
         if is_newer and asked is not None and asked.members == committed.isr:
             self._leading.count(members, len(committed.isr))
@@ -294,6 +293,10 @@ class Followers:
         self._leading.propose(self._leader)
 
     # -- what the controller answers; asked by `IsrRequests`
+
+    def update_failed(self) -> None:
+        """The controller has answered a proposal with an error."""
+        self._leading.count_failed()
 
     def refused(self) -> None:
         """The controller does not carry the proposal out, or it cannot be made."""

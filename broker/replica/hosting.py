@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from broker.replica.followers import Leader
+from broker.replica.isr import ReplicaChange
 from broker.replica.judgement import JudgementTally
 from broker.replica.leading import Leading
 from broker.replica.partition import Partition
@@ -586,7 +587,7 @@ class Hosting:
                     partition_epoch=wanted.partition_epoch,
                     replicas=wanted.replicas,
                     isr=wanted.isr,
-                    joining=wanted.joining,
+                    change=ReplicaChange(wanted.adding, wanted.removing, wanted.joining),
                     unclean_epoch=wanted.unclean_epoch,
                 )
             else:

@@ -94,22 +94,43 @@ class AskedIsr(NamedTuple):
     proposal: Proposal
 
 
+class ReplicaChange(NamedTuple):
+    """The replicas that a running reassignment changes; none where there is no such.
+
+    Attributes:
+        adding, removing: all of them are replicas now.
+        joining: those that are being added, until one of them may lead without loss.
+    """
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    joining: tuple[int, ...] = ()
+
+
+NO_CHANGE: Final = ReplicaChange()
+
+
 class CommittedIsr(NamedTuple):
-    """What the metadata say is committed for a partition; for `joining` see `InSyncReplicas`."""
+    """What the metadata say is committed for a partition."""
 
     leader_epoch: int
     isr: tuple[int, ...]
     is_recovering: bool
     partition_epoch: int
-    joining: tuple[int, ...] = ()
+    change: ReplicaChange = NO_CHANGE
 
 
 class Lack(Enum):
-    """What a partition lacks; of the first two at most one."""
+    """What a partition lacks."""
 
-    REPLICAS = "at least min.insync.replicas are in sync, and not all replicas"
+    REPLICAS = "fewer are in sync than it has replicas, without those that are being added"
     MIN_ISR = "fewer than min.insync.replicas are in sync"
     SPARE = "just min.insync.replicas are in sync"
+    FINAL_REPLICAS = "its replicas are being reassigned"
+
+
+LONE: Final = frozenset({Lack.SPARE})
+"""What a partition of one replica lacks, whatever min.insync.replicas is."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +142,7 @@ class InSyncReplicas:
         partition_epoch: of the state that is known to be committed.
         replicas: as assigned, the preferred leader first.
         isr: the committed one; the leader is in it.
-        joining: replicas that are being added, until one of them was in the ISR.
+        change: what a running reassignment makes of the replicas.
         is_recovering: the election was unclean, and nobody may join before that is settled.
         epoch_start_offset: the leader's log end when it began to lead (first of its leader epoch).
         led_since_ms: when it began to lead: nobody lags behind earlier times.
@@ -140,7 +161,7 @@ class InSyncReplicas:
     min_insync_replicas: int = 1
     own_broker_epoch: int = NO_EPOCH
     is_recovering: bool = False
-    joining: Sequence[int] = ()
+    change: ReplicaChange = NO_CHANGE
     followers: dict[int, Follower] = field(default_factory=dict)
     proposal: Proposal | None = None
     _doubtful: frozenset[tuple[int, ...]] = frozenset()
@@ -163,7 +184,7 @@ class InSyncReplicas:
         replicas: Sequence[int],
         isr: Sequence[int],
         is_recovering: bool,
-        joining: Sequence[int] = (),
+        change: ReplicaChange = NO_CHANGE,
     ) -> bool:
         """Take a committed state from the image.
 
@@ -175,7 +196,7 @@ class InSyncReplicas:
         self.partition_epoch, self.isr, self.is_recovering = partition_epoch, isr, is_recovering
         # Proposals are for a partition epoch: what was asked for before will not come any more.
         self.proposal, self._doubtful = None, frozenset()
-        self.joining = joining
+        self.change = change
         if tuple(replicas) != tuple(self.replicas):
             self.replicas = replicas
             self._keep_followers()
@@ -199,19 +220,19 @@ class InSyncReplicas:
         replica takes no acks=all before another one has all of its records. Here they count from
         the first one on that has been in the ISR: only then may one of them lead next.
         """
-        return min(self.min_insync_replicas, len(self.replicas) - len(self.joining))
+        return min(self.min_insync_replicas, len(self.replicas) - len(self.change.joining))
 
     @property
     def lacks(self) -> frozenset[Lack]:
-        """See `Lack`; by the committed ISR."""
-        count, found = len(self.isr), set()
-        if self.is_under_min_isr:
-            found.add(Lack.MIN_ISR)
-        elif count < len(self.replicas):
-            found.add(Lack.REPLICAS)
-        if count == self.min_isr:
-            found.add(Lack.SPARE)
-        return frozenset(found)
+        """See `Lack`; by the committed ISR, and by numbers alone, as Kafka counts."""
+        count, change = len(self.isr), self.change
+        held = {
+            Lack.REPLICAS: count < len(self.replicas) - len(change.adding),
+            Lack.MIN_ISR: self.is_under_min_isr,
+            Lack.SPARE: count == self.min_isr,
+            Lack.FINAL_REPLICAS: bool(change.adding or change.removing),
+        }
+        return frozenset(lack for lack, holds in held.items() if holds)
 
     @property
     def is_under_min_isr(self) -> bool:

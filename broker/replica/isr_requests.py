@@ -174,6 +174,8 @@ def _take(partition: Leader, proposal: Proposal, answer: ErrorCode | None) -> bo
     if followers is None or answer == ErrorCode.NONE:
         return True  # the image has said something newer, or is about to
     name = partition.topic_partition
+    if answer is not None:
+        followers.update_failed()
     if answer in _REFUSED:
         log.info("ISR refused: partition=%s isr=%s error=%s", name, proposal, answer.name)
         followers.refused()

@@ -38,10 +38,11 @@ class Leading(Generic[P]):
 
     Attributes:
         led: partitions with followers that are led here, in the order in which they came.
-        lacking: those of them that lack something, in the order in which they began to.
+        lacking: all that are led here and lack something, in the order in which they began to.
         clocks_begun_ms: when this broker last came back from a gap of its own.
         propose: hands a partition's proposal on to the controller; returns at once.
         shrinks, expands: count ISRs that leaders here have asked for, and that are committed.
+        failures: counts those that the controller has answered with an error.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Leading(Generic[P]):
         self.propose: Callable[[P], None] = _nowhere
         self.shrinks: Counter | None = None
         self.expands: Counter | None = None
+        self.failures: Counter | None = None
         self.broker_epoch, self.lag_ms_max = broker_epoch, lag_ms_max
         self._image, self._scheduler = image, ports.scheduler
         self._clock: Clock = ports.clock
@@ -111,6 +113,11 @@ class Leading(Generic[P]):
         counter = self.shrinks if after < before else self.expands
         if counter is not None and after != before:
             counter.inc()
+
+    def count_failed(self) -> None:
+        """The controller has answered with an error where an ISR was asked for."""
+        if self.failures is not None:
+            self.failures.inc()
 
     # -- the watch --------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from broker.replica.errors import (
 )
 from broker.replica.fetch_watch import FetchWatch, Waiter
 from broker.replica.followers import CommitFutures, Followers, Leader
-from broker.replica.isr import CommittedIsr
+from broker.replica.isr import LONE, NO_CHANGE, CommittedIsr, ReplicaChange
 from broker.replica.judgement import (
     Judgement,
     JudgementTally,
@@ -168,13 +168,12 @@ class Partition:
         partition_epoch: int,
         replicas: Sequence[int],
         isr: Sequence[int],
-        joining: tuple[int, ...] = (),
+        change: ReplicaChange = NO_CHANGE,
         unclean_epoch: int = -1,
     ) -> None:
         """Lead from here on under `leader_epoch`; the epoch chain gets it at the next append.
 
-        `joining`: see `InSyncReplicas`. `unclean_epoch`: of the unclean election that is not
-        recovered from yet, -1 for none.
+        `unclean_epoch`: of the unclean election that is not recovered from yet, -1 for none.
         """
         self.unclean_epoch = unclean_epoch
         changed = not self.is_leader or leader_epoch != self.leader_epoch
@@ -190,7 +189,7 @@ class Partition:
             self._end_leading()
         is_recovering = unclean_epoch >= 0
         self._learn_isr(
-            CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch, joining),
+            CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch, change),
             replicas,
         )
         if changed:
@@ -522,6 +521,8 @@ class Partition:
         self.isr = committed.isr
         if followers is not None:
             followers.isr_changed()
+        elif self._leading is not None:
+            self._leading.note(self, LONE)
 
     def review(self, now_ms: int) -> None:
         """See `Leading`."""
@@ -533,6 +534,8 @@ class Partition:
             self.followers.end()
             self.followers.cuts.fail(self._led_elsewhere())
         self.followers = None
+        if self._leading is not None:
+            self._leading.note(self, ())
 
     def _led_elsewhere(self) -> NotLeaderOrFollower:
         where = "gone" if self.deleted else "led elsewhere now"

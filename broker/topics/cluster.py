@@ -70,8 +70,9 @@ class PartitionView:
     """One partition as a client is told of it.
 
     Attributes:
-        error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked.
-        leader: broker id, -1 with an error.
+        error: LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND while nobody can be asked;
+            REPLICA_NOT_AVAILABLE where replicas are left out.
+        leader: broker id, -1 while nobody can be asked.
         offline: replicas whose broker is gone, fenced or not on the asked listener, or registered
             without the replica's log directory.
     """
@@ -122,13 +123,16 @@ class ClusterView:
             return self.node_id
         return next((b.id for b in self.image().brokers.values() if not b.fenced), NO_LEADER)
 
-    def partition(self, partition: PartitionImage, listener: str, *, old: bool) -> PartitionView:
+    def partition(
+        self, partition: PartitionImage, listener: str, *, old: bool, only_live: bool = False
+    ) -> PartitionView:
         """Say who leads a partition, for a client of `listener`.
 
         Args:
             partition: as in the image.
             listener: the listener the request came in on.
             old: the client knows no LISTENER_NOT_FOUND (Metadata before version 6).
+            only_live: the client knows no replica whose broker the answer does not list (before 1).
         """
         brokers = self.image().brokers
         leader = brokers.get(partition.leader)
@@ -137,12 +141,20 @@ class ClusterView:
             error = ErrorCode.LEADER_NOT_AVAILABLE
         elif self._endpoint(leader, listener) is None:
             error = ErrorCode.LEADER_NOT_AVAILABLE if old else ErrorCode.LISTENER_NOT_FOUND
+        leader_id = NO_LEADER if error else partition.leader
+        replicas, isr = list(partition.replicas), list(partition.isr)
+        if only_live:
+            replicas, isr = (
+                [one for one in some if self._live(one, listener)] for some in (replicas, isr)
+            )
+            if not error and len(replicas) < len(partition.replicas):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
         return PartitionView(
             error=error,
-            leader=NO_LEADER if error else partition.leader,
+            leader=leader_id,
             leader_epoch=partition.leader_epoch,
-            replicas=list(partition.replicas),
-            isr=list(partition.isr),
+            replicas=replicas,
+            isr=isr,
             offline=[
                 replica
                 for replica in partition.replicas
@@ -151,10 +163,15 @@ class ClusterView:
         )
 
     def _is_offline(self, replica: int, listener: str, directory_id: bytes) -> bool:
-        broker = self.image().brokers.get(replica)
+        broker = self._live(replica, listener)
+        return broker is None or not broker.works_with(directory_id)
+
+    def _live(self, broker_id: int, listener: str) -> BrokerImage | None:
+        """The broker, if clients of `listener` can ask it."""
+        broker = self.image().brokers.get(broker_id)
         if broker is None or broker.fenced or self._endpoint(broker, listener) is None:
-            return True
-        return not broker.works_with(directory_id)
+            return None
+        return broker
 
     def _endpoint(self, broker: BrokerImage, listener: str) -> Endpoint | None:
         own = self.own_endpoints.get(listener) if broker.id == self.node_id else None

@@ -8,6 +8,7 @@ know (they are in no cycle): else each of its full passes would hold the event l
 100,000 partitions. Change one with `msgspec.structs.replace`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -100,8 +101,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def joining(self) -> tuple[int, ...]:
-        """Replicas that are being added, as long as none of them may lead without loss."""
-        return () if {*self.adding} & {*self.isr, *self.elr} else self.adding
+        """See `joining_replicas`."""
+        return joining_replicas(self.adding, self.isr, self.elr)
 
     def directory_of(self, broker_id: int) -> bytes:
         """Say in which log directory of `broker_id` the replica lives.
@@ -114,6 +115,16 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
         """
         index = self.replicas.index(broker_id)
         return self.directories[index] if index < len(self.directories) else DIRECTORY_MIGRATING
+
+
+def joining_replicas(
+    adding: tuple[int, ...], isr: Iterable[int], elr: Iterable[int]
+) -> tuple[int, ...]:
+    """Replicas that are being added, as long as none of them may lead without loss.
+
+    Until then none of them counts for min.insync.replicas.
+    """
+    return () if {*adding} & {*isr, *elr} else adding
 
 
 class TopicImage(msgspec.Struct, frozen=True, gc=False):

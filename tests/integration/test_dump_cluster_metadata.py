@@ -19,6 +19,7 @@ from metadata_topic.controller.topic_deletion import (
 )
 from metadata_topic.controller.topic_specs import Config, TopicDefaults, TopicSpec
 from metadata_topic.controller.topics import create_topics
+from metadata_topic.image.model import RemoteStore
 from metadata_topic.image.records import make
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.node import MetadataNode, NodeIdentity
@@ -60,7 +61,9 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
         # With our own tagged fields: the directories it keeps, and one of them that is away.
         directory = bytes([100 + life]) * 16
         registration = replace(
-            registration_of(1, life=life), keeps_directories=True, log_dirs=(directory,)
+            registration_of(1, life=life, store=RemoteStore("rsm:Store", b"p" * 32)),
+            keeps_directories=True,
+            log_dirs=(directory,),
         )
         epoch = await node.submit(lambda image: register_broker(image, registration))
         await node.submit(lambda i: unfence_broker(i, broker_id=1, broker_epoch=epoch))

@@ -35,6 +35,7 @@ class PartitionState:
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    elr: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -98,6 +99,7 @@ class Cluster:
                         one.leader_id,
                         tuple(one.replica_nodes),
                         tuple(one.isr_nodes),
+                        tuple(one.eligible_leader_replicas or ()),
                     )
             if page.next_cursor is None:
                 return

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kafka_client.blocking import ClusterError
 from metadata_topic.controller.placement import with_more_replicas
+from metadata_topic.image.model import joining_replicas
 from tidemark.cluster.asking import BrokerState, PartitionState, WantedReplicas
 
 
@@ -89,6 +90,7 @@ def endangered(
     broker_id: int,
     partitions: Iterable[PartitionState],
     min_isr: Mapping[str, int],
+    adding: Mapping[tuple[str, int], tuple[int, ...]],
     *,
     may_stop_lone: bool = False,
 ) -> Iterator[str]:
@@ -98,13 +100,16 @@ def endangered(
         broker_id: the one that is to stop.
         partitions: those without a replica on it are passed over.
         min_isr: `min.insync.replicas` by topic.
+        adding: the replicas that are being added, by topic and partition.
         may_stop_lone: partitions of one replica do not count.
     """
     for one in partitions:
         if broker_id not in one.replicas or (len(one.replicas) == 1 and may_stop_lone):
             continue
         left = [member for member in one.isr if member != broker_id]
-        needed = min(min_isr.get(one.topic, 1), len(one.replicas))
+        joining = joining_replicas(adding.get((one.topic, one.index), ()), one.isr, one.elr)
+        counted = [replica for replica in one.replicas if replica not in joining]
+        needed = min(min_isr.get(one.topic, 1), len(counted))
         if not left:
             others = f"no other of replicas {_list(one.replicas)} is in sync"
             why = others if len(one.replicas) > 1 else "it has one replica"

@@ -70,11 +70,12 @@ def _reasons(
     if broker_id not in brokers:
         ids = ", ".join(map(str, brokers))
         raise ClusterError(f"there is no broker {broker_id}; the cluster has {ids}")
+    adding = cluster.reassigning()  # first: what ends meanwhile counts as in sync
     hosted = [one for one in cluster.partitions() if broker_id in one.replicas]
     min_isr = cluster.min_isr(sorted({one.topic for one in hosted}))
     limits = Limits(settings.api_timeout_ms, settings.request_timeout_ms)
     quorum = QuorumAsker(client, limits, SystemClock(), of_controllers=False).describe()
     return [
         *endangered_quorum(broker_id, quorum),
-        *endangered(broker_id, hosted, min_isr, may_stop_lone=may_stop_lone),
+        *endangered(broker_id, hosted, min_isr, adding, may_stop_lone=may_stop_lone),
     ]

@@ -15,6 +15,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from kafka_protocol.types import TopicPartition
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
@@ -166,6 +168,10 @@ class Judge:
             told = self.partitions.get((value.topic_id, value.partition_id))
             if told is not None:
                 self._changes(told, merge(told.image, value))
+        elif record.name == "ClearElrRecord":
+            for told in self.partitions.values():
+                if value.topic_name in ("", told.name.topic):
+                    told.image = replace(told.image, elr=(), last_known_elr=())
         elif record.name == "RegisterBrokerRecord":
             hurt = self._hurt.get(value.broker_id)
             if hurt is not None and self._lives.get(value.incarnation_id) == hurt:

@@ -303,6 +303,38 @@ def test_a_replica_in_a_directory_that_is_not_registered_is_offline(
     assert view.partition(partition, LISTENER, old=False).offline == offline
 
 
+@pytest.mark.parametrize(
+    ("version", "leader", "error", "shown"),
+    [
+        (0, 1, ErrorCode.REPLICA_NOT_AVAILABLE, [1]),
+        (1, 1, ErrorCode.NONE, [1, 2, 3, 4]),
+        (0, -1, ErrorCode.LEADER_NOT_AVAILABLE, [1]),
+        (1, -1, ErrorCode.LEADER_NOT_AVAILABLE, [1, 2, 3, 4]),
+    ],
+)
+def test_metadata_0_has_no_replica_of_a_broker_that_it_does_not_list(
+    version: int, leader: int, error: ErrorCode, shown: list[int]
+) -> None:
+    live, fenced = broker(1, "127.0.0.1", 9092, None), broker(2, "127.0.0.1", 9093, None)
+    elsewhere = BrokerImage(3, 0, bytes(16), (Endpoint("OTHER", "elsewhere", 1),), fenced=False)
+    ids = (1, 2, 3, 4)  # 4 is not registered
+    topic = TopicImage("t", bytes(16), {0: PartitionImage(ids, ids, leader, 5, 5)})
+    image = MetadataImage(
+        brokers={1: live, 2: replace(fenced, fenced=True), 3: elsewhere},
+        topics_by_name=SortedMap.of({"t": topic}),
+        topics_by_id=SortedMap.of({topic.id: topic}),
+    )
+    handler = MetadataHandler(ClusterView(1, "id", lambda: image), None)
+    context = RequestContext(ApiKey.METADATA, version, 1, "c", LISTENER, ("127.0.0.1", 1), 0)
+    asked = request(ApiKey.METADATA).cls(topics=None if version else [])
+    parts = b"".join(handler.handle(context, asked))
+    answer = response(ApiKey.METADATA).decode(parts, version)[0]
+    (one,) = answer.topics[0].partitions
+    assert [each.node_id for each in answer.brokers] == [1]
+    assert (one.error_code, one.leader_id) == (error, leader)
+    assert one.replica_nodes == one.isr_nodes == shown
+
+
 def test_every_api_is_served_in_kafkas_versions() -> None:
     image = MetadataImage()
     view = ClusterView(1, "id", lambda: image)

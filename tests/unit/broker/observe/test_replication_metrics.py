@@ -27,7 +27,7 @@ def _page(metrics: Registry) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("isr", "under", "at_min", "under_min"),
-    [((1, 2, 3), 0, 0, 0), ((1, 2), 1, 1, 0), ((1,), 1, 0, 1)],
+    [((1, 2, 3), 0, 1, 0), ((1, 2), 1, 2, 0), ((1,), 1, 1, 1)],
 )
 def test_partitions_that_lack_replicas_are_counted_and_named(
     world: World, isr: tuple[int, ...], under: int, at_min: int, under_min: int
@@ -35,14 +35,14 @@ def test_partitions_that_lack_replicas_are_counted_and_named(
     metrics, health = Registry(), Health(1)
     register_leading(metrics, health, world.leading)
     world.add_topic("t", min_insync_replicas=2)
-    world.add_topic("alone")
+    world.add_topic("alone", min_insync_replicas=2)  # a lone replica is enough, as in Kafka
     world.change("t", replicas=(1, 2, 3), isr=isr, leader_epoch=4)
     page = _page(metrics)
     assert float(page["UnderReplicatedPartitions"]) == under
     assert float(page["AtMinIsrPartitionCount"]) == at_min
     assert float(page["UnderMinIsrPartitionCount"]) == under_min
     red, yellow = health.checks["replicas"](), health.warnings["replicas"]()
-    assert (len(red), len(yellow)) == (under_min, under - under_min)
+    assert (len(red), len(yellow)) == (under_min, under)
     assert all("t-0" in line for line in (*red, *yellow))
 
 
@@ -76,6 +76,32 @@ def test_an_isr_that_was_asked_for_is_counted_and_no_other(world: World) -> None
     page = _page(metrics)
     assert float(page["IsrShrinksPerSec_total"]) == 2
     assert float(page["IsrExpandsPerSec_total"]) == 1
+
+
+def test_a_reassignment_is_counted_while_it_runs_and_warns_of_nothing(world: World) -> None:
+    metrics, health = Registry(), Health(1)
+    register_leading(metrics, health, world.leading)
+    world.add_topic("t")
+    world.change("t", replicas=(1, 2), adding=(2,))
+    page = _page(metrics)
+    assert float(page["ReassigningPartitions"]) == 1
+    assert float(page["UnderReplicatedPartitions"]) == 0
+    assert health.warnings["replicas"]() == ()
+    world.change("t", isr=(1, 2), adding=())
+    assert float(_page(metrics)["ReassigningPartitions"]) == 0
+
+
+def test_a_lone_replica_is_at_its_minimum_as_long_as_it_is_led_here(world: World) -> None:
+    metrics = Registry()
+    register_leading(metrics, Health(1), world.leading)
+    world.add_topic("t", 3)
+    assert float(_page(metrics)["AtMinIsrPartitionCount"]) == 3
+    world.change("t", 0, replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=4)
+    world.change("t", 1, replicas=(1, 2), isr=(1, 2))
+    assert float(_page(metrics)["AtMinIsrPartitionCount"]) == 1
+    del world.topics["t"]
+    world.apply()
+    assert float(_page(metrics)["AtMinIsrPartitionCount"]) == 0
 
 
 def test_nothing_is_counted_of_what_is_led_no_more_or_lacks_no_more(world: World) -> None:

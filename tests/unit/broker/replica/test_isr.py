@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replica.isr import InSyncReplicas, Proposal
+from broker.replica.isr import InSyncReplicas, Lack, Proposal, ReplicaChange
 
 LAG_MS = 100
 LIVES = {1: 10, 2: 20, 3: 30}
@@ -576,7 +576,7 @@ def test_added_replicas_count_for_the_minimum_once_one_was_in_sync() -> None:
         partition_epoch=5,
         replicas=(1, 2, 3),
         isr=(1,),
-        joining=(2, 3),
+        change=ReplicaChange(adding=(2, 3), joining=(2, 3)),
         epoch_start_offset=0,
         led_since_ms=0,
         min_insync_replicas=2,
@@ -586,5 +586,29 @@ def test_added_replicas_count_for_the_minimum_once_one_was_in_sync() -> None:
     assert held.min_isr == 2
     held.learn(partition_epoch=7, replicas=(1, 2, 3), isr=(1,), is_recovering=False)
     assert (held.min_isr, watermark(held)) == (2, 0)
-    held.learn(partition_epoch=8, replicas=(1, 2, 3), isr=(1,), is_recovering=False, joining=(2, 3))
+    change = ReplicaChange(adding=(2, 3), joining=(2, 3))
+    held.learn(partition_epoch=8, replicas=(1, 2, 3), isr=(1,), is_recovering=False, change=change)
     assert held.min_isr == 1
+
+
+@pytest.mark.parametrize(
+    ("isr", "change", "lacks"),
+    [
+        ((1, 2, 3), ReplicaChange(), set()),
+        ((1, 2), ReplicaChange(), {Lack.REPLICAS, Lack.SPARE}),
+        ((1,), ReplicaChange(), {Lack.REPLICAS, Lack.MIN_ISR}),
+        ((1,), ReplicaChange((2, 3), (), (2, 3)), {Lack.SPARE, Lack.FINAL_REPLICAS}),
+        ((1, 2), ReplicaChange((2, 3)), {Lack.SPARE, Lack.FINAL_REPLICAS}),
+        ((1,), ReplicaChange((2, 3)), {Lack.MIN_ISR, Lack.FINAL_REPLICAS}),  # 2 was in it
+        ((1,), ReplicaChange((3,)), {Lack.REPLICAS, Lack.MIN_ISR, Lack.FINAL_REPLICAS}),
+        ((1, 2), ReplicaChange((), (3,)), {Lack.REPLICAS, Lack.SPARE, Lack.FINAL_REPLICAS}),
+    ],
+)
+def test_added_replicas_are_not_lacked_and_removed_ones_are(
+    isr: tuple[int, ...], change: ReplicaChange, lacks: set[Lack]
+) -> None:
+    held = leading(isr)
+    held.learn(
+        partition_epoch=6, replicas=held.replicas, isr=isr, is_recovering=False, change=change
+    )
+    assert held.lacks == lacks

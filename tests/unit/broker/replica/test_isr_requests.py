@@ -15,6 +15,7 @@ from kafka_protocol.errors import ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.image.model import BrokerImage
+from runtime.metrics import Counter
 from tests.support.worlds.data_plane import LAG_MS, NODE, World
 from tests.support.worlds.pools import HeldPool, turns
 
@@ -119,6 +120,31 @@ async def test_what_an_answer_does_not_decide_may_come_about_and_is_asked_again(
     assert followers is not None
     assert followers.in_sync.maximal_isr == {NODE, 2}
     assert followers.in_sync._doubtful == {(NODE,)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "failures"),
+    [
+        (ErrorCode.NONE, 0),
+        ({}, 0),
+        (NotControllerError("nobody leads"), 0),
+        (ErrorCode.INELIGIBLE_REPLICA, 1),
+        (ErrorCode.FENCED_LEADER_EPOCH, 1),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 1),
+    ],
+)
+@pytest.mark.parametrize("is_overtaken", [False, True])
+async def test_an_error_for_what_is_still_proposed_is_counted_as_a_failed_update(
+    tmp_path: Path, answer: Answer, failures: int, *, is_overtaken: bool
+) -> None:
+    asking = Asking(tmp_path)
+    asking.world.leading.failures = counted = Counter("c", "text")
+    await asking.lags(0)
+    if is_overtaken:
+        asking.world.change("t", isr=(NODE, 2))  # the image says something newer
+    await asking.answer(answer)
+    assert counted.value() == (0 if is_overtaken else failures)
+    await asking.requests.stop()
 
 
 async def test_a_later_proposal_is_asked_for_where_an_earlier_one_had_no_answer(

@@ -88,11 +88,23 @@ def test_what_copying_waits_for_is_named() -> None:
 def test_a_partition_that_needs_a_broker_is_named(
     replicas: tuple[int, ...], isr: tuple[int, ...], needs: str
 ) -> None:
-    found = list(endangered(1, [partition(0, replicas, isr)], {"t": 2}))
+    found = list(endangered(1, [partition(0, replicas, isr)], {"t": 2}, {}))
     assert found == ([needs] if needs else [])
 
 
 def test_partitions_of_one_replica_may_be_left_out() -> None:
     there = [partition(0, (1,)), partition(1, (1, 2), (1,))]
-    (found,) = endangered(1, there, {"t": 1}, may_stop_lone=True)
+    (found,) = endangered(1, there, {"t": 1}, {}, may_stop_lone=True)
     assert found == "t-1 would have no leader: no other of replicas 1,2 is in sync"
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "is_needed"),
+    [((1,), (), False), ((1, 3), (), True), ((1,), (3,), True), ((1, 2, 3), (), False)],
+)
+def test_a_replica_that_is_being_added_is_needed_once_one_may_lead(
+    isr: tuple[int, ...], elr: tuple[int, ...], *, is_needed: bool
+) -> None:
+    one = PartitionState("t", 0, 1, (1, 2, 3), isr, elr)
+    found = list(endangered(3, [one], {"t": 2}, {("t", 0): (2, 3)}))
+    assert bool(found) is is_needed
