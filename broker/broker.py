@@ -8,6 +8,7 @@ logs with their clean mark, the metadata log last. A kill at any moment is a nor
 next start recovers.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -125,7 +126,7 @@ class Broker(ServerProcess):
         self._log_is_proven = True  # of a lone node, whose log is its own
 
     async def start(self) -> None:
-        """Serve clients; returns when the tier runs, too.
+        """Serve clients; returns when the tier runs, too, or waits for other brokers.
 
         Raises:
             ConfigError, DirectoryError, InternalTopicError, TierStartError, OSError: it cannot;
@@ -143,7 +144,7 @@ class Broker(ServerProcess):
         await self._join()
         await self._listen()
         self.health.stage = "running"
-        await self._connect_tier()
+        await self._begin_tier()
         if self._extend is not None:
             await self._extend(
                 ServingParts(self._parts, self._server, self._cleaner, self.health, self._on_stop)
@@ -529,11 +530,32 @@ class Broker(ServerProcess):
         await listener.open_if_it_can()
         self._on_stop(listener.close)
 
-    async def _connect_tier(self) -> None:
-        """Let the tier work, now that its Kafka clients can reach us."""
+    async def _begin_tier(self) -> None:
+        """Let the tier work; where its topic waits for other brokers this one serves meanwhile."""
         if self._tier is None:
             return
-        await self._tier_wiring.ensure_topic(self._node, self._own_topics)
+        if await self._tier_wiring.ensure_topic(self._node, self._own_topics):
+            await self._connect_tier()
+            return
+        log.warning("the tier waits: %s", self._tier_wiring.waits_for)
+        connecting = asyncio.create_task(self._connect_tier_later())
+
+        async def stop() -> None:
+            connecting.cancel()
+            await asyncio.wait([connecting])
+
+        self._on_stop(stop)
+
+    async def _connect_tier_later(self) -> None:
+        try:
+            await self._tier_wiring.ensure_topic(self._node, self._own_topics, waits=True)
+            await self._connect_tier()
+        except Exception as error:  # noqa: BLE001 - whoever runs the process is told
+            self._end(error)
+
+    async def _connect_tier(self) -> None:
+        """Its Kafka clients can reach us."""
+        assert self._tier is not None
         self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(self._image())
         self.health.notes["remote-metadata"] = lambda: remote_metadata_notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener

@@ -117,14 +117,21 @@ def _today(resource: Any) -> Any:
 
 
 def _only_keeps(resource: Any) -> bool:
-    """Whether every change is one by which the topic keeps all its records.
+    """Whether every change is one by which the topic keeps all its records, in more copies too.
 
-    A topic that Kafka compacted, or let expire, is put right so.
+    A topic that Kafka compacted, or let expire, is put right so; one that got more replicas asks
+    for more of them.
     """
     return all(
-        change.config_operation == Operation.SET and _KEEPS_ALL.get(change.name) == change.value
+        change.config_operation == Operation.SET
+        and (_KEEPS_ALL.get(change.name) == change.value or _asks_for_two(change))
         for change in resource.configs
     )
+
+
+def _asks_for_two(change: Any) -> bool:
+    value = change.value or ""
+    return change.name == "min.insync.replicas" and value.isdecimal() and int(value) > 1
 
 
 def _refused(resource: Any) -> AlteredResource:

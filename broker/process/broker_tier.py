@@ -18,7 +18,7 @@ from broker.remote.supervisor import Spawn
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
 from broker.topics.auto_creation import AutoTopicCreation
-from broker.topics.internal import ensure_remote_metadata_topic
+from broker.topics.internal import TooFewBrokersError, ensure_remote_metadata_topic
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from local_log.manager.log_dirs import LogManager
@@ -38,6 +38,7 @@ class BrokerTier:
 
     Attributes:
         tier: what the process answers and is told; None where the broker has no remote tier.
+        waits_for: why the topic of the remote metadata is not made yet; empty: it is.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class BrokerTier:
         self._commit = ports.executors.commit
         self._scheduler = ports.scheduler
         self.tier: RemoteTier | None = None
+        self.waits_for = ""
         if config.remote_log_storage_system_enable:
             try:
                 check_forms(ports.disk, config.metadata_log_dir, config.log_dirs[0])
@@ -72,6 +74,7 @@ class BrokerTier:
             metrics_page.others.append(tier.metrics)
             health.checks["tier"] = lambda: tier.state().reasons
             health.warnings["tier"] = tier.warnings
+            health.warnings["remote-metadata"] = lambda: (self.waits_for,) if self.waits_for else ()
             health.notes["tier"] = tier.judgements.progress
 
     def show_registration(self, health: Health, node: MetadataNode) -> None:
@@ -122,14 +125,25 @@ class BrokerTier:
         usable = [path for path in self._config.log_dirs if path in self._directories.ids]
         return usable[0] if usable else self._config.metadata_log_dir
 
-    async def ensure_topic(self, node: MetadataNode, creation: AutoTopicCreation) -> None:
+    async def ensure_topic(
+        self, node: MetadataNode, creation: AutoTopicCreation, *, waits: bool = False
+    ) -> bool:
         """Make the topic of the remote metadata, where it is not there yet.
 
         Any broker with a tier may be the first, and the active controller another process: returns
         when this node's image has it.
+
+        Args:
+            node: its image is looked at.
+            creation: makes topics.
+            waits: for as many brokers as the topic has replicas.
+
+        Returns:
+            False, unless it `waits`: too few brokers serve yet, `waits_for` says so.
         """
         said = ""
         while True:
+            self.waits_for = ""
             try:
                 await ensure_remote_metadata_topic(
                     node.image,
@@ -137,7 +151,12 @@ class BrokerTier:
                     self._config.rlmm_settings,
                     prefix=str(self._config.get("remote.log.metadata.manager.impl.prefix")),
                     node_id=node.node_id,
+                    is_alone=node.is_alone,
                 )
+            except TooFewBrokersError as error:
+                self.waits_for = str(error)
+                if not waits:
+                    return False
             except KafkaError as error:
                 if node.is_alone:
                     raise
@@ -145,7 +164,7 @@ class BrokerTier:
                     said = str(error)
                     log.warning("%s is not made yet: %s", REMOTE_LOG_METADATA_TOPIC, said)
             if REMOTE_LOG_METADATA_TOPIC in node.image.topics_by_name:
-                return
+                return True
             await pause(self._scheduler, _ASK_AGAIN_MS)
 
     async def connect(

@@ -33,6 +33,10 @@ class InternalTopicError(TidemarkError):
     """The tier cannot start because its metadata topic cannot be made."""
 
 
+class TooFewBrokersError(TidemarkError):
+    """The metadata topic is made when more brokers serve; the tier waits for it."""
+
+
 async def ensure_remote_metadata_topic(
     image: MetadataImage,
     creation: AutoTopicCreation,
@@ -40,8 +44,12 @@ async def ensure_remote_metadata_topic(
     *,
     prefix: str,
     node_id: int,
+    is_alone: bool,
 ) -> None:
     """Make `__remote_log_metadata` unless it exists, on brokers that have a tier.
+
+    It gets its replicas at once: with fewer of them one lost disk would take all that is known of
+    the store.
 
     Args:
         image: the cluster now.
@@ -49,9 +57,11 @@ async def ensure_remote_metadata_topic(
         settings: the metadata manager's settings, prefix removed, defaults filled in.
         prefix: of these settings in the configuration, for error messages.
         node_id: this broker, which has a tier.
+        is_alone: no other broker can come.
 
     Raises:
-        ConfigError: more replicas than such brokers; key, value and brokers are named.
+        ConfigError: more replicas than brokers will ever be; key, value and brokers are named.
+        TooFewBrokersError: fewer brokers with a tier serve than it gets replicas; ask again.
         InternalTopicError: it could not be made for another reason.
         KafkaError: the active controller could not be asked, or did not answer; ask again.
     """
@@ -70,7 +80,15 @@ async def ensure_remote_metadata_topic(
         _tell_what_forgets(image.topic_config(REMOTE_LOG_METADATA_TOPIC), settings)
         return
     with_tier = sorted(one.id for one in image.brokers.values() if one.remote_store is not None)
-    check_replication(prefix + _FACTOR, factor, with_tier or [node_id])
+    if is_alone or not with_tier:
+        check_replication(prefix + _FACTOR, factor, with_tier or [node_id])
+    serving = [one for one in with_tier if image.brokers[one].is_active]
+    if with_tier and len(serving) < factor:
+        raise TooFewBrokersError(
+            f"{REMOTE_LOG_METADATA_TOPIC} is not made yet: {prefix}{_FACTOR}={factor}, and "
+            f"{len(serving)} broker(s) with a remote tier serve ({_shown(serving) or 'none'}). "
+            "Nothing is tiered until then: start the others, or set it lower on all brokers"
+        )
     # Controllers of Apache Kafka do not know who has a tier, and would place it on any broker.
     here = [] if with_tier else [Assignment(index, (node_id,)) for index in range(partitions)]
     configs = {

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import TopicImage
 
@@ -35,6 +36,9 @@ DEFAULT_RULES: Final = ElectionRules()
 def rules_of(image: MetadataImage, topic: TopicImage, defaults: ElectionRules) -> ElectionRules:
     """Resolve the rules of a topic that has partitions.
 
+    DIFFERS: `__remote_log_metadata` never elects an unclean leader by itself: what it would forget
+    lies in the store, and the local segments are gone.
+
     Args:
         image: the cluster now.
         topic: of the image.
@@ -44,7 +48,8 @@ def rules_of(image: MetadataImage, topic: TopicImage, defaults: ElectionRules) -
     own = _laid_over(image.topic_config(topic.name), cluster)
     # As in Kafka the first partition has as many replicas as all shall have.
     replicas = len(next(iter(topic.partitions.values())).replicas)
-    return ElectionRules(min(own.min_isr, replicas), own.is_unclean)
+    is_unclean = own.is_unclean and topic.name != REMOTE_LOG_METADATA_TOPIC
+    return ElectionRules(min(own.min_isr, replicas), is_unclean)
 
 
 def _laid_over(configs: Mapping[str, str], below: ElectionRules) -> ElectionRules:

@@ -85,22 +85,12 @@ def candidates_for(
 
 
 def check_factor(name: str, configs: Mapping[str, str], factor: int) -> None:
-    """Refuse more than one replica where the remote tier has to do with them.
-
-    Followers do not fetch from the remote tier yet, and what `__remote_log_metadata` says may be
-    acted on only when it survives a power cut.
+    """Refuse more than one replica of a tiered topic: followers know nothing of the tier yet.
 
     Raises:
         InvalidReplicationFactorError: naming the way out.
     """
-    if factor <= 1:
-        return
-    if name == REMOTE_LOG_METADATA_TOPIC:
-        raise InvalidReplicationFactorError(
-            f"{name} has one replica in this version: set "
-            "rlmm.config.remote.log.metadata.topic.replication.factor=1"
-        )
-    if is_tiered(configs):
+    if factor > 1 and name != REMOTE_LOG_METADATA_TOPIC and is_tiered(configs):
         raise InvalidReplicationFactorError(
             f"replication factor {factor}: a partition of a tiered topic has one replica in this "
             "version. Ask for 1, or for a topic without remote.storage.enable"

@@ -9,6 +9,7 @@ from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 
 MIN_ISR: Final = "min.insync.replicas"
@@ -128,6 +129,22 @@ class Cluster:
                 _check(result, f"the settings of {result.resource_name}")
                 found[result.resource_name] = int(result.configs[0].value)
         return found
+
+    def set_min_isr(self, topic: str, count: int) -> None:
+        """Set `min.insync.replicas` of a topic.
+
+        Raises:
+            ClusterError: the controller refuses.
+        """
+        cls = codec.request(ApiKey.INCREMENTAL_ALTER_CONFIGS).cls
+        change = cls.Resources.Configs(
+            name=MIN_ISR, config_operation=int(Operation.SET), value=str(count)
+        )
+        resource = cls.Resources(
+            resource_type=int(ResourceType.TOPIC), resource_name=topic, configs=[change]
+        )
+        answer = self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+        _check(answer.responses[0], f"{MIN_ISR} of {topic}")
 
     # -- replicas ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ _COMMANDS = MappingProxyType(
         "audit": "Compare what the metadata says with what the store holds.",
         "claim": "Let a broker write to the store again that runs on an older copy of its files.",
         "forget": "Give up the remote data of a topic id that the cluster does not know.",
+        "replicate-metadata": "Give the topic of the remote metadata more replicas.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )

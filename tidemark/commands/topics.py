@@ -52,10 +52,10 @@ def replicate_command(
     settings = client_settings(command_config)
     with BlockingClient(bootstrap, settings.client_id) as client:
         cluster = Cluster(client)
-        chosen, refused = _begin(cluster, topics, factor)
+        chosen, refused = begin(cluster, topics, factor)
         try:
             if chosen and not no_wait:
-                _wait(cluster, chosen)
+                wait(cluster, chosen)
         except KeyboardInterrupt:
             click.echo("interrupted: copying goes on; the same command shows how far it is")
             sys.exit(130)
@@ -66,7 +66,7 @@ def replicate_command(
     sys.exit(1 if codes else 0)
 
 
-def _begin(
+def begin(
     cluster: Cluster, topics: tuple[str, ...], factor: int
 ) -> tuple[set[str], dict[str, Refusal]]:
     """Ask for what is missing; returns the topics that have it then, and why others have not."""
@@ -89,7 +89,7 @@ def _begin(
     return chosen - refused.keys(), refused
 
 
-def _wait(cluster: Cluster, topics: set[str]) -> None:
+def wait(cluster: Cluster, topics: set[str]) -> None:
     """Return when nothing is added to these topics any more; a silent cluster is waited for."""
     shown = ""
     while True:

@@ -119,11 +119,13 @@ class ClusterPorts:
             "offsets.topic.replication.factor",
             "transaction.state.log.replication.factor",
             "share.coordinator.state.topic.replication.factor",
+            "rlmm.config.remote.log.metadata.topic.replication.factor",
         )
         needed = (
             "min.insync.replicas",
             "transaction.state.log.min.isr",
             "share.coordinator.state.topic.min.isr",
+            "rlmm.config.remote.log.metadata.topic.min.isr",
         )
         # One copy may be lost at a time.
         return dict.fromkeys(factors, str(count)) | dict.fromkeys(needed, str(count - 1))

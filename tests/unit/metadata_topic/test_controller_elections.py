@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.elections import (
     ELECTIONS_A_DECISION,
@@ -156,6 +157,16 @@ def test_an_unclean_leader_comes_once_the_topic_allows_it(
     assert leaders(after) == [1, 2, 2, 1 if is_unclean else -1]
     state = after.topics_by_name["e"].partitions[3].leader_recovery_state
     assert state == (RECOVERING if is_unclean else RECOVERED)
+
+
+def test_the_metadata_topic_of_the_tier_gets_no_unclean_leader_by_itself() -> None:
+    """Whatever the defaults are; what it lacks nobody knows any more. Asked for, it gets one."""
+    name = REMOTE_LOG_METADATA_TOPIC
+    image = apply(cluster_of(1, 2), partitions(NOBODY, name=name))
+    result = elect_unclean_leaders(image, defaults=ElectionRules(is_unclean=True))
+    assert result == ControllerResult((), False)
+    asked = elect_leaders(image, election_type=UNCLEAN, asked=[(name, [0])])
+    assert apply(image, asked.records).topics_by_name[name].partitions[0].leader == 1
 
 
 def test_the_controller_looks_from_time_to_time() -> None:

@@ -126,13 +126,19 @@ def test_a_tiered_topic_keeps_to_one_store() -> None:
 
 def test_a_tiered_topic_has_one_replica_for_now() -> None:
     image = cluster({1: HERE, 2: HERE})
-    for spec in (TopicSpec("t", 1, 2, configs=TIERED), TopicSpec(REMOTE_LOG_METADATA_TOPIC, 1, 2)):
-        code, text = code_of(created(image, spec)[0])
-        assert code == ErrorCode.INVALID_REPLICATION_FACTOR
-        assert "one replica in this version" in text
+    code, text = code_of(created(image, TopicSpec("t", 1, 2, configs=TIERED))[0])
+    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "one replica in this version" in text
     _, image = created(image, TopicSpec("plain", 1, 2))
     code, text = code_of(created(image, TopicSpec("plain", 1, 2))[0])
     assert code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_the_metadata_topic_has_replicas_on_brokers_with_a_tier() -> None:
+    image = cluster({1: HERE, 2: None, 3: THERE, 4: HERE})
+    made, image = created(image, TopicSpec(REMOTE_LOG_METADATA_TOPIC, 2, 3))
+    assert made.error is None
+    assert hosts(image, REMOTE_LOG_METADATA_TOPIC) == {1, 3, 4}
 
 
 def test_of_two_stores_with_as_many_brokers_that_of_the_lowest_id_is_taken() -> None:

@@ -1,6 +1,5 @@
 """What replicas a partition may get beside those of Kafka's transcript."""
 
-import pytest
 
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.controller.election_rules import ElectionRules
@@ -12,11 +11,13 @@ from metadata_topic.image.model import (
     NO_LEADER,
     RECOVERING,
     PartitionImage,
+    RemoteStore,
 )
 from metadata_topic.image.records import MetadataRecord, make
-from tests.support.samples.metadata import apply, cluster_of
+from tests.support.samples.metadata import apply, cluster_of, started
 
 TOPIC = b"t" * 16
+STORE = RemoteStore("rsm:Store", b"p" * 32)
 DIRECTORIES = {one: bytes([100 + one]) * 16 for one in (1, 2, 3)}
 
 
@@ -69,20 +70,29 @@ def test_added_replicas_have_no_directory_yet_and_the_others_keep_theirs() -> No
     assert (partition.leader, partition.leader_epoch, partition.adding) == (1, 0, (2,))
 
 
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [("t", {"remote.storage.enable": "true"}), ("__remote_log_metadata", {})],
-)
-def test_what_the_tier_has_to_do_with_gets_no_replica(name: str, config: dict[str, str]) -> None:
-    configs = [
-        make("ConfigRecord", resource_type=2, resource_name=name, name=key, value=value)
-        for key, value in config.items()
-    ]
-    image = apply(cluster_of(1, 2), [*topic(name), *configs])
-    why, partition = asked(image, name, (1, 2))
+def test_a_tiered_topic_gets_no_replica() -> None:
+    config = make(
+        "ConfigRecord",
+        resource_type=2,
+        resource_name="t",
+        name="remote.storage.enable",
+        value="true",
+    )
+    image = apply(cluster_of(1, 2), [*topic("t"), config])
+    why, partition = asked(image, "t", (1, 2))
     assert why.startswith(ErrorCode.INVALID_REPLICATION_FACTOR.name)
-    assert "one replica in this version" in why or "has one replica" in why
+    assert "one replica in this version" in why
     assert partition.replicas == (1,)
+
+
+def test_the_metadata_topic_gets_replicas_on_brokers_with_a_tier() -> None:
+    image = started(started(cluster_of(2), 1, store=STORE), 3, store=STORE)
+    image = apply(image, topic("__remote_log_metadata"))
+    why, partition = asked(image, "__remote_log_metadata", (1, 3))
+    assert (why, partition.replicas) == ("", (1, 3))
+    why, partition = asked(image, "__remote_log_metadata", (1, 2))
+    assert why.startswith(ErrorCode.INVALID_REPLICA_ASSIGNMENT.name)
+    assert "broker 2, which does not have a remote tier" in why
 
 
 def test_the_second_request_for_a_partition_meets_the_first_ones_change() -> None:

@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, cast
 
 import pytest
 
 from broker.config.key import ConfigError
 from broker.topics.auto_creation import AutoTopicCreation
-from broker.topics.internal import InternalTopicError, ensure_remote_metadata_topic
+from broker.topics.internal import (
+    InternalTopicError,
+    TooFewBrokersError,
+    ensure_remote_metadata_topic,
+)
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.api_keys import ApiKey
@@ -35,9 +39,15 @@ SETTINGS = {
 
 
 def ensured(
-    image: MetadataImage, creation: AutoTopicCreation, settings: dict[str, str]
+    image: MetadataImage,
+    creation: AutoTopicCreation,
+    settings: dict[str, str],
+    *,
+    is_alone: bool = False,
 ) -> Coroutine[None, None, None]:
-    return ensure_remote_metadata_topic(image, creation, settings, prefix="rlmm.config.", node_id=1)
+    return ensure_remote_metadata_topic(
+        image, creation, settings, prefix="rlmm.config.", node_id=1, is_alone=is_alone
+    )
 
 
 def told(
@@ -96,7 +106,13 @@ def test_a_retention_that_our_own_setting_asks_for_is_not_told(
     assert told(caplog, BY_KAFKA, retention_ms="999") == []
 
 
-def asked_for(stores: dict[int, RemoteStore | None], factor: int = 1) -> Any:
+def asked_for(
+    stores: dict[int, RemoteStore | None],
+    factor: int = 1,
+    *,
+    fenced: Collection[int] = (),
+    is_alone: bool = False,
+) -> Any:
     """The topic that broker 1 asks for."""
     asked: list[Any] = []
 
@@ -106,14 +122,15 @@ def asked_for(stores: dict[int, RemoteStore | None], factor: int = 1) -> Any:
 
     image = MetadataImage(
         brokers={
-            one: BrokerImage(one, 0, bytes(16), remote_store=store) for one, store in stores.items()
+            one: BrokerImage(one, 0, bytes(16), remote_store=store, fenced=one in fenced)
+            for one, store in stores.items()
         }
     )
     settings = SETTINGS | {
         "remote.log.metadata.topic.replication.factor": str(factor),
         "remote.log.metadata.topic.num.partitions": "3",
     }
-    asyncio.run(ensured(image, AutoTopicCreation(ask, TopicDefaults), settings))
+    asyncio.run(ensured(image, AutoTopicCreation(ask, TopicDefaults), settings, is_alone=is_alone))
     (topic,) = asked
     return topic
 
@@ -134,12 +151,19 @@ def test_the_topic_lies_here_where_controllers_do_not_know_who_has_a_tier() -> N
     assert found == [(index, [1]) for index in range(3)]
 
 
-@pytest.mark.parametrize("stores", [{1: STORE, 2: None}, {1: None, 2: None}])
-def test_more_replicas_than_brokers_with_a_tier_are_refused_by_name(
-    stores: dict[int, RemoteStore | None],
+@pytest.mark.parametrize(("stores", "is_alone"), [({1: STORE}, True), ({1: None, 2: None}, False)])
+def test_more_replicas_than_there_will_ever_be_brokers_are_refused_by_name(
+    stores: dict[int, RemoteStore | None], is_alone: bool
 ) -> None:
     with pytest.raises(ConfigError, match=r"rlmm\.config\.remote\.log\.metadata\.topic\.repl"):
-        asked_for(stores, factor=2)
+        asked_for(stores, factor=2, is_alone=is_alone)
+
+
+def test_the_topic_is_made_when_as_many_brokers_serve_as_it_gets_replicas() -> None:
+    stores: dict[int, RemoteStore | None] = {1: STORE, 2: STORE, 3: STORE, 4: None}
+    with pytest.raises(TooFewBrokersError, match=r"factor=3, and 2 broker.* serve \(1, 2\)"):
+        asked_for(stores, factor=3, fenced=(3,))
+    assert asked_for(stores, factor=3).replication_factor == 3
 
 
 def made(error: ErrorCode) -> None:
@@ -150,7 +174,9 @@ def made(error: ErrorCode) -> None:
         topic = cls.Topics(name=REMOTE_LOG_METADATA_TOPIC, error_code=int(error))
         return cls(topics=[topic])
 
-    image = MetadataImage(brokers={1: BrokerImage(1, 0, bytes(16), remote_store=STORE)})
+    image = MetadataImage(
+        brokers={1: BrokerImage(1, 0, bytes(16), remote_store=STORE, fenced=False)}
+    )
     settings = SETTINGS | {"remote.log.metadata.topic.replication.factor": "1"}
     asyncio.run(ensured(image, AutoTopicCreation(ask, TopicDefaults), settings))
 
