@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from confluent_kafka.admin import NewTopic
@@ -40,6 +41,10 @@ TIERS = {
     "log.initial.task.delay.ms": "200",
     "tidemark.remote.copy.max.ms": "5000",
     "tidemark.remote.delete.grace.ms": "1000",
+}
+REPLICATED = {
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "2",
 }
 SECRET = "cluster.secret"
 STORE = "remote-tier"
@@ -216,13 +221,21 @@ class TieringCombined(Tiering):
 
 
 @asynccontextmanager
-async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
-    """Three controllers and two brokers with tiers."""
+async def tiers_apart(
+    directory: Path,
+    *,
+    is_dynamic: bool = False,
+    broker_settings: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[Cluster]:
+    """Three controllers and two brokers with tiers, whose metadata have one replica."""
     settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "3000"}
     plan = Plan(TidemarkController, is_dynamic, settings=settings | SWITCH)
     async with Quorum(directory, plan) as quorum:
         nodes = [
-            TieringBroker(one, directory / f"broker-{one}", quorum.membership) for one in (11, 12)
+            TieringBroker(
+                one, directory / f"broker-{one}", quorum.membership, settings=broker_settings
+            )
+            for one in (11, 12)
         ]
         await nodes[0].format("--cluster-secret")
         async with _running(Cluster(quorum, nodes)) as cluster:
@@ -231,8 +244,9 @@ async def tiers_apart(directory: Path, *, is_dynamic: bool = False) -> AsyncIter
 
 @asynccontextmanager
 async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
-    """Three nodes with both roles, each with a tier."""
-    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic, has_links=False))
+    """Three nodes with both roles, each with a tier, whose metadata have three replicas."""
+    plan = Plan(TieringCombined, is_dynamic, settings=REPLICATED, has_links=False)
+    quorum = Quorum(directory, plan)
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
     async with quorum:
         nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]

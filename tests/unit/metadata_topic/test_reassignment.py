@@ -1,6 +1,5 @@
 """What replicas a partition may get beside those of Kafka's transcript."""
 
-
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.free_descriptors import DescriptorBudget
