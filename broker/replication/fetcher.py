@@ -56,6 +56,7 @@ from local_log.errors import KafkaStorageError, LogClosed
 from local_log.leader_epoch_cache import truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
 from runtime.ports import Ports
@@ -144,10 +145,10 @@ class _Change:
             case Append(answer):
                 check_order(answer.records)
                 asked = self.asked.offset
-                log.truncate_to(log.log_end_offset)  # epochs without a record
+                truncate_to(log, log.log_end_offset)  # epochs without a record
                 base = base_below(answer.records, asked)
                 if base is not None and log.log_start_offset == log.log_end_offset:
-                    log.truncate_fully_and_start_at(base)
+                    truncate_fully_and_start_at(log, base)
                     asked = base
                 return log.append_batches(
                     answer.records,
@@ -159,11 +160,11 @@ class _Change:
                 start, end = log.log_start_offset, log.log_end_offset
                 cut = truncation_for(log.epochs, theirs, log_start=start, log_end=end)
                 if cut == start:
-                    log.truncate_fully_and_start_at(their_start)
+                    truncate_fully_and_start_at(log, their_start)
                 else:
-                    log.truncate_to(cut)
+                    truncate_to(log, cut)
             case Begin(offset):
-                log.truncate_fully_and_start_at(offset)
+                truncate_fully_and_start_at(log, offset)
         return log.log_end_offset
 
 

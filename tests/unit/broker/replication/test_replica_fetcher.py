@@ -12,6 +12,7 @@ from broker.replication import fetcher
 from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import FIRST_WAIT_MS
 from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.log.truncation import truncate_fully_and_start_at
 from metadata_topic.image.delta import MetadataDelta
 from runtime.work import STEP_WORK, Work
 from tests.support.worlds.data_plane import NODE
@@ -252,7 +253,7 @@ async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path
     """Begun at the leader's end it would be in sync, and lead next without all that lies below."""
     async with following(tmp_path) as pair:
         pair.add_topic("t")
-        pair.follower.log("t").truncate_fully_and_start_at(50)
+        truncate_fully_and_start_at(pair.follower.log("t"), 50)
         assert not pair.follower.logs.keep_log_starts([TopicPartition("t", 0)])
         pair.leader.append("t", b"a")
         pair.change("t", leader_epoch=4, partition_epoch=1)
@@ -272,7 +273,7 @@ async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Pa
         pair.leader.append("t", b"a")
         await pair.run(200)
         pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
-        pair.follower.log("t").truncate_fully_and_start_at(3)
+        truncate_fully_and_start_at(pair.follower.log("t"), 3)
         pair.follower.append("t", b"z")
         pair.change("t", leader_epoch=5, partition_epoch=2)
         for value in (b"b", b"c", b"d", b"e"):
