@@ -112,8 +112,8 @@ def place(
             return _opened(fitting[0], found)
         return Placement(
             offline="its log directory is lost: it was forgotten, or its id was never noted. Bring "
-            "it back, or give it up with `tidemark directories forget lost`; a last copy also takes "
-            "`--records-given-up N` (or `unknown`)" + _others(found)
+            "it back, or give it up with `tidemark directories forget lost`; a last copy takes "
+            "`--records-given-up N` (or `unknown`), too" + _others(found)
         )
     assert wanted.directory_id is not None
     shown = uuid_to_text(wanted.directory_id)
