@@ -93,6 +93,7 @@ def _is_expected(error: Exception) -> bool:
     from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.errors import PipelineError
     from rlm.upkeep.incarnation import OlderFormError
+    from tidemark.node_files.forgetting import ForgetError
     from tidemark.node_files.formatting import FormatError
     from tidemark.node_files.log_directories import LogDirectoryError
     from tidemark.node_files.offline_topics import OfflineLogError
@@ -103,7 +104,7 @@ def _is_expected(error: Exception) -> bool:
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
     ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
-    more = (SeedError, UnusableMetadataError, QuorumError, OlderFormError, SplitError)
+    more = (ForgetError, SeedError, UnusableMetadataError, QuorumError, OlderFormError, SplitError)
     return isinstance(error, (*expected, *ours, *more, OSError))
 
 

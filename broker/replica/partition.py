@@ -486,24 +486,24 @@ class Partition:
             CorruptMessage: a durable topic's batch at `offset` is damaged.
             WouldWait, KafkaError: as `PartitionLog.read`.
         """
-        read = self.log.read
+        log = self.log
         try:
-            found = read(
+            found = log.read(
                 offset,
                 max_bytes,
                 end_offset=end_offset,
                 min_one_batch=min_one_batch,
                 may_wait=may_wait,
             )
+            if not self.durable:
+                return found
+            if not may_wait:
+                log.segments.check_resident(found)
+            return log.segments.sound(found)
         except CorruptMessage:
             if self.durable:
-                self.log.note_damage()
+                log.note_damage()
             raise
-        if not self.durable:
-            return found
-        if not may_wait:
-            self.log.check_resident(found)
-        return self.log.sound(found)
 
     # -- followers
 

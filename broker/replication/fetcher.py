@@ -11,11 +11,10 @@ So a partition may be added, let go or given another leader at any moment.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from broker.replica.partition import Partition
 from broker.replication.fetch_session import Asked, FetchSession, PartitionId, Question
@@ -33,7 +32,6 @@ from broker.replication.following import (
     Begin,
     FindRange,
     Following,
-    LeaderRange,
     Standing,
     Stop,
     Truncate,
@@ -44,35 +42,29 @@ from broker.replication.following import (
     decided,
     is_current,
 )
+from broker.replication.leader_requests import RANGES_AT_ONCE, leader_ranges, sent
 from kafka_client.connection import Connection
-from kafka_client.requests import Answer, Call, ClientError, encoder
+from kafka_client.requests import Answer, ClientError
 from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import request
-from kafka_protocol.wire.schema import Versions
 from local_log.errors import KafkaStorageError, LogClosed
 from local_log.leader_epoch_cache import truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
 from runtime.executors import side_by_side
 from runtime.ports import Ports
 from runtime.scheduler import Timer
-from runtime.work import OnPool, Pace, Runner, Steps, Until, Work, logged
+from runtime.work import OnPool, Pace, Runner, Steps, Work, logged
 
 log = logging.getLogger(__name__)
 
 POOL: Final = "log-follow"
 THREADS: Final = 2
-RANGES_AT_ONCE: Final = 500
-"""Partitions of one ListOffsets."""
-EARLIEST: Final = -2
-LATEST: Final = -1
-_LIST_OFFSETS: Final = Versions(4, 9)
-"""From leader epochs on."""
 _UNITS: Final = 10
 """Microseconds, about, for what is decided or published of a partition."""
 AT_ONCE_BYTES: Final = 128 << 10
@@ -83,7 +75,6 @@ _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
 )
-_ListOffsets: Final = request(ApiKey.LIST_OFFSETS).cls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +136,10 @@ class _Change:
             case Append(answer):
                 check_order(answer.records)
                 asked = self.asked.offset
-                log.truncate_to(log.log_end_offset)  # epochs without a record
+                truncate_to(log, log.log_end_offset)  # epochs without a record
                 base = base_below(answer.records, asked)
                 if base is not None and log.log_start_offset == log.log_end_offset:
-                    log.truncate_fully_and_start_at(base)
+                    truncate_fully_and_start_at(log, base)
                     asked = base
                 return log.append_batches(
                     answer.records,
@@ -160,11 +151,11 @@ class _Change:
                 start, end = log.log_start_offset, log.log_end_offset
                 cut = truncation_for(log.epochs, theirs, log_start=start, log_end=end)
                 if cut == start:
-                    log.truncate_fully_and_start_at(their_start)
+                    truncate_fully_and_start_at(log, their_start)
                 else:
-                    log.truncate_to(cut)
+                    truncate_to(log, cut)
             case Begin(offset):
-                log.truncate_fully_and_start_at(offset)
+                truncate_fully_and_start_at(log, offset)
         return log.log_end_offset
 
 
@@ -333,7 +324,7 @@ class ReplicaFetcher:
         body = yield from encoded(
             question, terms, broker_epoch=self._broker_epoch(), wait_ms=wait_ms
         )
-        answer = yield from _sent(
+        answer = yield from sent(
             connection, ApiKey.FETCH, body, versions=VERSIONS, read=None, timeout_ms=timeout_ms
         )
         if isinstance(answer, ClientError):
@@ -406,8 +397,8 @@ class ReplicaFetcher:
             if pace.is_step_over(_UNITS):
                 yield None
         yield from self._change(changes)
-        for some in _sliced(out_of_range, RANGES_AT_ONCE):
-            yield from self._settle_ranges(some)
+        for first in range(0, len(out_of_range), RANGES_AT_ONCE):
+            yield from self._settle_ranges(out_of_range[first : first + RANGES_AT_ONCE])
 
     def _current(self, partition_id: PartitionId) -> _Followed | None:
         """A partition whose log may be changed by the answer to what was asked last."""
@@ -631,14 +622,18 @@ class ReplicaFetcher:
 
     def _settle_ranges(self, asking: Sequence[_Followed]) -> Work[None]:
         """Find out where the leader's logs begin and end, and go on there."""
-        starts = yield from self._listed(asking, EARLIEST)
-        ends = yield from self._listed(asking, LATEST)
+        ranges = yield from leader_ranges(
+            self._connection,
+            {one.name: one.following.leader_epoch for one in asking},
+            node_id=self._settings.terms.node_id,
+            timeout_ms=self._settings.timeout_ms,
+        )
         changes: list[_Change] = []
         for followed in asking:
             if self._current(followed.id) is not followed:
                 self._dropped(followed.id)
                 continue
-            theirs = _range_of(starts.get(followed.name), ends.get(followed.name))
+            theirs = ranges[followed.name]
             if isinstance(theirs, Wait):
                 self._put_off(followed, theirs)
                 continue
@@ -648,55 +643,6 @@ class ReplicaFetcher:
             )
             changes.append(_Change(followed, decision, self._session.told[followed.id]))
         yield from self._change(changes)
-
-    def _listed(
-        self, asking: Sequence[_Followed], timestamp: int
-    ) -> Work[dict[TopicPartition, Any]]:
-        """What ListOffsets answers, by partition; nothing where there is no answer."""
-        connection = self._connection
-        if connection is None:
-            return {}
-        topics: dict[str, list[Any]] = {}
-        for one in asking:
-            asked = _ListOffsets.Topics.Partitions(
-                partition_index=one.name.partition,
-                current_leader_epoch=one.following.leader_epoch,
-                timestamp=timestamp,
-            )
-            topics.setdefault(one.name.topic, []).append(asked)
-        question = _ListOffsets(
-            replica_id=self._settings.terms.node_id,
-            topics=[
-                _ListOffsets.Topics(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
-        answer = yield from _sent(
-            connection,
-            ApiKey.LIST_OFFSETS,
-            encoder(ApiKey.LIST_OFFSETS, question),
-            versions=_LIST_OFFSETS,
-            read=Answer.decode,
-            timeout_ms=self._settings.timeout_ms,
-        )
-        if isinstance(answer, ClientError):
-            return {}
-        return {
-            TopicPartition(topic.name, one.partition_index): one
-            for topic in answer.topics
-            for one in topic.partitions
-        }
-
-
-def _range_of(start: Any, end: Any) -> LeaderRange | Wait:
-    """What two answers of ListOffsets say; None: there is none."""
-    for one in (start, end):
-        if one is None:
-            return Wait("the leader does not answer ListOffsets")
-        if one.error_code or one.offset < 0:
-            error = ErrorCode.of(one.error_code)
-            return Wait(f"the leader answers {error.name}, offset {one.offset} to ListOffsets")
-    return LeaderRange(start.offset, end.offset, end.leader_epoch)
 
 
 def _id_of(partition: Partition) -> PartitionId:
@@ -709,31 +655,6 @@ def _read(answer: Answer) -> Steps[FetchAnswer]:
     return (yield from walked(frame, answer.body_position()))
 
 
-def _sent(
-    connection: Connection,
-    api_key: ApiKey,
-    body: Callable[[int], bytes],
-    *,
-    versions: Versions,
-    read: Callable[[Answer], Any] | None,
-    timeout_ms: int,
-) -> Work[Any]:
-    """Send a request and wait for its answer, or a `ClientError`."""
-    ended: list[Any] = []
-
-    def send(go_on: Callable[[], None]) -> None:
-        def done(result: Any) -> None:
-            ended.append(result)
-            go_on()
-
-        connection.send(
-            Call(api_key, body, done, versions=versions, read=read, timeout_ms=timeout_ms)
-        )
-
-    yield Until(send)
-    return ended.pop()
-
-
 def _after_error(error: Exception, followed: _Followed) -> Wait | Stop:
     """What becomes of a partition whose log refused a change."""
     if isinstance(error, LogClosed):
@@ -744,9 +665,3 @@ def _after_error(error: Exception, followed: _Followed) -> Wait | Stop:
         return Wait(f"the leader sends wrong batches: {error}", is_fault=True)
     log.error("a log was not changed: %s", followed.name, exc_info=error)
     return Stop(f"a defect: {error!r}", is_failure=True)
-
-
-def _sliced(items: Sequence[_Followed], most: int) -> Iterator[Sequence[_Followed]]:
-    rest = iter(items)
-    while some := list(islice(rest, most)):
-        yield some

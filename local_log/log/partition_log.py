@@ -1,4 +1,4 @@
-"""One partition's log on one disk: append, read, flush and truncate.
+"""One partition's log on one disk: append, read and flush.
 
 The log keeps where it begins and ends. Each of its parts has its state to itself: others look at
 it, and change it by its methods alone.
@@ -12,8 +12,9 @@ it, and change it by its methods alone.
 | `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
 | `LogLoan` | `loan.py` | whether a pool thread changes the log, and who waits for that |
 
-Functions over a log stand beside: `retention.py` lets its oldest segments go, `lookups.py` looks
-into it on pool threads, `tier_segments.py` opens closed segments for the remote tier.
+Functions over a log stand beside: `truncation.py` cuts it, `retention.py` lets its oldest segments
+go, `lookups.py` looks into it on pool threads, `tier_segments.py` opens closed segments for the
+remote tier.
 
 All state is owned by the event loop's thread, which may lend the log to a pool thread for an append
 or a truncation (`loan.py`); what else may run on a pool thread says so. An append shows a batch
@@ -24,7 +25,6 @@ watermark <= log end.
 """
 
 from collections.abc import Sequence
-from errno import ENOMEM
 from functools import partial
 from pathlib import Path
 
@@ -33,8 +33,6 @@ from kafka_protocol.records.batch import (
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
     BatchHeader,
-    has_valid_crc,
-    iter_batches,
     patch_offset_and_epoch,
     read_header,
     set_log_append_time,
@@ -46,7 +44,6 @@ from local_log.errors import (
     OffsetIsRemote,
     OffsetOutOfRange,
     UnexpectedAppendOffset,
-    WouldWait,
 )
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.log.append_check import check_client_batch, check_framing, next_given
@@ -57,13 +54,13 @@ from local_log.log.loan import LogLoan
 from local_log.log.opened_batches import Opening, opened, opened_if_short
 from local_log.log.producers import LogProducers
 from local_log.log.results import Appended, AppendInfo, Ended, LogHooks, LogRead
-from local_log.log.segments import LogSegments
+from local_log.log.segments import LogSegments, fsync_between
 from local_log.producers.transactions import note_batch
 from local_log.recovery.recovery import LogOpener, OpenedLog
 from local_log.recovery.survey import OpenRequest
 from local_log.segment.segment import LogSegment
 from local_log.small_files import PlainFiles, SmallFiles
-from runtime.disk import Buffer, Disk, FileRegion
+from runtime.disk import Buffer, Disk
 from runtime.disk_errors import half_done
 from runtime.executors import make_mutex
 
@@ -523,41 +520,6 @@ class PartitionLog:
         except OSError as error:
             self.health.fail(error)
 
-    def check_resident(self, found: LogRead) -> None:
-        """Refuse to read what `read` has found while it is not in memory.
-
-        Raises:
-            WouldWait: it is not.
-        """
-        for region in found.regions:
-            if not self.disk.is_resident(region.file, region.position, region.size_bytes):
-                raise WouldWait(str(region.file.path))
-
-    def sound(self, found: LogRead) -> LogRead:
-        """Check what `read` has found, and leave out the first damaged batch and all behind it.
-
-        For logs whose readers must never meet a wrong byte: they are read, on this thread.
-
-        Raises:
-            CorruptMessage: the first batch is damaged; the next start reads this log whole.
-        """
-        if not found.regions:
-            return found
-        [region] = found.regions
-        data = self.disk.read_at(region.file, region.position, region.size_bytes)
-        size, expected, end = 0, found.first_batch_offset, found.upper_bound_offset
-        for position, header in iter_batches(data):
-            is_in_place = expected <= header.base_offset < header.next_offset <= end
-            if not is_in_place or not has_valid_crc(data, position, header):
-                break
-            size, expected = position + header.size_bytes, header.next_offset
-        if size == 0:
-            self.note_damage()
-            self.segments.refuse_damage(region.file.path, region.position, expected)
-        return found._replace(
-            regions=[FileRegion(region.file, region.position, size)], size_bytes=size
-        )
-
     def note_damage(self) -> None:
         """The next start is to read this log whole."""
         self.has_damage = True
@@ -640,20 +602,7 @@ class PartitionLog:
     def _fsync(self, segments: list[LogSegment], target: int) -> None:
         """Fsync what is not known to be safe below `target` (exclusive)."""
         start, version = self.recovery_point, self.epoch_file.version
-        names_are_new = False
-        if target > start:
-            for index, segment in enumerate(segments):
-                is_last = index + 1 == len(segments)
-                if segment.base_offset < target and (
-                    is_last or segments[index + 1].base_offset > start
-                ):
-                    try:
-                        segment.fsync()
-                    except OSError as error:
-                        if error.errno == ENOMEM:  # what was written may be lost
-                            raise half_done(error, "fsync") from error
-                        raise
-                    names_are_new |= segment.base_offset >= start
+        names_are_new = fsync_between(segments, start, target)
         if version != self.epoch_file.durable_version:
             version = self.epoch_file.write_due()
             self.epoch_file.fsync()
@@ -662,98 +611,39 @@ class PartitionLog:
             self.disk.fsync_path(self.directory)
         self.epoch_file.fsynced(version)
 
-    # -- truncate -------------------------------------------------------------------------------
+    # -- what a truncation changes ----------------------------------------------------------------
 
-    # First it is said, in memory and on disk, that the log reaches no further; then files change;
-    # then what was known of the dropped records is forgotten. A start in the middle of this must
-    # not take it for a loss. To learn the producers again may take seconds: a log in use is lent.
-
-    def truncate_to(self, offset: int) -> None:
-        """Drop everything at and after `offset`; a batch that holds it goes as a whole.
-
-        At the log end or above it no record goes, but an epoch without a record does: a batch of an
-        earlier epoch would else take other epochs' records with it. That touches no file of a log
-        whose chain is written behind.
+    def lower_marks(self, end: int) -> None:
+        """Before files change: nothing above `end` (exclusive) is durable or committed.
 
         Raises:
-            KafkaStorageError: the disk failed.
+            OSError: the disk failed.
         """
-        if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)
-            return
-        self._delete(self.cleaning.spoil())
-        if offset <= self.segments.bases[0]:
-            start = max(offset, self.log_start_offset)
-            self.truncate_fully_and_start_at(start, keep_log_start=True)
-            return
-        try:
-            end = self.segments.end_if_cut(offset)
-            if end >= self.log_start_offset:
-                self._lower_marks(self.segments.batches_end(end))
-                self.segments.cut(end, self._delete)
-                self._forget_above(end)
-                return
-        except OSError as error:
-            self.health.fail(half_done(error, "a truncation ended before its end"))
-        # The batch with the log start in it went: what was before the start must not come back.
-        self.truncate_fully_and_start_at(self.log_start_offset, keep_log_start=True)
-
-    def truncate_fully_and_start_at(self, offset: int, *, keep_log_start: bool = False) -> None:
-        """Drop everything and begin again, empty, at `offset`.
-
-        Args:
-            offset: the new local start and log end.
-            keep_log_start: the range from the log start on is still there, but remote.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        self._delete(self.cleaning.spoil())
-        try:
-            # A new segment may take a name of one that leaves.
-            self.delete_later(self.segments.rename_leaving())
-            self._lower_marks(0)  # until the new segment is there, a start finds nothing at all
-            start = self.log_start_offset
-            moves_start = not (keep_log_start and start <= offset)
-            if moves_start and offset > start:
-                self.log_start_offset = offset
-                self._hooks.log_start_moved()  # or the old first segment would count as lost
-            self.segments.begin_anew(offset, self._delete)
-            if moves_start:
-                self.log_start_offset = offset
-                self.epochs.clear()
-                if offset < start:
-                    self._hooks.log_start_moved()
-            self._forget_above(offset)
-        except OSError as error:
-            self.health.fail(half_done(error, "a truncation ended before its end"))
-
-    def _lower_marks(self, end: int) -> None:
-        """Before files change: nothing above `end` (exclusive) is durable or committed."""
         with self._marks:
             self._truncations += 1
             self.recovery_point = min(self.recovery_point, end)
         self.high_watermark = min(self.high_watermark, end)
         self._hooks.before_truncation(end)
 
-    def _forget_above(self, end: int) -> None:
+    def move_log_start(self, offset: int) -> None:
+        """Move the log start, up or down, and have it made durable."""
+        self.log_start_offset = offset
+        self._hooks.log_start_moved()
+
+    def end_at(self, end: int) -> None:
+        """After files have changed: the log ends at `end` (exclusive)."""
         self.log_end_offset = end
         self.copied_through = min(self.copied_through, end - 1)
         self.segments.truncated()
         self.segments.end_at(end)
-        self.epochs.truncate_from_end(end)
-        self.epoch_file.write_due()  # or a kill leaves one that later batches contradict
-        self.producers.cut(self.segments.all, start=self.log_start_offset, end=end)
-        # What is not here any more was committed.
-        self.update_high_watermark(max(self.high_watermark, self.local_log_start_offset))
-        self.loan.when_here(self.changed)
 
     def delete_later(self, paths: list[Path]) -> None:
         """Have renamed files unlinked when nobody can need them any more."""
         if not self.health.is_closed:
-            self._delete(paths, self.config.file_delete_delay_ms)
+            self.delete(paths, self.config.file_delete_delay_ms)
 
-    def _delete(self, paths: list[Path], delay_ms: int = 0) -> None:
+    def delete(self, paths: list[Path], delay_ms: int = 0) -> None:
+        """Have renamed files unlinked after so many milliseconds."""
         if self._hooks.delete_later is not None:
             self._hooks.delete_later(paths, delay_ms)
             return

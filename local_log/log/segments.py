@@ -13,13 +13,14 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from errno import ENOMEM
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 from zlib import crc32
 
-from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader
+from kafka_protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc, iter_batches
 from local_log.config import LogConfig
-from local_log.errors import CorruptMessage
+from local_log.errors import CorruptMessage, WouldWait
 from local_log.file_names import SEGMENT_SUFFIXES, path_of
 from local_log.log.health import LogHealth
 from local_log.log.results import LogRead
@@ -229,6 +230,40 @@ class LogSegments:
             return recent[0]
         found = segment.find_batch(end, may_wait=may_wait)
         return segment.size_bytes if found is None else found[0]
+
+    def check_resident(self, found: LogRead) -> None:
+        """Refuse to read what `find` has found while it is not in memory.
+
+        Raises:
+            WouldWait: it is not.
+        """
+        for region in found.regions:
+            if not self._disk.is_resident(region.file, region.position, region.size_bytes):
+                raise WouldWait(str(region.file.path))
+
+    def sound(self, found: LogRead) -> LogRead:
+        """Check what `find` has found, and leave out the first damaged batch and all behind it.
+
+        For logs whose readers must never meet a wrong byte: they are read, on this thread.
+
+        Raises:
+            CorruptMessage: the first batch is damaged.
+        """
+        if not found.regions:
+            return found
+        [region] = found.regions
+        data = self._disk.read_at(region.file, region.position, region.size_bytes)
+        size, expected, end = 0, found.first_batch_offset, found.upper_bound_offset
+        for position, header in iter_batches(data):
+            is_in_place = expected <= header.base_offset < header.next_offset <= end
+            if not is_in_place or not has_valid_crc(data, position, header):
+                break
+            size, expected = position + header.size_bytes, header.next_offset
+        if size == 0:
+            self.refuse_damage(region.file.path, region.position, expected)
+        return found._replace(
+            regions=[FileRegion(region.file, region.position, size)], size_bytes=size
+        )
 
     def refuse_damage(self, path: Path | str, position: int, offset: int) -> NoReturn:
         """Say, and note once, that a batch is damaged.
@@ -519,6 +554,31 @@ class LogSegments:
             if self._health.is_closed:
                 raise self._health.gone()
             self._disk.atomic_write(path, data, durable=False)
+
+
+def fsync_between(segments: Sequence[LogSegment], start: int, end: int) -> bool:
+    """Fsync the segments of records in [start, end).
+
+    Returns:
+        Whether some may have names that are not durable yet: they begin there.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    if end <= start:
+        return False
+    names_are_new = False
+    for index, segment in enumerate(segments):
+        is_last = index + 1 == len(segments)
+        if segment.base_offset < end and (is_last or segments[index + 1].base_offset > start):
+            try:
+                segment.fsync()
+            except OSError as error:
+                if error.errno == ENOMEM:  # what was written may be lost
+                    raise half_done(error, "fsync") from error
+                raise
+            names_are_new |= segment.base_offset >= start
+    return names_are_new
 
 
 def _without_snapshot(_base_offset: int) -> None:

@@ -111,8 +111,9 @@ def place(
         if len(fitting) == 1:
             return _opened(fitting[0], found)
         return Placement(
-            offline="its log directory is lost, and its id was never noted: bring the directory "
-            "back, or give it up with `tidemark directories forget lost`" + _others(found)
+            offline="its log directory is lost: it was forgotten, or its id was never noted. Bring "
+            "it back, or give it up with `tidemark directories forget lost`; a last copy takes "
+            "`--records-given-up N` (or `unknown`), too" + _others(found)
         )
     assert wanted.directory_id is not None
     shown = uuid_to_text(wanted.directory_id)

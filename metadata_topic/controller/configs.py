@@ -5,13 +5,13 @@ in as `ConfigRules`; what SET, DELETE, APPEND and SUBTRACT do is decided here.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
 from kafka_protocol.errors import KafkaError
-from metadata_topic.controller.election_rules import MIN_ISR
+from metadata_topic.controller.election_rules import MIN_ISR, number_in
 from metadata_topic.controller.errors import (
     BrokerIdNotRegisteredError,
     InvalidConfigError,
@@ -282,31 +282,38 @@ def _records_of(
     ]
     if MIN_ISR in written and image.elr_enabled:
         # Who is eligible was decided under the old minimum.
+        new = written[MIN_ISR]
         if kind == ResourceType.TOPIC:
             records.append(make("ClearElrRecord", topic_name=name))
-            records += _still_eligible(image, [image.topics_by_name[name]])
+            records += _still_eligible(image, image.topics_by_name[name], new)
         elif not name:
             records.append(make("ClearElrRecord", topic_name=""))
-            records += _still_eligible(image, image.topics_by_id.values())
+            for topic in image.topics_by_id.values():
+                own = image.topic_config(topic.name).get(MIN_ISR, new)
+                records += _still_eligible(image, topic, own)
     return records
 
 
-def _still_eligible(image: MetadataImage, topics: Iterable[TopicImage]) -> list[MetadataRecord]:
-    """Give back who may lead where nobody is in sync: nothing was committed without them.
+def _still_eligible(
+    image: MetadataImage, topic: TopicImage, new_minimum: str | None
+) -> Iterator[MetadataRecord]:
+    """Give back who may lead where nothing was, or can be, committed without them.
 
+    So it is where fewer are in sync than the new minimum, as they were fewer than the old one: else
+    nobody was noted as eligible. Where the minimum is not known, only with nobody in sync.
     DIFFERS: in Kafka nobody can lead such a partition any more but by an unclean election.
     """
     version = partition_record_version(image.metadata_version)
-    return [
-        make(
-            "PartitionChangeRecord",
-            version,
-            partition_id=index,
-            topic_id=topic.id,
-            eligible_leader_replicas=list(one.elr),
-            last_known_elr=list(one.last_known_elr),
-        )
-        for topic in topics
-        for index, one in topic.partitions.items()
-        if not one.isr and (one.elr or one.last_known_elr)
-    ]
+    minimum = number_in(new_minimum, 1)
+    for index, one in topic.partitions.items():
+        if not one.elr and not one.last_known_elr:
+            continue
+        if len(one.isr) < min(minimum, len(one.replicas)):
+            yield make(
+                "PartitionChangeRecord",
+                version,
+                partition_id=index,
+                topic_id=topic.id,
+                eligible_leader_replicas=list(one.elr),
+                last_known_elr=list(one.last_known_elr),
+            )

@@ -217,6 +217,7 @@ class Forgotten(NamedTuple):
     leaderless: list[tuple[str, int]]
 
 
+@stepwise
 def forget_directory(
     image: MetadataImage,
     broker_id: int,
@@ -225,8 +226,8 @@ def forget_directory(
     working: Collection[bytes],
     begins_last_copies: bool = False,
     defaults: ElectionRules = DEFAULT_RULES,
-) -> ControllerResult[Forgotten]:
-    """Give a lost directory up: its replicas are in no ISR or ELR any more.
+) -> Steps[ControllerResult[Forgotten]]:
+    """Give a lost directory up, in steps: its replicas are in no ISR or ELR any more.
 
     Where another replica has what is committed, the one here is begun anew, and follows. Else it
     had the last copy: it keeps the id DIRECTORY_LOST, by which it cannot lead, and the partition
@@ -248,7 +249,10 @@ def forget_directory(
     records: list[MetadataRecord] = []
     replicas: list[tuple[str, int]] = []
     leaderless: list[tuple[str, int]] = []
+    pace = Pace()
     for topic, index, old, directory in replicas_of_broker(image, broker_id):
+        if pace.is_step_over(RECORD_WORK):
+            yield
         if directory != directory_id:
             continue
         is_last = not has_other_copies(old, broker_id)

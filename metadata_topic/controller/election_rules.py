@@ -57,11 +57,11 @@ def _laid_over(configs: Mapping[str, str], below: ElectionRules) -> ElectionRule
     if min_isr is None and unclean is None:
         return below
     is_unclean = below.is_unclean if unclean is None else unclean.strip().lower() == "true"
-    return ElectionRules(_number(min_isr, below.min_isr), is_unclean)
+    return ElectionRules(number_in(min_isr, below.min_isr), is_unclean)
 
 
-def _number(text: str | None, otherwise: int) -> int:
-    """A number that another version wrote and that is none must not end the controller."""
+def number_in(text: str | None, otherwise: int) -> int:
+    """The number in a value; one that another version wrote may be none, which ends nothing."""
     try:
         return otherwise if text is None else int(text)
     except ValueError:

@@ -1,4 +1,7 @@
-"""docs/controllers.md as an operator follows it: its files and commands, typed as shown.
+"""Pages as an operator follows them: their files and commands, typed as shown.
+
+Only real processes show that a page is right: docs/controllers.md, and of docs/replication.md how a
+broker is replaced, while clients write.
 
 A block that says `properties NAME` is a file, `sh` are commands, `text` is what they print (parts
 of lines). The hosts h1, h2 ... are addresses of loopback here, /var/lib/tidemark is a directory.
@@ -13,14 +16,21 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafka_protocol.records.batch import iter_batches
+from tests.support.brokers.clients import end_offsets, produce, read_all
 from tests.support.brokers.process import ROOT, until
+from tests.support.quorum.tier_rounds import Traffic
 
-pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lasts(seconds=120), pytest.mark.timeout(600)]
 
-PAGE = ROOT / "docs" / "controllers.md"
+PARTITIONS = 3
+CONTROLLERS = ROOT / "docs" / "controllers.md"
+REPLICATION = ROOT / "docs" / "replication.md"
 BLOCK = re.compile(r"^```(sh|text|properties)[ ]?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HOST = re.compile(r"(?<![a-z])h(?=(?:\d+|\$n):)")
 START = re.compile(r"tidemark start --config (\S+)\.properties")
@@ -38,10 +48,20 @@ class Operator:
         programs = Path(sys.executable).parent
         self._environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
 
+    def at(self, hosts: str) -> str:
+        """The addresses that stand for hosts of a page."""
+        return HOST.sub(self._net, hosts)
+
+    def follow_all(self, page: str) -> None:
+        """Make the files of a page, type its commands, and see what they print."""
+        blocks = BLOCK.findall(page)
+        assert blocks
+        for block, (kind, _, body) in pairwise([*blocks, ("", "", "")]):
+            self.follow(*block, then=body if kind == "text" else "")
+
     def follow(self, kind: str, name: str, body: str, then: str) -> None:
         """`then`: what the page says that the last command prints."""
-        body = body.replace("/var/lib/tidemark", f"{self._directory}/lib")
-        body = HOST.sub(self._net, body)
+        body = self.at(body.replace("/var/lib/tidemark", f"{self._directory}/lib"))
         if kind == "properties":
             (self._directory / name).write_text(body)
         elif kind == "sh":
@@ -100,7 +120,49 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 
 
 def test_the_page_works_word_for_word(operator: Operator) -> None:
-    blocks = BLOCK.findall(PAGE.read_text())
-    assert {"controller-1.properties", "broker-11.properties"} <= {name for _, name, _ in blocks}
-    for block, (kind, _, body) in pairwise([*blocks, ("", "", "")]):
-        operator.follow(*block, then=body if kind == "text" else "")
+    operator.follow_all(CONTROLLERS.read_text())
+
+
+def test_a_broker_is_replaced_word_for_word(operator: Operator, tmp_path: Path) -> None:
+    _, _, rest = REPLICATION.read_text().partition("## Replace a broker\n")
+    section, _, _ = rest.partition("\n## ")
+    cluster, before, loss = section.partition("### Before a planned one\n")
+    operator.follow_all(cluster)
+    servers = operator.at("h11:9092,h13:9092")
+    brokers = SimpleNamespace(bootstrap=servers, log_tail=lambda: "")
+    admin = AdminClient({"bootstrap.servers": servers})
+    made = admin.create_topics([
+        NewTopic("orders", PARTITIONS, 3),
+        NewTopic("audit", 2, replica_assignment=[[12], [11]]),
+    ])  # fmt: skip
+    for topic in made.values():
+        topic.result(30)
+    kept = [(None, b"%d" % number) for number in range(100)]
+    for partition in (0, 1):
+        produce(brokers, "audit", kept, partition)
+    traffic = Traffic(servers, "orders", PARTITIONS)
+    try:
+        until(lambda: traffic.least > 50, "there are records")
+        operator.follow_all(before + loss)
+        acknowledged = traffic.least
+        until(lambda: traffic.least > acknowledged, "records are acknowledged in the end, too")
+    finally:
+        traffic.stop()
+    for partition, keys in enumerate(traffic.acknowledged):
+        there = {offset: key for offset, key, _ in read_all(brokers, "orders", partition)}
+        assert keys.items() <= there.items(), f"orders-{partition} lost acknowledged records"
+    assert end_offsets(brokers, "audit", 0) == (0, 0)
+    assert [value for _, _, value in read_all(brokers, "audit", 1)] == [value for _, value in kept]
+    operator.close()
+    for partition in range(PARTITIONS):
+        first, *others = (copy(tmp_path / f"lib/broker-{one}", partition) for one in (11, 12, 13))
+        assert others == [first, first], f"the copies of orders-{partition} differ"
+
+
+def copy(directory: Path, partition: int) -> list[tuple[int, int, int]]:
+    """(base offset, leader epoch, checksum) of each batch in a copy of `orders`."""
+    return [
+        (header.base_offset, header.partition_leader_epoch, header.crc)
+        for segment in sorted((directory / f"orders-{partition}").glob("*.log"))
+        for _, header in iter_batches(segment.read_bytes())
+    ]

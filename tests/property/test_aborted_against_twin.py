@@ -7,6 +7,7 @@ import pytest
 
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from runtime.disk import Disk
 from tests.support.worlds.local_log import NOW_MS, batch_of, open_log, retain
 
@@ -71,7 +72,7 @@ class Twin:
 
     def cut(self) -> None:
         end = self.log.log_end_offset - self.dice.randrange(1, 30)
-        self.log.truncate_to(max(end, self.committed))
+        truncate_to(self.log, max(end, self.committed))
         end = self.log.log_end_offset
         self.all = [t for t in self.all if t.first < end]
         for each in self.all:

@@ -18,6 +18,7 @@ from local_log.config import LogConfig
 from local_log.leader_epoch_cache import EpochEnd, LeaderEpochCache, truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Ended
+from local_log.log.truncation import truncate_to
 from local_log.recovery.survey import OpenRequest
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
@@ -50,7 +51,7 @@ class ChainTwin(RuleBasedStateMachine):
         )
 
     def _cut(self, end: int) -> None:
-        self.log.truncate_to(end)
+        truncate_to(self.log, end)
         del self.epochs[self.log.log_end_offset :]
         self.flushed = min(self.flushed, len(self.epochs))
         self.in_vain = None

@@ -14,6 +14,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
 from local_log.log import lookups
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from local_log.recovery.survey import OpenRequest
 from runtime.disk import Disk
 from tests.support.worlds.local_log import read_bytes, retain
@@ -99,7 +100,7 @@ class LogTwin(RuleBasedStateMachine):
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.log.local_log_start_offset, self.end))
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
         self.batches = [batch for batch in self.batches if batch[-1][0] < offset]
         if self.batches and self.batches[-1][-1][0] + 1 < self.start:
             self.batches = []

@@ -90,7 +90,9 @@ def forget_command(
     records_given_up: str | None,
     yes: bool,
 ) -> None:
-    """Give log directory ID up: its replicas begin anew, and follow others. Stop the broker first.
+    """Give log directory ID up: its replicas begin anew, and follow others.
+
+    A node that is a controller, too, must be stopped. One that is only a broker may run.
 
     ID is as `tidemark directories list` shows it; `lost` stands for replicas whose directory was
     never noted, or was forgotten before.

@@ -83,9 +83,12 @@ class NodeProcess:
 
     def last_words(self) -> str:
         """Of this start: the message of a failure, else the last line of its log."""
-        with self.log_file.open("rb") as log:
-            log.seek(self._log_begins_at)
-            lines = log.read()[-_TAIL_BYTES:].decode(errors="replace").splitlines()
+        try:
+            with self.log_file.open("rb") as log:
+                log.seek(self._log_begins_at)
+                lines = log.read()[-_TAIL_BYTES:].decode(errors="replace").splitlines()
+        except FileNotFoundError:  # its directory was removed: a person tries the loss of a disk
+            return "(its log is gone)"
         failures = [line for line in lines if line.startswith("tidemark: ")]
         return (failures or lines or ["(it said nothing)"])[-1]
 

@@ -5,18 +5,15 @@ knows better says so here: `accept` takes such a copy as it is, `forget` gives a
 """
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.node.directories import Directories, open_directories
-from broker.node.directory_checks import check_lives
 from broker.node.lives import Life, dump_lives, read_lives
-from broker.node.metadata_log import metadata_log_config, open_metadata_node
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
@@ -24,15 +21,13 @@ from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import (
     Forgotten,
-    forget_directory,
     known_directories,
     replicas_of_broker,
 )
-from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_LOST
 from runtime.disk import Disk
-from runtime.ports import system_ports
+from tidemark.node_files.forgetting import forget_as_sole_voter, forget_at_controllers
 from tidemark.node_files.offline_topics import read_image
 
 _SHOWN_MAX = 20
@@ -209,47 +204,33 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
 def forget(
     config: BrokerConfig, directory: str, disk: Disk, *, begins_last_copies: bool
 ) -> Forgotten:
-    """Give a lost directory up, see `forget_directory`; what begins anew does at the next start.
+    """Give a lost directory up, see `forget_directory`.
+
+    What begins anew does so at the next start, or at once where the broker runs. A node that is a
+    controller must be stopped.
 
     Raises:
         LogDirectoryError: as `lost_by_forgetting`.
+        DirectoryError: it is a controller, and runs.
+        ForgetError: as `forget_at_controllers`.
     """
     lost_by_forgetting(config, directory, disk)
     directory_id = parse_directory_id(directory)
-
-    def decide(image: MetadataImage, directories: Directories) -> ControllerResult[Forgotten]:
-        return forget_directory(
-            image,
-            config.node_id,
-            directory_id,
-            working=list(directories.ids.values()),
-            begins_last_copies=begins_last_copies,
-            defaults=metadata_log_config(config).election_defaults,
-        )
-
-    with stopped(config, disk) as directories:
-        return asyncio.run(_write_forgotten(config, directories, decide, disk))
-
-
-async def _write_forgotten(
-    config: BrokerConfig,
-    directories: Directories,
-    decide: Callable[[MetadataImage, Directories], ControllerResult[Forgotten]],
-    disk: Disk,
-) -> Forgotten:
-
-    logging.getLogger("metadata_topic").setLevel(logging.WARNING)
-    ports = replace(system_ports(asyncio.get_running_loop()), disk=disk)
-    node = open_metadata_node(config, directories, ports, lambda _error: None)
-    # An old copy of the metadata must not be written to.
-    try:
-        await node.begin(
-            lambda image: check_lives(directories, image, config.log_dirs, config.node_id, disk)
-        )
-        return await node.submit(lambda image: decide(image, directories))
-    finally:
-        await node.close()
-        ports.executors.shutdown()
+    if config.is_controller:
+        with stopped(config, disk) as directories:
+            forgotten = asyncio.run(
+                forget_as_sole_voter(
+                    config,
+                    directories,
+                    directory_id,
+                    begins_last_copies=begins_last_copies,
+                    disk=disk,
+                )
+            )
+        if forgotten is not None:
+            return forgotten
+    image = read_image(config, disk)
+    return forget_at_controllers(config, image, directory_id, begins_last_copies=begins_last_copies)
 
 
 def parse_directory_id(text: str) -> bytes:

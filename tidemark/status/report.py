@@ -167,11 +167,14 @@ def _of_broker(node: NodeFacts, facts: ClusterFacts) -> tuple[list[str], list[st
 
 
 def _replica(quorum: QuorumDescription, node_id: int) -> ReplicaState | None:
-    """A voter, or an observer that fetched lately."""
-    for one in (*quorum.voters, *quorum.observers):
-        if one.id == node_id:
-            return one
-    return None
+    """A voter, or an observer that fetched lately.
+
+    After the loss of a disk the leader shows two observers of one id for minutes: the directory
+    that is lost, and the one in its place. The one that fetched last counts.
+    """
+    found = [one for one in quorum.voters if one.id == node_id]
+    found = found or [one for one in quorum.observers if one.id == node_id]
+    return max(found, key=lambda one: one.last_fetch_ms, default=None)
 
 
 def _behind(replica: ReplicaState | None, quorum: QuorumDescription) -> Iterable[str]:

@@ -3,6 +3,9 @@
 Versions:
 
 * 0: KIP-858; flexible from the start.
+
+A tagged field of our own gives one directory up, see `forget_directory`. Controllers that do not
+know it note nothing then, and name no replica in their answer.
 """
 
 from collections.abc import Mapping
@@ -11,20 +14,31 @@ from typing import Any, Final
 from broker.handlers.errors_out import code_of
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.topics.creation import Submit
-from kafka_protocol.errors import ErrorCode
+from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.directories import ReplicaId, assign_directories
+from metadata_topic.controller.broker_sessions import check_broker_epoch
+from metadata_topic.controller.directories import (
+    Forgotten,
+    ReplicaId,
+    assign_directories,
+    forget_directory,
+)
 from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.model import DIRECTORY_LOST
 from runtime.work import Steps
 
 _Response: Final = response(ApiKey.ASSIGN_REPLICAS_TO_DIRS).cls
 _Directory: Final = _Response.Directories
 _Topic: Final = _Directory.Topics
 _Partition: Final = _Topic.Partitions
+FORGETS: Final = 1
+"""The one directory of the request is given up; last copies there stay lost."""
+FORGETS_LAST_COPIES: Final = 2
+"""The same, and last copies are begun anew, empty."""
 
 
 class AssignReplicasToDirsHandler(DecodedHandler):
@@ -39,6 +53,8 @@ class AssignReplicasToDirsHandler(DecodedHandler):
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Note the directories in one decision; answer for each partition."""
+        if request.forgets:
+            return await self._forget(request)
         asked = _asked(request)
 
         def decide(image: MetadataImage) -> Steps[ControllerResult[set[ReplicaId]]]:
@@ -58,6 +74,53 @@ class AssignReplicasToDirsHandler(DecodedHandler):
         return _Response(
             directories=[_answer(directory, gone) for directory in request.directories]
         )
+
+    async def _forget(self, request: Any) -> Any:
+        """Give one directory up; answer with its replicas, then with those that stay lost."""
+        if len(request.directories) != 1 or request.forgets not in {FORGETS, FORGETS_LAST_COPIES}:
+            return _Response(error_code=int(ErrorCode.INVALID_REQUEST))
+        directory_id = request.directories[0].id
+
+        def decide(image: MetadataImage) -> Steps[ControllerResult[Any]]:
+            broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+            if not broker.fenced and broker.works_with(directory_id):
+                raise ApiError(ErrorCode.INVALID_REQUEST, "the broker serves from that directory")
+            result = yield from forget_directory.steps(
+                image,
+                request.broker_id,
+                directory_id,
+                working=(),
+                begins_last_copies=request.forgets == FORGETS_LAST_COPIES,
+                defaults=self._defaults,
+            )
+            answer = _forgotten(image, directory_id, result.response)
+            return ControllerResult(result.records, answer)
+
+        try:
+            return await self._submit(decide)
+        except Exception as error:  # noqa: BLE001  (told as a code)
+            return _Response(error_code=int(code_of(error, "forget a log directory")))
+
+
+def _forgotten(image: MetadataImage, directory_id: bytes, forgotten: Forgotten) -> Any:
+    return _Response(
+        directories=[
+            _Directory(
+                id=one,
+                topics=[
+                    _Topic(
+                        topic_id=image.topics_by_name[topic].id,
+                        partitions=[_Partition(partition_index=partition)],
+                    )
+                    for topic, partition in replicas
+                ],
+            )
+            for one, replicas in (
+                (directory_id, forgotten.replicas),
+                (DIRECTORY_LOST, forgotten.leaderless),
+            )
+        ]
+    )
 
 
 def _asked(request: Any) -> Mapping[ReplicaId, bytes]:

@@ -3,7 +3,8 @@
 REQUEST = """
 73 AssignReplicasToDirs req 0 f0 partitions |
     BrokerId:i32, BrokerEpoch:i64=-1,
-    Directories:[]{Id:uuid, Topics:[]{TopicId:uuid, Partitions:[]{PartitionIndex:i32}}}
+    Directories:[]{Id:uuid, Topics:[]{TopicId:uuid, Partitions:[]{PartitionIndex:i32}}},
+    Forgets:i8@10000=0
 """
 
 RESPONSE = """

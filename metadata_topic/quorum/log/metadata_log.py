@@ -22,6 +22,7 @@ from local_log.errors import UnexpectedAppendOffset, WouldWait
 from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks, LogRead
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.recovery.survey import OpenRequest
 from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import OtherLogError
@@ -228,7 +229,7 @@ class MetadataLog:
             offset, max_bytes, end_offset=end_offset, min_one_batch=True, may_wait=may_wait
         )
         if not may_wait:
-            self._log.check_resident(found)
+            self._log.segments.check_resident(found)
         return found
 
     def bytes_of(self, found: LogRead) -> bytes:
@@ -313,7 +314,7 @@ class MetadataLog:
                 "that is to follow this log fetches it anew if that directory is moved away"
             )
         with self.note.cutting(offset):
-            self._log.truncate_to(offset)
+            truncate_to(self._log, offset)
 
     def restart_at(self, snapshot_id: SnapshotId) -> None:
         """Drop everything: a snapshot replaces this log, which begins anew at its end.
@@ -325,7 +326,7 @@ class MetadataLog:
             OSError, KafkaStorageError: the disk failed.
         """
         with self.note.restarting(snapshot_id):
-            self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            truncate_fully_and_start_at(self._log, snapshot_id.end_offset)
             self._log.disk.fsync_path(self._log.directory)
         self._segment_since_ms = self._clock.wall_ms()
 

@@ -14,6 +14,7 @@ from kafka_protocol.records.records import build_batch, iter_records
 from kafka_protocol.types import ZERO_UUID, TopicPartition
 from local_log.config import LogConfig
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk
 from tests.support.sim.ports import simulated
@@ -188,7 +189,7 @@ class LogLives:
         end = max(log.log_end_offset - 1 - self.below(10), log.log_start_offset)
         topic.flushed = min(topic.flushed, end - 3)  # a batch is not split
         topic.sequence = 0
-        log.truncate_to(end)
+        truncate_to(log, end)
         self.life += 1  # another epoch and another producer
 
     # -- what must be so

@@ -15,6 +15,7 @@ from local_log.file_names import LOG
 from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.tier_segments import ClosedSegment
+from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.recovery.survey import OpenRequest
 from rsm_plugins.segment import LogSegmentData
 from runtime.disk import Disk, OpenFile
@@ -49,7 +50,7 @@ class Replica:
             disk=Disk(),
         )
         if start:
-            self._log.truncate_fully_and_start_at(start)
+            truncate_fully_and_start_at(self._log, start)
         self._sequences: dict[int, int] = {}
 
     @property

@@ -86,18 +86,8 @@ class LogMirror:
             self._add(batch)
         return new
 
-    def _found_segments(self) -> list[tuple[int, MemoryNode]]:
-        directory = self.machine.find(METADATA)
-        if not isinstance(directory, DirectoryNode):
-            return []
-        return sorted(
-            (int(name[:-4]), node)
-            for name, node in directory.live.items()
-            if name.endswith(".log") and isinstance(node, MemoryNode)
-        )
-
     def _has_same_segments(self) -> bool:
-        found = self._found_segments()
+        found = self.machine.log_files(METADATA)
         known = [(one.base, one.node) for one in self._segments]
         if len(found) == len(known) + 1 and found[:-1] == known:
             self._segments.append(Segment(*found[-1]))
@@ -107,7 +97,7 @@ class LogMirror:
     def _read_all(self) -> list[Batch]:
         old = set(self.batches)
         self._clear()
-        self._segments = [Segment(base, node) for base, node in self._found_segments()]
+        self._segments = [Segment(base, node) for base, node in self.machine.log_files(METADATA)]
         new: list[Batch] = []
         for segment in self._segments:
             if self.batches and segment.base != self.batches[-1].facts.end_offset:

@@ -77,18 +77,8 @@ class Copy:
             return 0, False
         return self._read(last), False
 
-    def _found(self) -> list[tuple[int, MemoryNode]]:
-        directory = self.machine.find(self.path)
-        if not isinstance(directory, DirectoryNode):
-            return []
-        return sorted(
-            (int(name[:-4]), node)
-            for name, node in directory.live.items()
-            if name.endswith(".log") and isinstance(node, MemoryNode)
-        )
-
     def _has_same_segments(self) -> bool:
-        found = self._found()
+        found = self.machine.log_files(self.path)
         known = [(one.base, one.node) for one in self._segments]
         if known and len(found) == len(known) + 1 and found[:-1] == known:
             last = self._segments[-1]
@@ -100,7 +90,7 @@ class Copy:
     def _read_all(self) -> tuple[int, bool]:
         before = self.batches
         self.batches, self.bases = [], []
-        self._segments = [_Segment(base, node) for base, node in self._found()]
+        self._segments = [_Segment(base, node) for base, node in self.machine.log_files(self.path)]
         self.start = self._segments[0].base if self._segments else 0
         for segment in self._segments:
             if segment.base != self.end:

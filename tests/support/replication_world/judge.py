@@ -324,8 +324,11 @@ class Judge:
             at = copy.start  # what is below was deleted, or is missing: see `_judge`
         if told.bases and at < told.bases[0] <= copy.end:
             at = told.bases[0]  # an uncleanly elected leader began there: nothing below counts
-        mine, theirs = copy.index_at(at), bisect_left(told.bases, at)
         batches, others = copy.batches, told.batches
+        mine, theirs = copy.index_at(at), bisect_left(told.bases, at)
+        if mine and batches[mine - 1].end > at:
+            mine -= 1  # a log that began within a batch has the whole of it since
+            theirs -= theirs > 0 and others[theirs - 1].end > at
         while mine < len(batches) and theirs < len(others) and batches[mine] == others[theirs]:
             at = batches[mine].end
             mine, theirs = mine + 1, theirs + 1

@@ -128,6 +128,17 @@ class MemoryMachine:
             node = found
         return node
 
+    def log_files(self, path: Path) -> list[tuple[int, MemoryNode]]:
+        """The log files of a directory, if there is one, by the offsets in their names."""
+        directory = self.find(path)
+        if not isinstance(directory, DirectoryNode):
+            return []
+        return sorted(
+            (int(name[:-4]), node)
+            for name, node in directory.live.items()
+            if name.endswith(".log") and isinstance(node, MemoryNode)
+        )
+
     def durable(self, path: Path) -> Node | None:
         """What would have this name for sure after a power cut."""
         node: Node = self.root

@@ -200,6 +200,15 @@ class Pair:
             self.leader.change(name, index, replicas=(*self.worlds, FOLLOWER))
         self.share(name)
 
+    async def add_followed(
+        self, name: str, *values: bytes, partitions: int = 1, ms: int = 200
+    ) -> None:
+        """Add a topic with a batch of each of these in its first log, and follow it for `ms`."""
+        self.add_topic(name, partitions)
+        for value in values:
+            self.leader.append(name, value)
+        await self.run(ms)
+
     def share(self, name: str) -> None:
         """What the metadata say of a topic is known to all."""
         for world in (*self.worlds.values(), self.follower):
@@ -233,8 +242,7 @@ class Pair:
 
     async def stop(self) -> None:
         if isinstance(self.pool, HeldPool):  # else a test that has failed waits for ever
-            self.pool.is_holding = False
-            self.pool.release()
+            self.pool.stop_holding()
         await self.fetchers.stop()
         for side in self.sides.values():
             side.end()

@@ -64,6 +64,11 @@ class HeldPool:
             self._held.popleft()()
             count = None if count is None else count - 1
 
+    def stop_holding(self) -> None:
+        """Make what is held, and all that comes at once."""
+        self.is_holding = False
+        self.release()
+
     def take(self) -> list[Callable[[], None]]:
         """Take out the calls that wait: whoever has them makes them, late; others are made now."""
         held, self._held, self.is_holding = list(self._held), deque(), False

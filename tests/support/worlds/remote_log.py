@@ -10,6 +10,7 @@ from broker.handlers.holding import Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.remote.reads import RemoteFetched, RemoteRead
+from local_log.log.truncation import truncate_fully_and_start_at
 from rlm.link.messages import CopiedThrough, Loss, LossFound
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.data_plane import World, call
@@ -27,7 +28,7 @@ def from_10(world: World, **config: bool) -> None:
     """Make topic t, whose log here begins at offset 10, and is empty."""
     world.add_topic("t", **config)
     world.append("t", b"remote by now")
-    world.log("t").truncate_fully_and_start_at(10, keep_log_start=True)
+    truncate_fully_and_start_at(world.log("t"), 10, keep_log_start=True)
 
 
 class AtOnce(ManualScheduler):

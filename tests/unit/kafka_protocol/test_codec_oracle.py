@@ -26,6 +26,8 @@ def without_ours(value: Any) -> Any:
         value.remote_store_class = value.remote_store_place = None
     if hasattr(value, "used_producer_id"):
         value.used_producer_id = -1
+    if hasattr(value, "forgets"):
+        value.forgets = 0
     if hasattr(value, "metadata_end"):
         value.metadata_end = -1
     return value

@@ -16,6 +16,7 @@ from local_log.cleaner.log_pass import Group, Job
 from local_log.cleaner.policy import Range
 from local_log.cleaner.process import Answer, WorkerLostError
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dir import CLEANER_OFFSETS
 from runtime.work import Work
 from tests.support.worlds.cleaned_logs import commit, put, records_of, table_of
@@ -159,13 +160,13 @@ def test_a_pass_over_a_log_that_changed_meanwhile_is_thrown_away(
         if left[0] != -1:
             return
         if kind == "truncated":
-            log.truncate_to(10)
+            truncate_to(log, 10)
             kept.clear()
             kept.update(table_of(log))
         elif kind == "deleted":
             world.logs.delete(TP)
         else:
-            log.truncate_fully_and_start_at(100)
+            truncate_fully_and_start_at(log, 100)
 
     world.worker.each = change
     world.cleaner.start()
@@ -209,7 +210,7 @@ def test_truncation_cuts_the_checkpoint_back(world: World) -> None:
     fill(log)
     world.cleaner.start()
     assert (world.checkpoint() or 0) > 10
-    log.truncate_to(10)
+    truncate_to(log, 10)
     assert (world.checkpoint() or 0) <= log.log_end_offset == 10
 
 
@@ -270,7 +271,7 @@ def test_a_truncation_between_the_look_and_the_pass_is_seen(
         found = look_at(some, now_ms)
         if not seen:
             seen.append(log.segments.all[0].size_bytes)
-            log.truncate_to(2)
+            truncate_to(log, 2)
             put(log, ("k0", "again" + "v" * 90))
             commit(log)
         return found
@@ -373,7 +374,7 @@ def test_a_log_whose_files_go_while_it_is_looked_at_is_no_error(
 
     def cut(some: Sequence[NotedLog], now_ms: int) -> list[tuple[NotedLog, Range | OSError]]:
         found = look_at(some, now_ms)
-        log.truncate_fully_and_start_at(100)
+        truncate_fully_and_start_at(log, 100)
         return found
 
     monkeypatch.setattr(cleaner_module, "look_at", cut)
@@ -394,5 +395,5 @@ def test_what_is_set_aside_is_told_as_long_as_the_log_is_there(world: World) -> 
     for log in logs[1:]:
         world.logs.delete(log.topic_partition)
     assert world.cleaner.problems() == lines[:1]
-    logs[0].truncate_fully_and_start_at(0)
+    truncate_fully_and_start_at(logs[0], 0)
     assert world.cleaner.problems() == []

@@ -12,6 +12,7 @@ from local_log.cleaner.offset_map import ENTRY_BYTES
 from local_log.cleaner.process import Answer, Failed
 from local_log.file_names import LOG, TXN_INDEX
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from local_log.recovery.recovery import chain_of_batches
 from local_log.segment.segment import LogSegment
 from tests.support.worlds.cleaned_logs import (
@@ -197,7 +198,7 @@ def test_what_a_truncation_took_from_under_the_pass_is_no_damage(world: World) -
     def cut(answer: Answer) -> None:
         if isinstance(answer, Failed):
             seen.append(answer)
-            log.truncate_to(end)
+            truncate_to(log, end)
 
     seen: list[Failed] = []
     world.worker.before, world.worker.each = shorten, cut
@@ -254,7 +255,7 @@ def test_damage_sets_the_log_aside_until_it_is_truncated(
     wanted = reason.format(path=segment.path(LOG), end=log.segments.all[2].base_offset)
     assert wanted in log.cleaning.uncleanable
     assert (list(log.segments.all), world.leftovers(log), log.is_offline) == (bases, [], False)
-    log.truncate_to(segment.base_offset)
+    truncate_to(log, segment.base_offset)
     assert world.cleaner.uncleanable == []
 
 

@@ -11,6 +11,7 @@ from kafka_protocol.records.batch import read_header
 from kafka_protocol.records.records import build_batch
 from local_log.cleaner import cleaner as cleaner_module
 from local_log.cleaner.process import Link, send_job
+from local_log.log.truncation import truncate_to
 from local_log.producers.last_batches import LastBatch, LastBatches, unpacked
 from local_log.producers.state import ProducerStates
 from runtime.executors import ThreadPool
@@ -101,7 +102,7 @@ def test_a_truncation_between_two_turns_ends_the_pass(
     def cut(last: LastBatches, some: int) -> bool:
         goes_on = take(last, some)
         if not cuts:
-            cuts.append(log.truncate_to(10))
+            cuts.append(truncate_to(log, 10))
         return goes_on
 
     cuts, segments = list[object](), list[int]()

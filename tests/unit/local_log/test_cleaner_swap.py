@@ -19,6 +19,7 @@ from local_log.file_names import CLEANED, SWAP
 from local_log.log import retention
 from local_log.log.cleaning import PassSpoiltError
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from local_log.manager.log_dir import CLEANER_OFFSETS, LogDir
 from runtime.disk import Disk
 from tests.support.rounds import rounds
@@ -215,7 +216,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     cut_at = log.segments.all[1].base_offset
     disk.begin(operation)
     with suppress(PowerCutError):
-        log.truncate_to(cut_at)
+        truncate_to(log, cut_at)
         assert log.log_end_offset == cut_at
         with pytest.raises(PassSpoiltError):
             log.cleaning.take(group.old, group.old_bytes, group.segment(disk, path))
@@ -364,11 +365,11 @@ def test_a_truncation_takes_back_again_what_may_not_be_durable(world: World) -> 
     world.disk.fail(["fsync_path"], path_part="orders-0", error=errno.EMFILE)
     for _ in range(2):
         with pytest.raises(KafkaStorageError, match="cannot be used now"):
-            log.truncate_to(4)
+            truncate_to(log, 4)
     assert not log.is_offline
     assert log.log_end_offset == 30
     world.disk.heal()
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert log.log_end_offset <= 4
     assert swaps(log) == []
 

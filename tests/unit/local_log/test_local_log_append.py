@@ -10,6 +10,7 @@ from kafka_protocol.records.batch import read_header, write_crc
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import InvalidRecord
 from local_log.log import lookups
+from local_log.log.truncation import truncate_to
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,
@@ -226,7 +227,7 @@ def test_a_segment_whose_index_was_full_at_the_start_rolls(tmp_path):
 
 def test_a_full_index_has_room_again_after_a_truncation(tmp_path):
     log = _with_a_full_index(tmp_path, with_config(segment_bytes=1 << 30, segment_index_bytes=36))
-    log.truncate_to(1)
+    truncate_to(log, 1)
     append(log)
     assert len(log.segments.all) == 1
     append(log)

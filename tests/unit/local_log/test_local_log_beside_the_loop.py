@@ -10,6 +10,7 @@ import pytest
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError, LogClosed, OffsetOutOfRange
 from local_log.log import lookups, tier_segments
+from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.manager.deletion import Removal
 from local_log.manager.log_dir import LOG_STARTS
 from local_log.manager.log_dirs import LogManager
@@ -223,7 +224,7 @@ def test_a_truncation_does_not_wait_for_a_file_that_is_mended(tmp_path, monkeypa
     def truncate_first(disk, path, data, **more):
         if path.name.endswith(".index") and not began:
             began.append(path)
-            pool.submit(log.truncate_fully_and_start_at, 100).result(timeout=30)
+            pool.submit(truncate_fully_and_start_at, log, 100).result(timeout=30)
         return write(disk, path, data, **more)
 
     monkeypatch.setattr(Disk, "atomic_write", truncate_first)
@@ -318,7 +319,7 @@ def test_truncation_to_nothing_never_shows_a_log_without_a_first_offset(tmp_path
         rename(source, target, durable=durable)
 
     disk.rename = watching
-    log.truncate_fully_and_start_at(5000)
+    truncate_fully_and_start_at(log, 5000)
     assert seen
     assert {first for first, _ in seen} == {5000}
 

@@ -10,6 +10,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.log import lookups
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dirs import LogManager
 from runtime.disk import Disk, LockHeldError
 from tests.support.sim.clock import ManualClock
@@ -430,9 +431,9 @@ def test_log_start_and_end_survive_a_kill_after_truncation(broker, fully):
     log = _fill(manager.create(*ORDERS, TOPIC_ID))
     manager.checkpoint_recovery_points()
     if fully:
-        log.truncate_fully_and_start_at(500)
+        truncate_fully_and_start_at(log, 500)
     else:
-        log.truncate_to(20)
+        truncate_to(log, 20)
     manager.close(clean=False)
     log = broker.start().get(ORDERS)
     expected = (500, 500) if fully else (0, 20)

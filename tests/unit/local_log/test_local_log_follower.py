@@ -14,6 +14,7 @@ from local_log.errors import (
 )
 from local_log.leader_epoch_cache import EpochEnd, LeaderEpochCache, truncation_for
 from local_log.log.results import Appended, Ended
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.recovery.acceptance import ACCEPTED
 from runtime.executors import make_pool
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -147,7 +148,7 @@ def test_log_that_is_cut_within_its_first_batch_says_of_nothing_that_it_is_commi
     assert log.segments.bases == [0, 4, 8]
     log.flush()
     log.update_high_watermark(12)
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (0, 0, 0)
 
 
@@ -167,7 +168,7 @@ def test_log_that_is_cut_behind_a_gap_ends_there_for_good(tmp_path, policy, is_c
     """Ended at the last batch, it would be refused as too short, or give offsets twice."""
     log = _with_gap(tmp_path, policy)
     log.flush()
-    log.truncate_to(52)
+    truncate_to(log, 52)
     assert log.log_end_offset == 52
     assert log.recovery_point <= 40, "a power cut may leave it without the name of its end"
     log.flush()
@@ -182,7 +183,7 @@ def test_log_that_is_cut_behind_a_gap_ends_there_for_good(tmp_path, policy, is_c
 def test_log_that_begins_with_a_gap_ends_behind_it_once_it_is_cut(tmp_path):
     log = open_log(tmp_path)
     take(log, given(52, 4))
-    log.truncate_to(52)
+    truncate_to(log, 52)
     log.flush()
     log.close(clean=False)
     again = open_log(tmp_path, recovery_point=52, clean=False)
@@ -228,7 +229,7 @@ def _led_in_vain(directory, **kwargs):
 @pytest.mark.parametrize("offset", [100, 101, 2**40])
 def test_truncation_at_the_end_cuts_an_epoch_without_a_record(tmp_path, offset):
     log = _led_in_vain(tmp_path)
-    log.truncate_to(offset)
+    truncate_to(log, offset)
     assert chain_of(log) == [(3, 0)]
     assert log.log_end_offset == 100
     take(log, given(100, epoch=4))
@@ -248,13 +249,13 @@ def test_epoch_to_ask_with_is_that_of_the_last_record(tmp_path):
     assert log.last_fetched_epoch == -1
     log.epochs.assign(2, 0)
     assert log.last_fetched_epoch == -1
-    log.truncate_to(0)
+    truncate_to(log, 0)
     take(log, given(0, 2, epoch=3) + given(2, epoch=4))
     log.epochs.assign(7, 3)
     assert log.last_fetched_epoch == 4
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert log.last_fetched_epoch == 3
-    log.truncate_fully_and_start_at(50)
+    truncate_fully_and_start_at(log, 50)
     assert (log.last_fetched_epoch, chain_of(log)) == (-1, [])
 
 
@@ -298,7 +299,7 @@ def test_log_that_begins_anew_above_its_end_forgets_epochs_and_producers(tmp_pat
     moved = []
     log._hooks.before_truncation = moved.append
     log._hooks.log_start_moved = lambda: moved.append(("start", log.log_start_offset))
-    log.truncate_fully_and_start_at(500)
+    truncate_fully_and_start_at(log, 500)
     assert moved == [0, ("start", 500)]
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (500,) * 3
     assert (log.high_watermark, log.last_stable_offset, log.recovery_point) == (500, 500, 0)
@@ -314,7 +315,7 @@ def test_log_that_begins_anew_above_its_end_forgets_epochs_and_producers(tmp_pat
 def test_high_watermark_is_not_above_the_end_after_a_truncation(tmp_path):
     log = filled(tmp_path)
     assert log.high_watermark == log.log_end_offset
-    log.truncate_to(20)
+    truncate_to(log, 20)
     assert log.high_watermark == log.log_end_offset <= 20
 
 
@@ -344,7 +345,7 @@ def test_waiting_fetches_look_again_when_a_truncated_log_is_back(tmp_path):
     log.changed = lambda: looked.append(log.log_end_offset)
     pool = make_pool("cut", 1)
     log.loan.lend(truncates=True)
-    pool.submit(log.truncate_to, 20).result(timeout=30)
+    pool.submit(truncate_to, log, 20).result(timeout=30)
     assert looked == []
     log.loan.take_back()
     assert looked == [log.log_end_offset]

@@ -13,6 +13,7 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.manager.log_dirs import LogManager
 from local_log.manager.retention_pass import RetentionPass
 from runtime.disk import Buffer, Disk, OpenFile
@@ -144,7 +145,7 @@ def test_a_log_that_begins_anew_where_one_left_keeps_its_new_segment(tmp_path: P
     expiry = retention.expire(log, LATER_MS)
     assert expiry is not None
     retention.take_out(log, expiry)
-    log.truncate_fully_and_start_at(second)
+    truncate_fully_and_start_at(log, second)
     append(log, 3)
     assert retention.rename_leaving(log) == []
     log.close()

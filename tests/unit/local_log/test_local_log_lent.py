@@ -14,6 +14,7 @@ from kafka_protocol.records.batch import BatchHeader, iter_batches
 from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
+from local_log.log.truncation import truncate_to
 from local_log.manager.log_dirs import LogManager
 from runtime.executors import make_pool
 from tests.support.sim.clock import ManualClock
@@ -246,7 +247,7 @@ def test_producers_are_those_of_the_log_after_a_cut_on_a_pool_thread(tmp_path: P
     log.append_batches(whole, now_ms=NOW_MS)
     end = sorted(truth.batches)[120]
     log.loan.lend(truncates=True)
-    pool.submit(log.truncate_to, end).result(timeout=30)
+    pool.submit(truncate_to, log, end).result(timeout=30)
     log.loan.take_back()
     assert log.log_end_offset == end
     assert not log.loan.is_lent
@@ -318,7 +319,7 @@ def test_state_is_the_leaders_at_the_same_offset_whatever_came_between(
         if draw < 0.3:
             log.flush(dice.choice([None, log.log_end_offset // 2]))
         elif draw < 0.6:
-            log.truncate_to(max(log.log_end_offset - dice.randrange(60), 0))
+            truncate_to(log, max(log.log_end_offset - dice.randrange(60), 0))
         elif draw < 0.8:
             log.close(clean=draw < 0.65)
             follower.log = log = open_log(

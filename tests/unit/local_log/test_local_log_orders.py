@@ -11,6 +11,7 @@ from kafka_protocol.records.batch import write_crc
 from local_log.errors import KafkaStorageError
 from local_log.log import lookups, retention
 from local_log.log.results import LogHooks
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.producers.state import CompletedTransaction, ProducerStates
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.faulty_disk import FaultyDisk
@@ -54,7 +55,7 @@ def test_truncation_lowers_the_marks_durably_before_a_file_changes(tmp_path, off
     log = filled(tmp_path, hooks=LogHooks(before_truncation=before_truncation))
     log.flush()
     count = len(log.segments.all)
-    log.truncate_to(offset)
+    truncate_to(log, offset)
     ((end, point, watermark, names),) = seen
     assert (end, names) == (log.log_end_offset, count)
     assert end <= offset
@@ -68,14 +69,14 @@ def test_failed_order_before_a_truncation_changes_no_file(tmp_path):
     log = filled(tmp_path, hooks=LogHooks(before_truncation=before_truncation))
     before = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     with pytest.raises(KafkaStorageError):
-        log.truncate_to(25)
+        truncate_to(log, 25)
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == before
 
 
 def test_flush_beside_a_truncation_raises_no_recovery_point_over_it(tmp_path):
     disk = _BusyDisk()
     log = filled(tmp_path, disk=disk)
-    disk.meanwhile = lambda: log.truncate_to(10)
+    disk.meanwhile = lambda: truncate_to(log, 10)
     log.flush()
     assert log.recovery_point == log.log_end_offset <= 10
 
@@ -125,7 +126,7 @@ def test_expired_segments_stay_until_their_log_start_could_be_checkpointed(tmp_p
 def test_segments_that_went_between_the_two_steps_are_passed_over(tmp_path):
     log = filled(tmp_path, config=with_config(retention_bytes=3000))
     expiry = retention.expire(log, NOW_MS)
-    log.truncate_fully_and_start_at(100)
+    truncate_fully_and_start_at(log, 100)
     append(log)
     assert drop(log, expiry) == ()
     assert len(log.segments.all) == 1

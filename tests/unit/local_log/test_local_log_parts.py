@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, retain, with_config
 
 ROOT = Path(__file__).parents[3]
@@ -84,10 +85,10 @@ def test_a_log_has_the_bytes_of_its_segments_whatever_comes_and_goes(tmp_path: P
     assert is_right()
     assert retain(log, NOW_MS)
     assert is_right()
-    log.truncate_to(log.log_end_offset - 20)
+    truncate_to(log, log.log_end_offset - 20)
     assert is_right()
     append(log)
-    log.truncate_fully_and_start_at(500)
+    truncate_fully_and_start_at(log, 500)
     assert log.size_bytes == 0
     append(log)
     assert log.size_bytes > 0
@@ -98,7 +99,7 @@ def test_batches_that_were_cut_are_not_found_where_they_were(tmp_path: Path) -> 
     log = open_log(tmp_path, config=with_config(segment_bytes=100_000))
     for _ in range(10):
         append(log, 2)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     append(log, 16)  # one batch in the place of eight
     found = log.read(10, 10_000)
     assert found.first_batch_offset == 4

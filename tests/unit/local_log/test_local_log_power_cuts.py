@@ -10,6 +10,7 @@ from kafka_protocol.records.control import ControlType, end_transaction_batch
 from kafka_protocol.types import EpochEntry
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, with_config
@@ -159,7 +160,7 @@ def test_a_new_epoch_touches_no_file_where_nothing_remote_hangs_on_it(tmp_path: 
     log, written = filled(tmp_path), []
     log.disk.atomic_write = lambda path, data, **_: written.append(path.name)
     log.epochs.assign(7, log.log_end_offset)
-    log.truncate_to(log.log_end_offset)
+    truncate_to(log, log.log_end_offset)
     log.epochs.assign(8, log.log_end_offset)
     append(log, epoch=8)
     assert written == []
@@ -175,7 +176,7 @@ def test_what_was_flushed_after_a_truncation_survives(tmp_path: Path, seed: int)
     for _ in range(60):
         append(log, 1)
     log.flush()
-    log.truncate_to(31)
+    truncate_to(log, 31)
     for _ in range(7):
         append(log, 1, epoch=1)
     log.flush()

@@ -13,6 +13,7 @@ from kafka_protocol.records.control import ControlType, end_transaction_batch
 from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
+from local_log.log.truncation import truncate_to
 from local_log.producers.state import BatchMeta
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
@@ -360,7 +361,7 @@ def test_a_clean_stop_leaves_the_snapshot_of_its_end(tmp_path: Path) -> None:
 def test_a_truncation_takes_a_snapshot_that_is_not_written_yet(tmp_path: Path) -> None:
     log = _many(tmp_path)
     log.roll(NOW_MS)
-    log.truncate_to(100)
+    truncate_to(log, 100)
     for producer_id in range(MANY):
         _sent(log, 5000 + producer_id, 0)
     log.flush()

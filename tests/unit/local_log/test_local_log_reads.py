@@ -7,6 +7,7 @@ from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.records.records import build_batch, iter_records
 from local_log.errors import OffsetIsRemote, OffsetOutOfRange
 from local_log.log import lookups
+from local_log.log.truncation import truncate_to
 from tests.support.worlds.local_log import (
     NOW_MS,
     append,
@@ -165,7 +166,7 @@ def test_truncated_log_is_the_log_that_was_never_longer(offset, tmp_path):
     log = filled(tmp_path)
     log.epochs.assign(3, 60)
     expected = _records(log)
-    log.truncate_to(offset)
+    truncate_to(log, offset)
     kept = _records(log)
     assert kept == expected[: len(kept)]
     assert log.log_end_offset == (kept[-1].offset + 1 if kept else 0)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from local_log.config import LogConfig
 from local_log.log.results import LogHooks
 from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
+from local_log.log.truncation import truncate_to
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,
@@ -165,7 +166,7 @@ def test_copied_through_is_believed_only_on_the_own_chain_and_cut_with_the_log(t
     assert not log.set_copied_through(30, 5)
     assert not log.set_copied_through(log.log_end_offset, 0)
     assert log.set_copied_through(30, 0)
-    log.truncate_to(20)
+    truncate_to(log, 20)
     assert log.copied_through == log.log_end_offset - 1 < 20
     log.epochs.assign(3, log.log_end_offset)
     assert log.copied_through == -1

@@ -212,6 +212,65 @@ def test_min_isr_leaves_eligible_replicas_where_nobody_is_in_sync(kind: int) -> 
     assert partitions[2].last_known_elr == (2,)
 
 
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+@pytest.mark.parametrize(
+    ("in_sync", "minimum", "stays"),
+    [([1], "3", True), ([1], "2", True), ([1, 3], "3", True), ([1], "1", False),
+     ([1, 3], "2", False), ([1, 2, 3], "9", False)],
+)  # fmt: skip
+def test_min_isr_leaves_eligible_replicas_where_nothing_can_be_committed(
+    kind: int, in_sync: list[int], minimum: str, *, stays: bool
+) -> None:
+    """Their leader is below the new minimum, too, and may be lost next."""
+    partition = make(
+        "PartitionRecord",
+        2,
+        partition_id=0,
+        topic_id=b"a" * 16,
+        replicas=[1, 2, 3],
+        isr=in_sync,
+        leader=1,
+        eligible_leader_replicas=[2],
+        directories=[b"d" * 16] * 3,
+    )
+    topic = make("TopicRecord", name="a", topic_id=b"a" * 16)
+    image = apply(
+        cluster_of(1, features={"eligible.leader.replicas.version": 1}), [topic, partition]
+    )
+    change = Change("min.insync.replicas", minimum)
+    resource = Resource(kind, "a" if kind == TOPIC else "", (change,))
+    after = apply(image, alter(image, resource).records)
+    assert after.topics_by_name["a"].partitions[0].elr == ((2,) if stays else ())
+
+
+def test_a_minimum_of_the_cluster_is_none_of_a_topic_with_its_own() -> None:
+    partition = make(
+        "PartitionRecord",
+        2,
+        partition_id=0,
+        topic_id=b"a" * 16,
+        replicas=[1, 2],
+        isr=[1],
+        leader=1,
+        eligible_leader_replicas=[2],
+        directories=[b"d" * 16] * 2,
+    )
+    own = make(
+        "ConfigRecord",
+        resource_type=TOPIC,
+        resource_name="a",
+        name="min.insync.replicas",
+        value="2",
+    )
+    topic = make("TopicRecord", name="a", topic_id=b"a" * 16)
+    image = apply(
+        cluster_of(1, features={"eligible.leader.replicas.version": 1}), [topic, partition, own]
+    )
+    resource = Resource(BROKER, "", (Change("min.insync.replicas", "1"),))
+    after = apply(image, alter(image, resource).records)
+    assert after.topics_by_name["a"].partitions[0].elr == (2,)
+
+
 @pytest.mark.parametrize("has_elr", [False, True])
 @pytest.mark.parametrize(
     ("broker", "value", "why"),

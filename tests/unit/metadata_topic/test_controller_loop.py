@@ -504,8 +504,7 @@ class Hung:
         return task
 
     def heal(self) -> None:
-        self.pool.is_holding = False
-        self.pool.release()
+        self.pool.stop_holding()
 
 
 @pytest.fixture

@@ -62,8 +62,7 @@ def test_a_controller_waits_with_its_next_append_where_the_loop_would_wait(tmp_p
     assert disk.fsyncs == fsyncs, "the loop has made none"
     [size_bytes] = segments(leader)
     assert SEGMENT_BYTES < size_bytes <= 2 * SEGMENT_BYTES
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     quorum.advance(2_000)
     assert len(answers) == 40
     assert all(isinstance(answer, Done) for answer in answers)

@@ -101,8 +101,7 @@ async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_wai
     assert node.is_leader
     assert not ready.done()
     for pool in (own, second):
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
     await until(quorum, ready.done)
     await ready
 

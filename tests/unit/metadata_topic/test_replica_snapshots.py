@@ -157,8 +157,7 @@ def test_nodes_that_start_vote_and_fetch_while_their_snapshot_is_not_loaded(tmp_
     assert not leader.replica.controller.is_active, "it must not decide on an image it has not"
     for node in quorum.replicas:
         assert isinstance(node.reads, HeldPool)
-        node.reads.is_holding = False
-        node.reads.release()
+        node.reads.stop_holding()
     quorum.advance(1_000)
     assert [node.names for node in quorum.replicas] == [{"a"}] * 3
     quorum.create(quorum.elect_active(), "b")

@@ -116,8 +116,7 @@ def test_at_the_end_all_that_asked_for_a_snapshot_are_answered(tmp_path: Path) -
     snapshotter.make(image, answers.append)
     snapshotter.when_idle(lambda: idle.append(True))
     assert (answers, idle) == ([None], [])
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     quorum.advance(1_000)
     assert (answers, idle) == ([None] * 4, [True])
     assert [one for one in node.opened.files.ids() if one.end_offset > 0] == []

@@ -90,8 +90,7 @@ async def test_an_offset_that_is_written_meanwhile_is_not_told(tmp_path: Path) -
     await first
     assert await told == (0, 7)
     assert not second.done()
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     assert code_of_commit(await second) == 0
 
 
@@ -199,8 +198,7 @@ async def test_until_its_log_is_read_a_partition_is_loading(tmp_path: Path) -> N
         ApiKey.HEARTBEAT, 3, group_id="g", generation_id=1, member_id="m", group_instance_id=None
     )
     assert beat.error_code == 0
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     await until(lambda: shard.stage is ShardStage.ACTIVE)
     assert await again.committed() == (0, 7)
 
@@ -214,8 +212,7 @@ async def test_a_load_ends_when_leadership_does(tmp_path: Path) -> None:
     shard = again.coordinator.shards[0]
     await pool.until_held()
     again.coordinator.on_replicas(ReplicaEvents(followed=(shard.partition,)))
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     await turns()
     assert shard.stage is ShardStage.CLOSED
     assert await again.committed() == (ErrorCode.NOT_COORDINATOR, -2)
@@ -243,8 +240,7 @@ async def test_a_commit_that_waits_hears_that_leadership_is_gone(tmp_path: Path)
     told = asyncio.ensure_future(groups.committed())
     await pool.until_held()
     groups.world.change(OFFSETS_TOPIC, leader=2, leader_epoch=4, replicas=(1, 2))
-    pool.is_holding = False
-    pool.release()
+    pool.stop_holding()
     assert code_of_commit(await answer) == ErrorCode.NOT_COORDINATOR
     assert (await told)[0] == ErrorCode.NOT_COORDINATOR
 

@@ -12,16 +12,24 @@ from typing import Any
 
 import pytest
 
+from broker.handlers.controllers.replica_directories import FORGETS, FORGETS_LAST_COPIES
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message
+from metadata_topic.controller.directories import Forgotten
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, ControllerImage, Endpoint
+from metadata_topic.image.model import (
+    DIRECTORY_LOST,
+    DIRECTORY_UNASSIGNED,
+    ControllerImage,
+    Endpoint,
+)
 from tests.support.kafka.broker_talk import BrokerTalk
 from tests.support.worlds.admin import SET, TOPIC
 from tests.support.worlds.controller_listener import BEAT_MS, SESSION_MS, Listener
+from tidemark.node_files.forgetting import ForgetError, forgotten_by
 
 
 @pytest.fixture
@@ -165,6 +173,55 @@ async def test_a_broker_has_the_directories_of_its_replicas_noted(listener: List
     assert listener.quorum.image.topics_by_name["t"].partitions[0].directory_of(1) == (
         DIRECTORY_UNASSIGNED
     )
+
+
+@pytest.mark.parametrize(
+    ("forgets", "noted", "leaderless"),
+    [(FORGETS, DIRECTORY_LOST, [0, 1]), (FORGETS_LAST_COPIES, DIRECTORY_UNASSIGNED, [])],
+)
+async def test_the_lost_directory_of_a_broker_on_a_new_disk_is_given_up(
+    listener: Listener, forgets: int, noted: bytes, leaderless: list[int]
+) -> None:
+    epoch = (await listener.register()).broker_epoch
+    await listener.beat(epoch)
+    topic_id = await _made(listener)
+    await listener.ask(listener.directories, _directories(epoch, topic_id, 0, 1))
+    cls = message("AssignReplicasToDirsRequest").cls
+    lost = cls.Directories(id=b"d" * 16, topics=[])
+
+    async def forget(epoch: int, *lost: Any, how: int = forgets) -> Any:
+        asked = cls(broker_id=1, broker_epoch=epoch, directories=list(lost), forgets=how)
+        return await listener.ask(listener.directories, asked)
+
+    assert (await forget(epoch, lost)).error_code == ErrorCode.INVALID_REQUEST  # it serves
+    await listener.beat(epoch, want_shut_down=True)
+    await listener.beat(epoch, want_shut_down=True)
+    epoch = (await listener.register(life=2, log_dirs=[b"e" * 16])).broker_epoch
+    await listener.beat(epoch)
+    for answer, code in (
+        (await forget(epoch - 1, lost), ErrorCode.STALE_BROKER_EPOCH),
+        (await forget(epoch), ErrorCode.INVALID_REQUEST),
+        (await forget(epoch, lost, how=3), ErrorCode.INVALID_REQUEST),
+    ):
+        assert (answer.error_code, answer.directories) == (code, [])
+    before = listener.quorum.image
+    answer = await forget(epoch, lost)
+    assert answer.error_code == 0
+    assert forgotten_by(answer, before, 1, b"d" * 16) == Forgotten(
+        [("t", 0), ("t", 1)], [("t", one) for one in leaderless]
+    )
+    partitions = listener.quorum.image.topics_by_name["t"].partitions
+    assert {one.directory_of(1) for one in partitions.values()} == {noted}
+
+    answers = message("AssignReplicasToDirsResponse").cls
+    for refused, why in (
+        (answers(directories=[answers.Directories(id=b"d" * 16)]), "is Apache Kafka's"),
+        (answers(error_code=int(ErrorCode.STALE_BROKER_EPOCH)), "has registered anew"),
+        (answers(error_code=int(ErrorCode.INVALID_REQUEST)), "serves from it"),
+        (answers(error_code=int(ErrorCode.REQUEST_TIMED_OUT)), "answers REQUEST_TIMED_OUT"),
+    ):
+        with pytest.raises(ForgetError, match=why):
+            forgotten_by(refused, before, 1, b"d" * 16)
 
 
 def _isr(epoch: int, topic_id: bytes, *partitions: int, leader_epoch: int = 0) -> Any:

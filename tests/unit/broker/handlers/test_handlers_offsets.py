@@ -15,6 +15,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
+from local_log.log.truncation import truncate_fully_and_start_at
 from tests.support.worlds.data_plane import NOW_MS, World, batch, call, start
 from tests.support.worlds.local_log import retain
 from tests.support.worlds.remote_log import impatient
@@ -249,11 +250,11 @@ def test_what_leaves_the_local_log_during_a_look_up_by_time_is_looked_for_again(
             self.asked += 1
             self.found = None if self.asked == 1 else (NOW_MS, 1, 1)
             if self.asked == 1:
-                log.truncate_fully_and_start_at(3, keep_log_start=True)  # copied and expired
+                truncate_fully_and_start_at(log, 3, keep_log_start=True)  # copied and expired
             return super().offset_for_timestamp(topic_partition, timestamp_ms, deadline_ms)
 
     # One segment is remote already, two records are here.
-    log.truncate_fully_and_start_at(1, keep_log_start=True)
+    truncate_fully_and_start_at(log, 1, keep_log_start=True)
     world.append("t", b"1")
     world.append("t", b"2")
     remote = Remote()

@@ -150,8 +150,7 @@ class TestListOffsets:
         pool.release(1)
         await turns()
         assert pool.held == AT_ONCE
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         topics = (await answer).topics
         assert [topic.name for topic in topics] == names
         assert {topic.partitions[0].error_code for topic in topics} == {0}

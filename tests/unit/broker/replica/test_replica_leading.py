@@ -1,7 +1,6 @@
 """A leader with followers: what it answers, commits and proposes, asked by requests."""
 
 import asyncio
-import gc
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,92 +8,28 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.fetch import FetchHandler
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
 from broker.replica.errors import NotEnoughReplicas
-from broker.replica.isr import AskedIsr, InSyncReplicas
+from broker.replica.isr import AskedIsr
 from broker.replica.isr_requests import IsrRequests
 from broker.replica.leading import SLICE, Leading
-from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
-from metadata_topic.image.model import BrokerImage
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
-from tests.support.worlds.fetch import ask, make, parts
+from tests.support.worlds.fetch import ask, parts
+from tests.support.worlds.leading import Cluster, asked, broker
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.remote_log import impatient
 
 FETCH, PRODUCE, LIST = 15, 9, 8
 
 
-def broker(broker_id: int, *, epoch: int = 10, **values: Any) -> BrokerImage:
-    fields = {"incarnation_id": bytes(16), "endpoints": (), "fenced": False} | values
-    return BrokerImage(id=broker_id, epoch=epoch, **fields)
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-class Cluster:
-    """Leads `t` with the followers 2 and 3; the controller is played by the test."""
-
-    def __init__(self, world: World, *, isr: tuple[int, ...] = (1, 2, 3), **config: Any) -> None:
-        self.world = world
-        world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
-        world.add_topic("t", **config)
-        world.change("t", replicas=(1, 2, 3), isr=isr, leader_epoch=4)
-        self._begin(world)
-
-    @classmethod
-    def of(cls, world: World) -> "Cluster":
-        """A partition that is led as it is."""
-        cluster = cls.__new__(cls)
-        cluster.world = world
-        cluster._begin(world)
-        return cluster
-
-    def _begin(self, world: World) -> None:
-        self.proposals: list[tuple[int, ...]] = []
-        world.leading.propose = self._proposed
-        self.fetcher: FetchHandler = make(world)
-
-    @property
-    def in_sync(self) -> InSyncReplicas:
-        followers = self.partition.followers
-        assert followers is not None
-        return followers.in_sync
-
-    @property
-    def partition(self) -> Partition:
-        return self.world.replicas.require("t", 0)
-
-    def _proposed(self, partition: Partition) -> None:
-        assert partition.followers is not None
-        proposal = partition.followers.in_sync.proposal
-        assert proposal is not None
-        self.proposals.append(proposal.members)
-
-    def question(self, replica: int, offset: int, **more: Any) -> dict[str, Any]:
-        state = {"replica_id": replica, "replica_epoch": more.pop("broker_epoch", 10)}
-        part = {"fetch_offset": offset, "current_leader_epoch": 4, "log_start_offset": 0} | more
-        return ask(self.world, FETCH, ("t", [part]), replica_state=state)
-
-    def fetch(self, replica: int, offset: int, **more: Any) -> Any:
-        return parts(call(self.fetcher, FETCH, self.question(replica, offset, **more)))[0]
-
-    def commit(self, *isr: int) -> None:
-        """The controller carries the proposal out, and the image says so."""
-        self.world.change("t", isr=isr)
-
-    def after(self, milliseconds: int) -> None:
-        self.world.clock.advance(milliseconds)
-        self.partition.review(self.world.leading.now_ms())
 
 
 def test_a_record_is_committed_when_every_member_has_fetched_behind_it(world: World) -> None:
@@ -135,7 +70,7 @@ async def test_acks_all_waits_for_the_members_and_acks_1_does_not(world: World) 
     assert finish(producer, PRODUCE, at_once).responses[0].partition_responses[0].error_code == 0
     await asyncio.sleep(0)
     assert not waiting.done()
-    await _asked(cluster.fetcher, cluster.question(2, 1))
+    await asked(cluster.fetcher, cluster.question(2, 1))
     answer = finish(producer, PRODUCE, await waiting)
     assert answer.responses[0].partition_responses[0].error_code == 0
 
@@ -220,11 +155,11 @@ async def test_a_new_leader_counts_its_own_records_as_far_as_they_are_flushed(
     world = World(tmp_path, pool=pool)
     cluster = Cluster(world, isr=(1, 2), flush_messages=2)
     world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
+    await asked(cluster.fetcher, cluster.question(2, 1))
     pool.is_holding = True
     world.append("t", b"2")
     world.change("t", leader_epoch=5)
-    await _asked(cluster.fetcher, cluster.question(2, 2, current_leader_epoch=5))
+    await asked(cluster.fetcher, cluster.question(2, 2, current_leader_epoch=5))
     assert cluster.partition.high_watermark == 1
     await pool.until_held()
     pool.release()
@@ -237,13 +172,13 @@ async def test_a_parked_follower_is_woken_by_an_append_and_a_consumer_by_the_com
 ) -> None:
     cluster = Cluster(world, isr=(1, 2))
     slow = {"max_wait_ms": 60_000}
-    follower = asyncio.ensure_future(_asked(cluster.fetcher, cluster.question(2, 0) | slow))
-    consumer = asyncio.ensure_future(_asked(cluster.fetcher, ask(world, FETCH, ("t", [{}])) | slow))
+    follower = asyncio.ensure_future(asked(cluster.fetcher, cluster.question(2, 0) | slow))
+    consumer = asyncio.ensure_future(asked(cluster.fetcher, ask(world, FETCH, ("t", [{}])) | slow))
     await asyncio.sleep(0)
     world.append("t", b"1")
     assert len(parts(await follower)[0].records) > 0
     assert not consumer.done()
-    await _asked(cluster.fetcher, cluster.question(2, 1))
+    await asked(cluster.fetcher, cluster.question(2, 1))
     assert len(parts(await consumer)[0].records) > 0
 
 
@@ -411,46 +346,6 @@ def test_what_a_log_of_another_lineage_has_counts_for_nothing(
     assert cluster.partition.high_watermark == 1
 
 
-async def test_a_new_leader_deletes_nothing_before_it_knows_what_is_committed(
-    world: World,
-) -> None:
-    cluster = Cluster(world, isr=(1, 2))
-    world.append("t", b"1")
-    world.change("t", leader=2, leader_epoch=5)
-    world.change("t", leader=1, leader_epoch=6)
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    for start_offset in (0, 1):
-        fetched = cluster.question(2, 1, current_leader_epoch=6, log_start_offset=start_offset)
-        await _asked(cluster.fetcher, fetched)
-        for _ in range(5):
-            await asyncio.sleep(0)
-    answer = finish(deletes, 2, await waiting).topics[0].partitions[0]
-    assert (answer.error_code, answer.low_watermark) == (0, 1)
-
-
-async def test_deleting_that_waits_when_the_leadership_ends_says_so_to_its_client_alone(
-    world: World,
-) -> None:
-    said: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
-    Cluster(world, isr=(1, 2))
-    world.append("t", b"1")
-    world.change("t", leader=2, leader_epoch=5)
-    world.change("t", leader=1, leader_epoch=6)
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
-    await turns(5)
-    world.change("t", leader=2, leader_epoch=7)
-    answer = finish(deletes, 2, await waiting).topics[0].partitions[0]
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    gc.collect()
-    assert said == []
-
-
 def test_a_new_leader_does_not_say_the_end_before_it_can_know_it(world: World) -> None:
     cluster = Cluster(world)
     world.append("t", b"1")
@@ -484,117 +379,11 @@ def test_a_leader_that_takes_its_role_again_knows_what_is_committed(world: World
     assert cluster.in_sync.epoch_start_offset == 0
 
 
-async def test_deleted_records_are_gone_when_every_member_has_noted_it(world: World) -> None:
-    cluster = Cluster(world, isr=(1, 2))
-    world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    part = {"partition_index": 0, "offset": 1}
-    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
-    waiting = asyncio.ensure_future(start(deletes, 2, question))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    found = finish(deletes, 2, await waiting).topics[0].partitions[0]
-    assert (found.error_code, found.low_watermark) == (0, 1)
-
-
-async def test_deleted_records_wait_for_the_slowest_member(world: World) -> None:
-    cluster, deleting = await _deleting(world, isr=(1, 2, 3))
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    assert not await _is_done(deleting)
-    await _asked(cluster.fetcher, cluster.question(3, 1, log_start_offset=1))
-    assert await _is_done(deleting)
-
-
-async def test_deleted_records_wait_for_a_member_that_is_asked_for(world: World) -> None:
-    cluster, deleting = await _deleting(world, isr=(1, 2))
-    assert cluster.in_sync.maximal_isr == {1, 2, 3}
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    assert not await _is_done(deleting)
-    await _asked(cluster.fetcher, cluster.question(3, 1, log_start_offset=1))
-    assert await _is_done(deleting)
-
-
-async def test_deleted_records_wait_no_more_for_a_member_that_has_left(world: World) -> None:
-    cluster, deleting = await _deleting(world, isr=(1, 2, 3))
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    cluster.commit(1, 2)
-    assert await _is_done(deleting)
-
-
-async def _deleting(world: World, *, isr: tuple[int, ...]) -> tuple[Cluster, asyncio.Future[Any]]:
-    """One record, which all have, is about to be deleted."""
-    cluster = Cluster(world, isr=isr)
-    world.append("t", b"1")
-    for replica in (2, 3):
-        await _asked(cluster.fetcher, cluster.question(replica, 1))
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    part = {"partition_index": 0, "offset": 1}
-    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
-    deleting = asyncio.ensure_future(start(deletes, 2, question))
-    assert not await _is_done(deleting)
-    return cluster, deleting
-
-
-async def _is_done(future: asyncio.Future[Any]) -> bool:
-    for _ in range(10):
-        await asyncio.sleep(0)
-    return future.done()
-
-
-async def test_deleted_records_of_a_leadership_that_ends_are_answered(world: World) -> None:
-    _, deleting = await _deleting(world, isr=(1, 2, 3))
-    world.change("t", leader=2, leader_epoch=5)
-    assert await _is_done(deleting)
-
-
 def test_what_is_led_elsewhere_is_watched_no_more(world: World) -> None:
     cluster = Cluster(world)
     assert list(world.leading.led) == [cluster.partition]
     world.change("t", leader=2, leader_epoch=5)
     assert not world.leading.led
-
-
-async def test_deleted_records_of_a_silent_member_time_out(world: World) -> None:
-    cluster = Cluster(world, isr=(1, 2))
-    world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    part = {"partition_index": 0, "offset": 1}
-    question = {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 1}
-    answer = finish(deletes, 2, await start(deletes, 2, question))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-
-
-async def test_a_cut_is_not_answered_while_eligible_replicas_may_lead(world: World) -> None:
-    cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
-    world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
-    deletes = DeleteRecordsHandler(world.replicas, world.pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
-    cluster.commit(1)  # 2 is an eligible leader replica now, and has not heard of the log start
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    cluster.commit(1, 2)
-    await _asked(cluster.fetcher, cluster.question(2, 1, log_start_offset=1))
-    assert finish(deletes, 2, await waiting).topics[0].partitions[0].error_code == 0
-
-
-async def test_a_cut_is_refused_when_another_leads_once_it_is_durable(world: World) -> None:
-    cluster = Cluster(world, isr=(1, 2))
-    world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
-    pool = HeldPool()
-    deletes = DeleteRecordsHandler(world.replicas, pool, impatient(world))
-    waiting = asyncio.ensure_future(start(deletes, 2, _cut_at(1)))
-    await pool.until_held()
-    world.change("t", leader=2, leader_epoch=5)
-    pool.release()
-    found = finish(deletes, 2, await waiting).topics[0].partitions[0]
-    assert (found.error_code, found.low_watermark) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 async def test_acks_all_is_refused_when_another_leads_before_it_waits(world: World) -> None:
@@ -716,9 +505,9 @@ async def test_a_refused_isr_counts_no_more(world: World) -> None:
 
 async def test_records_wait_no_more_for_a_follower_that_is_refused(world: World) -> None:
     cluster = Cluster(world, isr=(1, 2))
-    await _asked(cluster.fetcher, cluster.question(3, 0))
+    await asked(cluster.fetcher, cluster.question(3, 0))
     world.append("t", b"1")
-    await _asked(cluster.fetcher, cluster.question(2, 1))
+    await asked(cluster.fetcher, cluster.question(2, 1))
     world.brokers[3] = broker(3, fenced=True)
     world.apply()
     assert cluster.partition.high_watermark == 0, "3 may be a member by now"
@@ -739,10 +528,10 @@ async def test_an_answer_to_an_earlier_proposal_does_not_end_a_later_one(world: 
 
     requests = IsrRequests(controller, world.scheduler, world.pool)
     world.leading.propose = requests.propose
-    await _asked(cluster.fetcher, cluster.question(3, 0))
+    await asked(cluster.fetcher, cluster.question(3, 0))
     await turns()
     world.change("t", isr=(1,))
-    await _asked(cluster.fetcher, cluster.question(2, 0))
+    await asked(cluster.fetcher, cluster.question(2, 0))
     later = cluster.in_sync.proposal
     first.set_result(ErrorCode.INELIGIBLE_REPLICA)
     await turns()
@@ -779,20 +568,8 @@ async def test_an_isr_without_an_answer_is_asked_for_again(
     assert in_sync._doubtful == (frozenset({(1,)}) if is_open else frozenset())
 
 
-async def _asked(handler: Any, fields: Mapping[str, Any]) -> Any:
-    answer = start(handler, FETCH, fields)
-    if asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
-        answer = await answer
-    return finish(handler, FETCH, answer)
-
-
 def _topics(asked: Mapping[ReplicaId, AskedIsr], world: World) -> list[str]:
     return [world.image.topics_by_id[one.topic_id].name for one in asked]
-
-
-def _cut_at(offset: int) -> dict[str, Any]:
-    part = {"partition_index": 0, "offset": offset}
-    return {"topics": [{"name": "t", "partitions": [part]}], "timeout_ms": 60_000}
 
 
 def _produce(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,10 @@ class Turns:
         self._waiting.pop(0)()
         return True
 
+    def all(self) -> None:
+        while self.one():
+            pass
+
     def count(self, number: Callable[[], int], before: int) -> list[int]:
         """How much it changes in each of the turns, from `before` on, where it does."""
         seen = [before, number()]
@@ -51,6 +55,14 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     turns = Turns()
     monkeypatch.setattr(ManualScheduler, "call_soon", lambda _scheduler, fn: turns.add(fn))
     return turns
+
+
+@pytest.fixture
+def broker(tmp_path: Path, turns: Turns) -> OneBroker:
+    """It has no topic, and nothing left to do."""
+    broker = OneBroker(tmp_path)
+    turns.all()
+    return broker
 
 
 def settings_changed(world: World, *kinds: tuple[ResourceType, str]) -> None:
@@ -108,8 +120,7 @@ def test_settings_that_change_once_more_meanwhile_hold_in_the_end(
     settings.set(max_message_bytes=77)
     turns.one()
     settings.set(max_message_bytes=88)
-    while turns.one():
-        pass
+    turns.all()
     assert settings.with_bytes(88) == 35
 
 
@@ -117,8 +128,7 @@ def test_a_topic_that_goes_meanwhile_is_left_out(settings: Settings, turns: Turn
     settings.set(max_message_bytes=77)
     del settings.world.topics["b"]
     settings.world.apply()
-    while turns.one():
-        pass
+    turns.all()
     assert settings.with_bytes(77) >= 23
     assert not [one for one in settings.told if one[0] == "b" and one[1] > 5]
 
@@ -137,51 +147,38 @@ def test_a_role_is_taken_under_the_settings_that_it_was_decided_with(
 
 
 def test_new_logs_are_taken_over_in_turns(
-    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: OneBroker, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosting, "SLICE", 7)
-    broker = OneBroker(tmp_path)
-    while turns.one():
-        pass
     broker.create("t", 50)
     steps = turns.count(lambda: len(broker.logs.all()), 0)
     assert steps == [7] * 7 + [1]
     broker.commit_assignments()
-    while turns.one():
-        pass
+    turns.all()
     assert broker.ends("t", 50) == [0] * 50
 
 
 def test_a_topic_that_goes_while_its_logs_are_taken_over_leaves_nothing(
-    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: OneBroker, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosting, "SLICE", 7)
-    broker = OneBroker(tmp_path)
-    while turns.one():
-        pass
     topic_id = broker.create("t", 50)
     while not 0 < len(broker.logs.all()) < 50:
         assert turns.one()
     broker.commit(make("RemoveTopicRecord", topic_id=topic_id))
-    while turns.one():
-        pass
+    turns.all()
     assert broker.logs.all() == []
     assert broker.replicas.partitions == {}
     assert not any((path / f"t-{n}").exists() for path in broker.paths for n in range(50))
 
 
 def test_what_an_image_says_of_many_partitions_is_said_in_turns(
-    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: OneBroker, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = OneBroker(tmp_path)
-    while turns.one():
-        pass
     topic_id = broker.create("t", 50)
-    while turns.one():
-        pass
+    turns.all()
     broker.commit_assignments()
-    while turns.one():
-        pass
+    turns.all()
     monkeypatch.setattr(manager, "SLICE", 7)
     gone: list[int] = []
     broker.replicas.listeners.append(lambda events: gone.append(len(events.gone)))
@@ -193,12 +190,9 @@ def test_what_an_image_says_of_many_partitions_is_said_in_turns(
 
 
 async def test_a_topic_is_not_settled_before_its_image_is_said(
-    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: OneBroker, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manager, "SLICE", 7)
-    broker = OneBroker(tmp_path)
-    while turns.one():
-        pass
     broker.create("wide", 50)  # its image is being said
     small = broker.create("small", 1)
     settled = broker.replicas.hosting.settled([small])
@@ -207,22 +201,17 @@ async def test_a_topic_is_not_settled_before_its_image_is_said(
     await asyncio.sleep(0)
     assert not settled.done()
     assert not hosted.done()
-    while turns.one():
-        pass
+    turns.all()
     broker.commit_assignments()
-    while turns.one():
-        pass
+    turns.all()
     await asyncio.wait_for(asyncio.gather(settled, hosted), 10)
     assert broker.ends("small", 1) == [0]
 
 
 async def test_a_topic_of_others_is_settled_when_its_image_is_said(
-    tmp_path: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: OneBroker, turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manager, "SLICE", 7)
-    broker = OneBroker(tmp_path)
-    while turns.one():
-        pass
     topic_id = b"e" * 16
     state = {"topic_id": topic_id, "replicas": [9], "isr": [9], "leader": 9}
     ids = {"directories": [b"d" * 16], "leader_epoch": 0, "partition_epoch": 0}
@@ -232,8 +221,7 @@ async def test_a_topic_of_others_is_settled_when_its_image_is_said(
     )
     settled = broker.replicas.hosting.settled([topic_id])
     assert settled is not None
-    while turns.one():
-        pass
+    turns.all()
     await asyncio.wait_for(settled, 10)
 
 

@@ -12,6 +12,7 @@ from broker.replication import fetcher
 from broker.replication.fetcher import ReplicaFetcher
 from broker.replication.following import FIRST_WAIT_MS
 from kafka_protocol.types import EpochEntry, TopicPartition
+from local_log.log.truncation import truncate_fully_and_start_at
 from metadata_topic.image.delta import MetadataDelta
 from runtime.work import STEP_WORK, Work
 from tests.support.worlds.data_plane import NODE
@@ -34,6 +35,13 @@ def asked_of(pair: Pair, index: int = 0, *, leader: int = NODE) -> list[Any]:
 
 def partition(pair: Pair, name: str = "t", index: int = 0) -> Partition:
     return pair.follower.replicas.partitions[TopicPartition(name, index)]
+
+
+def raise_log_start(pair: Pair) -> None:
+    """The leader's log begins behind its first record."""
+    led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
+    led.log.raise_log_start(1)
+    led.log_start_raised()
 
 
 # -- records, marks, and what is asked
@@ -74,9 +82,7 @@ async def test_a_question_says_who_asks_and_what_is_here(tmp_path: Path) -> None
 async def test_leaders_of_older_versions_are_followed(tmp_path: Path, newest: int) -> None:
     async with following(tmp_path) as pair:
         pair.side.versions = (4, newest)
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
         assert pair.logs_are_equal("t")
         assert pair.side.version == newest
 
@@ -85,8 +91,7 @@ async def test_one_session_serves_and_quiet_partitions_are_not_named_again(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t", 40)
-        await pair.run(200)
+        await pair.add_followed("t", partitions=40)
         pair.leader.append("t", b"a", index=7)
         await pair.run(2_000)
         assert pair.logs_are_equal("t", 7)
@@ -113,13 +118,8 @@ async def test_a_fetch_waits_for_records_as_the_settings_say(tmp_path: Path) -> 
 
 async def test_the_log_start_follows_and_is_told_once_it_is_durable(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        pair.leader.append("t", b"b")
-        await pair.run(200)
-        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
-        led.log.raise_log_start(1)
-        led.log_start_raised()
+        await pair.add_followed("t", b"a", b"b")
+        raise_log_start(pair)
         await pair.run(1_000)
         assert pair.follower.log("t").log_start_offset == 1
         assert asked_of(pair)[-1].log_start_offset == 1
@@ -134,9 +134,7 @@ async def test_a_log_start_of_the_followers_own_is_told_once_it_is_durable(
 ) -> None:
     """Its retention moves it in memory first."""
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
         pair.follower.log("t").raise_log_start(1)
         pair.leader.append("t", b"b")
         await pair.run(700)
@@ -149,18 +147,13 @@ async def test_a_log_start_of_the_followers_own_is_told_once_it_is_durable(
 async def test_a_log_start_that_is_not_kept_is_not_told(tmp_path: Path) -> None:
     pool = HeldPool(is_holding=False)
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
         pool.is_holding = True
-        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
-        led.log.raise_log_start(1)
-        led.log_start_raised()
+        raise_log_start(pair)
         await pair.run(2_000)
         assert pair.follower.log("t").log_start_offset == 1
         assert asked_of(pair)[-1].log_start_offset == 0
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(1_000)
         assert asked_of(pair)[-1].log_start_offset == 1
 
@@ -170,9 +163,7 @@ async def test_a_log_start_that_is_not_kept_is_not_told(tmp_path: Path) -> None:
 
 async def test_a_log_that_diverged_is_cut_and_becomes_the_leaders(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
         pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
         pair.follower.append("t", b"x", b"y", b"z")
         pair.change("t", leader_epoch=5, partition_epoch=2)
@@ -187,10 +178,7 @@ async def test_a_log_that_diverged_is_cut_and_becomes_the_leaders(tmp_path: Path
 async def test_marks_are_told_again_after_a_divergence(tmp_path: Path) -> None:
     """The leader told them with the divergence, when the follower could not take them."""
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        pair.leader.append("t", b"b")
-        await pair.run(200)
+        await pair.add_followed("t", b"a", b"b")
         pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
         await pair.run(100)
         pair.follower.append("t", b"x")
@@ -252,7 +240,7 @@ async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path
     """Begun at the leader's end it would be in sync, and lead next without all that lies below."""
     async with following(tmp_path) as pair:
         pair.add_topic("t")
-        pair.follower.log("t").truncate_fully_and_start_at(50)
+        truncate_fully_and_start_at(pair.follower.log("t"), 50)
         assert not pair.follower.logs.keep_log_starts([TopicPartition("t", 0)])
         pair.leader.append("t", b"a")
         pair.change("t", leader_epoch=4, partition_epoch=1)
@@ -268,11 +256,9 @@ async def test_an_empty_log_above_the_leaders_end_begins_as_the_leaders(tmp_path
 async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Path) -> None:
     """After an unclean election: what it has deleted was of another lineage than the leader."""
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
         pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
-        pair.follower.log("t").truncate_fully_and_start_at(3)
+        truncate_fully_and_start_at(pair.follower.log("t"), 3)
         pair.follower.append("t", b"z")
         pair.change("t", leader_epoch=5, partition_epoch=2)
         for value in (b"b", b"c", b"d", b"e"):
@@ -284,9 +270,7 @@ async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Pa
 
 async def test_a_divergence_with_nothing_to_cut_is_asked_about_rarely(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"a")
-        await pair.run(200)
+        await pair.add_followed("t", b"a")
 
         def diverging(body: Any) -> Any:
             for topic in body.responses:
@@ -324,8 +308,7 @@ async def test_an_older_leadership_is_not_asked_for_until_the_metadata_say_more(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         pair.leader.change("t", leader_epoch=4, partition_epoch=1)
         await pair.run(5_000)
         fetches = len(pair.side.fetches)
@@ -341,8 +324,7 @@ async def test_an_answer_for_an_older_leadership_is_dropped(tmp_path: Path) -> N
     """It is on its way while the metadata name the next leader, which has other records."""
     async with following(tmp_path) as pair:
         other = pair.add_leader(OTHER)
-        pair.add_topic("t")
-        await pair.run(600)
+        await pair.add_followed("t", ms=600)
         pair.leader.append("t", b"a", b"b")  # the parked fetch is answered now
         pair.change("t", leader=OTHER, leader_epoch=4, partition_epoch=1)
         await pair.run(10)
@@ -356,12 +338,8 @@ async def test_an_answer_for_an_older_leadership_is_dropped(tmp_path: Path) -> N
 async def test_the_session_is_told_all_again_after_a_dropped_answer(tmp_path: Path) -> None:
     """The leader has told its log start once, in an answer that came too late."""
     async with following(tmp_path) as pair:
-        pair.add_topic("t", 2)
-        pair.leader.append("t", b"a")
-        await pair.run(600)
-        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
-        led.log.raise_log_start(1)
-        led.log_start_raised()
+        await pair.add_followed("t", b"a", partitions=2, ms=600)
+        raise_log_start(pair)
         pair.change("t", leader_epoch=4, partition_epoch=1)
         await pair.run(3_000)
         assert pair.follower.log("t").log_start_offset == 1
@@ -371,8 +349,7 @@ async def test_a_partition_that_waits_is_asked_for_while_the_others_are_quiet(
     tmp_path: Path,
 ) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t", 2)
-        await pair.run(200)
+        await pair.add_followed("t", partitions=2)
         pair.follower.change("t", leader_epoch=4, partition_epoch=1)
         before = len(asked_of(pair))
         await pair.run(1_200)
@@ -419,8 +396,7 @@ async def test_two_leaders_are_followed_side_by_side(tmp_path: Path) -> None:
 
 async def test_without_a_leader_nothing_is_asked(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         pair.change("t", leader=-1, leader_epoch=4, partition_epoch=1)
         await pair.run(1_000)
         fetches = len(pair.side.fetches)
@@ -433,8 +409,7 @@ async def test_a_leader_that_listens_elsewhere_is_asked_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         [fetcher] = pair.fetchers._fetchers.values()
         before = fetcher._connection
         del pair.network.nodes["leader", 9000 + NODE]
@@ -453,15 +428,13 @@ async def test_a_leader_that_listens_elsewhere_is_asked_there(
 async def test_a_leader_without_an_address_is_named(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
         del pair.image.brokers[NODE]
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         assert "where it listens" in pair.fetchers.problems()[0]
 
 
 async def test_the_fetcher_of_a_leader_that_left_is_forgotten(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         (known,) = pair.fetchers._fetchers.values()
         connection = known._connection
         delta = MetadataDelta(pair.image)
@@ -516,9 +489,7 @@ async def test_logs_are_lent_and_published_in_steps(
 async def test_a_long_answer_alone_is_appended_on_the_pool(tmp_path: Path) -> None:
     pool = HeldPool(is_holding=False)
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        pair.leader.append("t", b"-")
-        await pair.run(200)
+        await pair.add_followed("t", b"-")
         pool.is_holding = True
         pair.leader.append("t", b"a")
         await pair.run(200)
@@ -538,6 +509,14 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> HeldPool:
     return HeldPool(is_holding=False)
 
 
+def announce_another(pair: Pair) -> None:
+    """Another topic is in the metadata, and makes work for the disk with their next change."""
+    pair.leader.add_topic("u")
+    pair.leader.change("u", replicas=(NODE, FOLLOWER))
+    pair.follower.topics["u"] = pair.leader.topics["u"]
+    pair.follower.configs["u"] = pair.leader.configs["u"]
+
+
 async def until_held(pair: Pair, pool: HeldPool) -> None:
     """The append of the next records is on the pool, and does not go on."""
     pool.is_holding = True
@@ -550,14 +529,12 @@ async def test_a_role_is_taken_when_the_append_for_the_old_leader_has_ended(
     tmp_path: Path, pool: HeldPool
 ) -> None:
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         pair.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1)
         await pair.run(200)
         assert not partition(pair).is_leader
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await turns()
         assert partition(pair).is_leader
         assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(4, 2)]
@@ -566,15 +543,13 @@ async def test_a_role_is_taken_when_the_append_for_the_old_leader_has_ended(
 async def test_nothing_is_appended_for_a_leader_of_before(tmp_path: Path, pool: HeldPool) -> None:
     async with following(tmp_path, pool=pool) as pair:
         other = pair.add_leader(OTHER)
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         pair.change("t", leader=OTHER, leader_epoch=4, partition_epoch=1)
         other.append("t", b"x")
         await pair.run(300)
         assert not asked_of(pair, leader=OTHER), "it is asked before the log is back"
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(500)
         assert pair.logs_are_equal("t", leader=OTHER)
 
@@ -583,15 +558,13 @@ async def test_a_deleted_topics_log_is_closed_after_the_append(
     tmp_path: Path, pool: HeldPool
 ) -> None:
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         log = pair.follower.log("t")
         await until_held(pair, pool)
         pair.delete("t")
         await pair.run(50)
         assert not log.health.is_closed
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(200)
         assert log.health.is_closed
         assert pair.follower.logs.get(TopicPartition("t", 0)) is None
@@ -602,8 +575,7 @@ async def test_a_fetcher_that_has_a_log_is_not_forgotten_with_its_leader(
 ) -> None:
     """A stop would not wait for it, and close what it writes."""
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         pair.delete("t")
         await pair.run(50)
@@ -614,8 +586,7 @@ async def test_a_fetcher_that_has_a_log_is_not_forgotten_with_its_leader(
         stopped = asyncio.ensure_future(pair.fetchers.stop())
         await turns()
         assert not stopped.done()
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await asyncio.wait_for(stopped, 10)
 
 
@@ -623,13 +594,11 @@ async def test_another_isr_in_the_middle_of_an_append_changes_nothing(
     tmp_path: Path, pool: HeldPool
 ) -> None:
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         pair.change("t", isr=(NODE, FOLLOWER), partition_epoch=1)
         await pair.run(50)
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(1_000)
         assert pair.logs_are_equal("t")
         assert pair.follower.log("t").high_watermark == 2
@@ -639,13 +608,11 @@ async def test_the_next_epoch_of_the_same_leader_is_asked_for_after_an_append(
     tmp_path: Path, pool: HeldPool
 ) -> None:
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         pair.change("t", leader_epoch=4, partition_epoch=1)
         await pair.run(50)
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         pair.leader.append("t", b"c")
         await pair.run(700)
         assert asked_of(pair)[-1].current_leader_epoch == 4
@@ -654,13 +621,8 @@ async def test_the_next_epoch_of_the_same_leader_is_asked_for_after_an_append(
 
 async def paused(pair: Pair, pool: HeldPool, **values: Any) -> None:
     """The metadata say something of the partition, and disks keep its next role waiting."""
-    pair.add_topic("t")
-    pair.leader.append("t", b"a")
-    await pair.run(600)
-    pair.leader.add_topic("u")
-    pair.leader.change("u", replicas=(NODE, FOLLOWER))
-    pair.follower.topics["u"] = pair.leader.topics["u"]
-    pair.follower.configs["u"] = pair.leader.configs["u"]
+    await pair.add_followed("t", b"a", ms=600)
+    announce_another(pair)
     pool.is_holding = True
     pair.follower.change("t", **values)
     assert pool.held
@@ -676,8 +638,7 @@ async def test_no_thread_has_the_log_while_its_next_role_is_on_its_way(
         pair.leader.append("t", b"b")  # the leader of before answers, as it does not know yet
         await pair.run(100)
         assert not pair.follower.log("t").loan.is_lent
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await turns()
         assert partition(pair).leader_id == leader
         assert pair.follower.log("t").log_end_offset == 1
@@ -686,13 +647,10 @@ async def test_no_thread_has_the_log_while_its_next_role_is_on_its_way(
 async def test_what_was_told_during_a_pause_is_told_again(tmp_path: Path, pool: HeldPool) -> None:
     async with following(tmp_path, pool=pool) as pair:
         await paused(pair, pool, isr=(NODE, FOLLOWER), partition_epoch=1)
-        led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
-        led.log.raise_log_start(1)
-        led.log_start_raised()
+        raise_log_start(pair)
         await pair.run(1_000)
         assert pair.follower.log("t").log_start_offset == 0
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(2_000)
         assert pair.follower.log("t").log_start_offset == 1
 
@@ -702,9 +660,7 @@ async def test_what_was_told_during_a_pause_that_is_over_soon_is_told_again(
 ) -> None:
     """The role is settled before the next question: the leader has not heard of the pause."""
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t", 2)
-        pair.leader.append("t", b"a")
-        await pair.run(600)
+        await pair.add_followed("t", b"a", partitions=2, ms=600)
         partition(pair).pause()
         led = pair.leader.replicas.partitions[TopicPartition("t", 0)]
         led.log.raise_log_start(1)
@@ -718,8 +674,7 @@ async def test_what_was_told_during_a_pause_that_is_over_soon_is_told_again(
             leader_id=NODE, leader_epoch=3, partition_epoch=1, replicas=both, isr=both
         )
         pair.fetchers.on_events(ReplicaEvents(followed=(partition(pair),)))
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(2_000)
         assert pair.follower.log("t").log_start_offset == 1
 
@@ -729,21 +684,16 @@ async def test_an_append_that_ends_during_a_pause_loses_no_place(
 ) -> None:
     """The log is longer than what was asked: the answer to the same question is of no use."""
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
-        pair.leader.add_topic("u")
-        pair.leader.change("u", replicas=(NODE, FOLLOWER))
-        pair.follower.topics["u"] = pair.leader.topics["u"]
-        pair.follower.configs["u"] = pair.leader.configs["u"]
+        announce_another(pair)
         pair.change("t", isr=(NODE, FOLLOWER), partition_epoch=1)
         await pair.run(50)
         pool.release(1)
         await pool.until_held()  # the log of the other topic keeps the role waiting
         await pair.run(1_000)
         assert partition(pair).leader_id == -1
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await pair.run(1_000)
         assert asked_of(pair)[-1].fetch_offset == 2
         pair.leader.append("t", b"c")
@@ -754,15 +704,13 @@ async def test_an_append_that_ends_during_a_pause_loses_no_place(
 
 async def test_a_stop_waits_for_the_append(tmp_path: Path, pool: HeldPool) -> None:
     async with following(tmp_path, pool=pool) as pair:
-        pair.add_topic("t")
-        await pair.run(200)
+        await pair.add_followed("t")
         await until_held(pair, pool)
         stopping = asyncio.ensure_future(pair.fetchers.stop())
         await turns()
         assert not stopping.done()
         assert pair.follower.log("t").loan.is_lent
-        pool.is_holding = False
-        pool.release()
+        pool.stop_holding()
         await turns()
         assert stopping.done()
         assert not pair.follower.log("t").loan.is_lent

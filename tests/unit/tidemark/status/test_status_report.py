@@ -72,6 +72,16 @@ def test_a_cluster_without_a_complaint_is_green() -> None:
     assert (row.state, row.role, row.tier, row.health) == ("unfenced", "observer", "on", "green")
 
 
+def test_the_lost_directory_of_a_replaced_broker_is_not_judged() -> None:
+    facts = well()
+    lost, new = replica(11, end=20, fetched_ms_ago=90_000), replica(11)
+    for observers in ((lost, new), (new, lost)):
+        facts.quorum = quorum(replica(2), replica(3), observers=observers)
+        report = judge(facts)
+        assert (report.status, report.reasons) == ("green", ())
+        assert report.brokers[0].lag == 0
+
+
 def test_a_controller_that_is_down_is_yellow_while_others_lead() -> None:
     facts = well()
     facts.controllers[3] = controller(3, silence="h3:9093: Connection refused", page=None)
