@@ -15,7 +15,7 @@ from broker.observe.health import Health
 from broker.observe.metrics import MetricsPage
 from broker.remote.config import tier_config
 from broker.remote.supervisor import Spawn
-from broker.remote.tier import RemoteTier
+from broker.remote.tier import RemoteTier, TierState
 from broker.replica.manager import ReplicaManager
 from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import TooFewBrokersError, ensure_remote_metadata_topic
@@ -72,10 +72,14 @@ class BrokerTier:
         """Let the pages of the process say how it is."""
         if (tier := self.tier) is not None:
             metrics_page.others.append(tier.metrics)
-            health.checks["tier"] = lambda: tier.state().reasons
+            health.checks["tier"] = lambda: self._problems(tier.state())
             health.warnings["tier"] = tier.warnings
             health.warnings["remote-metadata"] = lambda: (self.waits_for,) if self.waits_for else ()
             health.notes["tier"] = tier.judgements.progress
+
+    def _problems(self, state: TierState) -> Sequence[str]:
+        """What is red; a tier that is well and waits for its topic is yellow, see `waits_for`."""
+        return () if self.waits_for and state.process == "configured" else state.reasons
 
     def show_registration(self, health: Health, node: MetadataNode) -> None:
         """Say where the metadata lack what this broker said of its tier."""

@@ -20,15 +20,19 @@ from tidemark.remote.options import ToolCommand, cluster_options
 )  # fmt: skip
 @cluster_options
 def command(*, factor: int, bootstrap: str, command_config: Path | None) -> None:
-    """Raise the number of replicas of __remote_log_metadata, and then min.insync.replicas to 2.
+    """Raise the number of replicas of __remote_log_metadata, and min.insync.replicas to 2.
 
     With one replica a lost disk takes all that is known of the store, and all tiers wait while its
-    broker is away. Replicas go to brokers with a remote tier. Tiers work meanwhile. The command
-    may be ended at any time, and given again. Exit code 1: it was refused.
+    broker is away. Replicas go to brokers with a remote tier, which all have this version: older
+    ones do not have on disk what they say they have. Tiers work meanwhile. The command may be
+    ended at any time, and given again. Exit code 1: it was refused.
     """
     settings = client_settings(command_config)
     with BlockingClient(bootstrap, settings.client_id) as client:
         cluster = Cluster(client)
+        # Now: a partition needs no more members than it has replicas that have joined.
+        if cluster.min_isr([REMOTE_LOG_METADATA_TOPIC]).get(REMOTE_LOG_METADATA_TOPIC, 2) < 2:
+            cluster.set_min_isr(REMOTE_LOG_METADATA_TOPIC, 2)
         chosen, refused = begin(cluster, (REMOTE_LOG_METADATA_TOPIC,), factor)
         if refused:
             sys.exit(1)
@@ -37,6 +41,4 @@ def command(*, factor: int, bootstrap: str, command_config: Path | None) -> None
         except KeyboardInterrupt:
             click.echo("interrupted: copying goes on; give the command again")
             sys.exit(130)
-        if cluster.min_isr([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC] < 2:
-            cluster.set_min_isr(REMOTE_LOG_METADATA_TOPIC, 2)
     click.echo("each record is on the disks of two brokers before anything is done by it")

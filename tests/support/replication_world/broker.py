@@ -37,6 +37,7 @@ from broker.node.housekeeping import Housekeeping, housekeeping_tasks
 from broker.observe.health import Health
 from broker.process.broker_logs import BrokerLogs, RemovalsRead
 from broker.remote.confirmed_images import ConfirmedImages
+from broker.replica import partition
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
 from broker.replica.isr_requests import IsrRequests
@@ -60,11 +61,12 @@ from runtime.work import run_in_steps
 from tests.support.nodes_world.broker import BrokerSide
 from tests.support.nodes_world.connections import NodeNetwork
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME, INDEX_BYTES
-from tests.support.replication_world.plan import DATA_PORT
+from tests.support.replication_world.plan import DATA_PORT, DURABLE
 
 if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
 
+partition.DURABLE_TOPICS |= {DURABLE}
 COMMIT_BYTES_MAX = 2_000
 """A commit of all partitions is one batch of a segment."""
 Undo = Callable[[], Awaitable[object] | object]

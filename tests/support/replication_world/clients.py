@@ -23,7 +23,7 @@ from kafka_protocol.wire.codec import request, response
 from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
-from tests.support.replication_world.plan import DATA_PORT, TopicPlan
+from tests.support.replication_world.plan import DATA_PORT, DURABLE, TopicPlan
 
 if TYPE_CHECKING:
     from tests.support.replication_world.groups import GroupConsumer
@@ -464,6 +464,8 @@ class DataClients:
         """Have the topics made, and let each begin."""
         for number, topic in enumerate(self.world.plan.topics):
             self.world.at(self.world.now_us + 500_000, self._create, f"r{number}", topic)
+        if self.world.plan.has_durable:
+            self.world.at(self.world.now_us + 500_000, self._create, DURABLE, TopicPlan(1, 3, 2))
         if self.groups:
             offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)
             self.world.at(self.world.now_us + 500_000, self._create, OFFSETS_TOPIC, offsets)

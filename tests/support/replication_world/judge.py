@@ -23,6 +23,7 @@ from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
 from metadata_topic.image.replay_topics import merge
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.copies import Copy, Stamp, name_of
+from tests.support.replication_world.plan import DURABLE
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -400,12 +401,20 @@ class Judge:
                 key = stamp.producer_id, stamp.sequence
                 if told.sequences.setdefault(key, stamp.base) != stamp.base:
                     self._breaks("a batch of a producer is committed once", told, f"{stamp}")
+        if told.name.topic == DURABLE:
+            self._is_on_disks(told, mark)
         if told.end < mark and mark > copy.end:
             self._breaks("a watermark is at most the log end", told, f"{node}: {mark}")
         self.world.saw(f"{node.id} tells {told.name} {mark}")
         self._is_due(told)
         for one in told.copies.values():
             self._agree(told, one)
+
+    def _is_on_disks(self, told: Told, mark: int) -> None:
+        """A rack that loses its power takes nothing of a durable topic that was told."""
+        ends = {one: copy.durable_end for one, copy in told.copies.items()}
+        if sum(end >= mark for end in ends.values()) < told.needed:
+            self._breaks("what is told of a durable topic is on disks", told, f"{mark} of {ends}")
 
     # -- members have what was told
 

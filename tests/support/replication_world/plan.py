@@ -11,6 +11,8 @@ from tests.support.quorum_world.plan import HOME
 LOGS = Path("/logs")
 """The only log directory of a broker; the metadata log lies on another one."""
 DATA_PORT = 9092
+DURABLE = "durable"
+"""A topic whose records are on the disks of its members before they are committed."""
 GROWN_SEEDS = 100
 """From here on plans are larger; planted bugs are recorded with plans of below."""
 BROKERS_MAX = 5
@@ -68,6 +70,7 @@ class ReplicationPlan(NodesPlan):
     fetch_partition_bytes: int = 1 << 20
     delete_every_ms: int = 0
     minimum_every_ms: int = 0
+    has_durable: bool = False
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
@@ -108,7 +111,7 @@ def replication_plan_of(seed: int) -> ReplicationPlan:
 
 
 def _grown(plan: ReplicationPlan) -> ReplicationPlan:
-    """With up to five brokers, and min.insync.replicas that goes up and down."""
+    """With up to five brokers, min.insync.replicas that goes up and down, a durable topic."""
     dice = Random(f"replication-grown-{plan.seed}")
     more = dice.choice((0, 0, 0, 1, 2))
     after = max((*plan.observers, *plan.combined, 100)) + 1
@@ -118,6 +121,7 @@ def _grown(plan: ReplicationPlan) -> ReplicationPlan:
         plan,
         observers=(*plan.observers, *range(after, after + more)),
         minimum_every_ms=dice.choice((0, 0, 3_000, 10_000)),
+        has_durable=dice.random() < 0.4,
     )
 
 
