@@ -7,6 +7,7 @@ from functools import partial
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.log_dir import LogDir
 from runtime.disk_errors import is_of_exhaustion
+from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
 
@@ -16,13 +17,16 @@ class DirFailures:
 
     Args:
         to_loop: calls a function on the loop soon.
+        pool: writes to disks.
 
     Attributes:
         on_offline: called on the loop with a directory that failed.
     """
 
-    def __init__(self, hosted: HostedLogs, to_loop: Callable[[Callable[[], None]], object]) -> None:
-        self._hosted, self._to_loop = hosted, to_loop
+    def __init__(
+        self, hosted: HostedLogs, to_loop: Callable[[Callable[[], None]], object], pool: Pool
+    ) -> None:
+        self._hosted, self._to_loop, self._pool = hosted, to_loop, pool
         self.on_offline: Callable[[LogDir], None] = lambda _dir: None
 
     def blame(self, directory: LogDir, error: OSError) -> None:
@@ -35,6 +39,7 @@ class DirFailures:
         if not directory.fail(error):
             return
         log.error("log directory is offline: path=%s error=%s", directory.path, error)
+        self._pool.submit(directory.forget_running_life)  # nobody waits for it
         self._to_loop(partial(self._spread, directory, error))
 
     def _spread(self, directory: LogDir, error: OSError) -> None:

@@ -193,6 +193,14 @@ class LogDir:
         self.disk.atomic_write(self.path / RUNNING_LIFE, text.encode())
         self.same_boot_epoch, self.same_boot_life = broker_epoch, incarnation_id
 
+    def forget_running_life(self) -> None:
+        """After a failure: what a failed fsync was for may be gone, though the machine runs on."""
+        try:
+            self.disk.unlink(self.path / RUNNING_LIFE)
+            self.disk.fsync_path(self.path)
+        except OSError as error:
+            log.warning("%s stays: %s", self.path / RUNNING_LIFE, error)
+
     def write_clean_mark(self, broker_epoch: int) -> None:
         """Say that everything here was flushed and closed."""
         mark = {"version": 0, "brokerEpoch": broker_epoch}

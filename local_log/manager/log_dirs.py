@@ -76,7 +76,7 @@ class LogManager:
         self._own_names = OWN_NAMES | frozenset(own_names)
         self._aborted = AbortedCache()
         self._hosted = hosted = HostedLogs()
-        self.failures = DirFailures(hosted, self._to_loop)
+        self.failures = DirFailures(hosted, self._to_loop, ports.executors.background)
         self._deletion = DelayedDeletion(ports)
         self._checkpoints = Checkpoints(hosted, self.failures.blame)
         self._creation = LogCreation(

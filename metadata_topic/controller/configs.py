@@ -123,6 +123,7 @@ def incremental_alter_configs(
     counts = Counter((r.resource_type, r.resource_name) for r in resources)
     records: list[MetadataRecord] = []
     response: list[AlteredResource] = []
+    minimums: dict[str, str | None] = {}
     pace = Pace()
     for resource in resources:
         key = (resource.resource_type, resource.resource_name)
@@ -137,7 +138,7 @@ def incremental_alter_configs(
         except KafkaError as error:
             response.append(AlteredResource(*key, error))
         else:
-            records += _records_of(image, resource, changes)
+            records += _records_of(image, resource, changes, minimums)
             response.append(AlteredResource(*key))
         counts[key] = 0
     return ControllerResult(() if validate_only else tuple(records), response)
@@ -266,8 +267,12 @@ def _split(value: str) -> list[str]:
 
 
 def _records_of(
-    image: MetadataImage, resource: ResourceChange, changes: Mapping[str, str | None]
+    image: MetadataImage,
+    resource: ResourceChange,
+    changes: Mapping[str, str | None],
+    minimums: dict[str, str | None],
 ) -> list[MetadataRecord]:
+    """What to write; `minimums` of topics that the request has changed are noted there."""
     kind, name = resource.resource_type, resource.resource_name
     existing = image.configs.get((kind, name), {})
     # A broker's config is written also when it is the same: brokers re-read files named in it.
@@ -284,13 +289,14 @@ def _records_of(
         # Who is eligible was decided under the old minimum.
         new = written[MIN_ISR]
         if kind == ResourceType.TOPIC:
+            minimums[name] = new
             records.append(make("ClearElrRecord", topic_name=name))
             records += _still_eligible(image, image.topics_by_name[name], new)
         elif not name:
             records.append(make("ClearElrRecord", topic_name=""))
             for topic in image.topics_by_id.values():
-                own = image.topic_config(topic.name).get(MIN_ISR, new)
-                records += _still_eligible(image, topic, own)
+                own = minimums.get(topic.name, image.topic_config(topic.name).get(MIN_ISR))
+                records += _still_eligible(image, topic, new if own is None else own)
     return records
 
 

@@ -309,7 +309,9 @@ class Judge:
                 self._breaks("an offset is written once an epoch", told, f"{node}: {stamp}")
             elif before is not None and known[1] is None:
                 told.written[key] = stamp.crc, before
-            elif before is not None and known[1] != before:
+            elif before is None or before.end <= told.start_max:
+                pass  # deleted: a leader whose chain begins there compares nothing below
+            elif known[1] != before:
                 what = f"{node}: before {stamp} {before}, elsewhere {known[1]}"
                 self._breaks("logs that have a batch agree before it", told, what)
             if before is not None and before.epoch > stamp.epoch:
@@ -323,6 +325,8 @@ class Judge:
         at = copy.agrees_to
         if at < copy.start <= told.end:
             at = copy.start  # what is below was deleted, or is missing: see `_judge`
+        if at < told.start_max <= copy.end:
+            at = told.start_max  # what is below was deleted
         if told.bases and at < told.bases[0] <= copy.end:
             at = told.bases[0]  # an uncleanly elected leader began there: nothing below counts
         batches, others = copy.batches, told.batches

@@ -96,6 +96,18 @@ def test_a_killed_process_has_lost_nothing_while_its_machine_ran_on(tmp_path, ol
     assert broker.start().clean_epoch == epoch
 
 
+def test_a_directory_that_failed_may_have_lost_records_though_the_machine_runs_on(tmp_path):
+    """After an fsync that failed the pages count as written, and a kill would look like any."""
+    broker = Broker(tmp_path, dirs=2)
+    manager = broker.start()
+    manager.note_running_life(42, b"i" * 16)
+    manager.fail(manager.dirs[1], OSError(errno.EIO, "disk"))
+    manager.close(clean=False)
+    manager = broker.start()
+    assert [one.same_boot_epoch for one in manager.dirs] == [42, -1]
+    assert manager.clean_epoch == -1
+
+
 def test_unclean_stop_recovers_and_trusts_no_more_than_the_checkpoints(broker):
     manager = broker.start()
     log = _fill(manager.create(*ORDERS, TOPIC_ID))

@@ -243,7 +243,27 @@ def test_min_isr_leaves_eligible_replicas_where_nothing_can_be_committed(
     assert after.topics_by_name["a"].partitions[0].elr == ((2,) if stays else ())
 
 
-def test_a_minimum_of_the_cluster_is_none_of_a_topic_with_its_own() -> None:
+@pytest.mark.parametrize(
+    ("topic_value", "operation", "cluster_value", "stays"),
+    [
+        (None, None, "1", True),
+        ("1", Operation.SET, "2", False),
+        ("1", Operation.SET, "1", False),
+        (None, Operation.DELETE, "1", False),
+        ("3", Operation.SET, "1", True),
+    ],
+    ids=["its own", "lowered", "both lowered", "given up", "raised"],
+)
+@pytest.mark.parametrize("topic_first", [True, False])
+def test_a_minimum_of_the_cluster_is_none_of_a_topic_with_its_own(
+    topic_value: str | None,
+    operation: Operation | None,
+    cluster_value: str,
+    *,
+    stays: bool,
+    topic_first: bool,
+) -> None:
+    """Also where one request changes both: what holds after all of it counts."""
     partition = make(
         "PartitionRecord",
         2,
@@ -266,9 +286,12 @@ def test_a_minimum_of_the_cluster_is_none_of_a_topic_with_its_own() -> None:
     image = apply(
         cluster_of(1, features={"eligible.leader.replicas.version": 1}), [topic, partition, own]
     )
-    resource = Resource(BROKER, "", (Change("min.insync.replicas", "1"),))
-    after = apply(image, alter(image, resource).records)
-    assert after.topics_by_name["a"].partitions[0].elr == (2,)
+    asked = [Resource(BROKER, "", (Change("min.insync.replicas", cluster_value),))]
+    if operation is not None:
+        change = Change("min.insync.replicas", topic_value, operation)
+        asked.insert(0 if topic_first else 1, Resource(TOPIC, "a", (change,)))
+    after = apply(image, alter(image, *asked).records)
+    assert after.topics_by_name["a"].partitions[0].elr == ((2,) if stays else ())
 
 
 @pytest.mark.parametrize("has_elr", [False, True])
