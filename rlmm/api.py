@@ -298,10 +298,10 @@ class RemoteLogMetadataManager(ABC):
         return done
 
     def on_lost_records(self, listener: Callable[[TopicIdPartition], None]) -> None:
-        """Call `listener` for each partition whose ownership ended because the topic lost records.
+        """Call `listener` for each owned or followed partition of which the topic lost records.
 
-        What was known of it may never have been true: its owner forgets what it has told others by
-        it. Called from any thread; it must not wait.
+        What was known of it may never have been true: whoever told others something by it takes
+        that back. An ownership has ended by it. Called from any thread; it must not wait.
         """
 
     def check(self, configs: Mapping[str, str]) -> None:

@@ -129,8 +129,10 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
     def follow(self, partition: TopicIdPartition) -> "Future[None]":
         """See RemoteLogMetadataManager."""
         with self._lock:
-            self._owned.pop(partition_key(partition), None)
-            self._ready.add(partition_key(partition))
+            key = partition_key(partition)
+            self._owned.pop(key, None)
+            self._ready.add(key)
+            self._partitions[key] = partition
         return _done(None)
 
     def catch_up(self, partition: TopicIdPartition) -> "Future[None]":
@@ -314,11 +316,11 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
             self._store, self._views, self.log = MemoryStore(), {}, []
             for event in kept:
                 self.land(event)
-            lost = [self._partitions[key] for key in self._owned]
+            known = [self._partitions[key] for key in {*self._owned, *self._ready}]
             self._spent.update(self._owned)
+            self._ready -= self._owned.keys()  # those that are followed are read again at once
             self._owned.clear()
-            self._ready.clear()
-        for partition in lost:
+        for partition in known:
             for listener in self._on_lost_records:
                 listener(partition)
 

@@ -152,9 +152,17 @@ class BrokerAnswers:
         task.add_done_callback(self._tasks.discard)
 
     def _partition(self, question: PartitionMessage) -> Partition:
-        found = self._replicas.by_id(question.topic_id, question.partition)
-        if found is None or not found.is_leader or found.leader_epoch != question.leader_epoch:
+        """One that is led here."""
+        found = self._replica(question)
+        if not found.is_leader:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not led here under that epoch")
+        return found
+
+    def _replica(self, question: PartitionMessage) -> Partition:
+        """One that is led or followed here."""
+        found = self._replicas.by_id(question.topic_id, question.partition)
+        if found is None or found.leader_epoch != question.leader_epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "not here under that leader epoch")
         return found
 
     # -- questions
@@ -166,14 +174,14 @@ class BrokerAnswers:
     async def _keep_and_describe(self, question: DescribeLog, reply: Reply) -> None:
         """The tier deletes what lies below the log start: it hears of none that may fall back."""
         while not self._log_start_is_kept(question):
-            tp = self._partition(question).topic_partition
+            tp = self._replica(question).topic_partition
             failed = await self._commit.run(self._logs.keep_log_starts, [tp])
             if failed:
                 raise failed[tp]
         reply(self._describe(question))
 
     def _describe(self, question: DescribeLog) -> LogDescription:
-        partition = self._partition(question)
+        partition = self._replica(question)
         local = partition.log
         tail = tier_segments.closed_tail(local, question.closed_from, CLOSED_SEGMENTS_MAX)
         closed = [
@@ -269,13 +277,14 @@ class BrokerAnswers:
         reply(Ack())
 
     def _take(self, report: Report) -> Ack:
-        partition = self._partition(report)
+        partition = self._replica(report)
         if isinstance(report, CopiedThrough) and report.last_offset >= 0:
             if not partition.log.set_copied_through(report.last_offset, report.last_offset_epoch):
                 return Ack(taken=False, reason="the local chain has another epoch at that offset")
         else:
             partition.log.forget_copies()
-        partition.take_report(report)
+        if partition.is_leader:
+            partition.take_report(report)
         return Ack()
 
     def _need_leader_epoch(self, request: RaiseLeaderEpoch) -> Ack:

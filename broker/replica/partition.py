@@ -184,6 +184,7 @@ class Partition:
                 self.unjudged_end = self.log.log_end_offset
             self.verdict = reopened(self.verdict)
             self._count()
+            self.log.forget_copies()  # what an earlier role was told does not count
             self._note_epoch(leader_epoch)
             self._own_end = self.log.high_watermark
             self._end_leading()
@@ -237,6 +238,8 @@ class Partition:
         isr: Sequence[int],
     ) -> None:
         """Another broker leads; parked requests are sent there."""
+        if self.is_leader or leader_epoch != self.leader_epoch:
+            self.log.forget_copies()  # what an earlier role was told does not count
         self.is_leader, self.leader_id = False, leader_id
         self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch

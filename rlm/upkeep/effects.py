@@ -17,6 +17,11 @@ from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
+class CatchUp:
+    """Read all that the metadata topic holds now of a partition -> None."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Look at the local log and the remote segments -> LogFacts.
 
@@ -180,7 +185,8 @@ class Measure:
 
 
 Effect: TypeAlias = (
-    Judge
+    CatchUp
+    | Judge
     | WallMs
     | OpenLocal
     | BeginCopy

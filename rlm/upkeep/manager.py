@@ -11,6 +11,7 @@ from rlm.config import TierConfig
 from rlm.link.messages import Assign
 from rlm.upkeep.assigned_partition import AssignedPartition
 from rlm.upkeep.census import SLICE_PARTITIONS, Census, PartitionKey
+from rlm.upkeep.following import Following
 from rlm.upkeep.owning import Owning, OwningEvents
 from rlm.upkeep.passes import Passes
 from rlm.upkeep.performer import World, always
@@ -77,6 +78,14 @@ class RemoteLogManager:
             next_incarnation=next_incarnation,
             new_backoff=self.passes.new_backoff,
         )
+        self._following = Following(
+            world,
+            workers,
+            scheduler,
+            config,
+            may_tell=lambda: not self._owning.owns_nothing,
+            new_backoff=self.passes.new_backoff,
+        )
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
 
     def assign(self, assign: Assign) -> None:
@@ -97,7 +106,7 @@ class RemoteLogManager:
         if assign.is_leader:
             self._owning.own(fresh)
         else:
-            self._world.metadata.follow(fresh.tip)
+            self._following.begin(fresh)
             self._world.telemetry.measured_elsewhere(fresh.tip)
             self.passes.wait_no_more(fresh.tip)
 
@@ -162,5 +171,9 @@ class RemoteLogManager:
 
     def _lost_records(self, tip: TopicIdPartition) -> None:
         known = self._partitions.get((tip.topic_id, tip.partition))
-        if known is not None and known.is_leader and not self._stopped:
+        if known is None or self._stopped:
+            return
+        if known.is_leader:
             self._owning.records_lost(known)
+        else:
+            self._following.lost_records(known)

@@ -346,9 +346,8 @@ class MetadataEngine:
         self._pairs.lost(event.partition)
         self._doubt(tracked, "the metadata topic lost records")
         for role in tracked.roles.values():
-            if role.fence is not None:
-                for listener in self._on_lost_records:
-                    self._ends.add(partial(listener, role.partition))
+            for listener in self._on_lost_records:
+                self._ends.add(partial(listener, role.partition))
 
     def _stop_at(self, event: Unreadable) -> None:
         """Nobody judges by a part of the records: not the remover, and no owner or follower."""

@@ -1,0 +1,114 @@
+"""Followed partitions: what their broker may drop locally, by what other owners have copied.
+
+Nothing is written, copied or deleted for a partition that this broker follows. Its tier reads the
+metadata topic along, and says how far the run from the log start reaches on the follower's *own*
+chain, below the follower's own high watermark. It does so at every interval, at a position of the
+topic asked for anew each time: what was read before says nothing of what is there now. So a
+follower expires by its local retention, and is ready to lead without reading the topic again.
+
+Source: docs/tiering.md; KIP-405, "Follower Replication".
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from rlm.config import TierConfig
+from rlm.link.endpoint import LinkEndedError, LinkFailureError
+from rlm.red_kinds import TierRed
+from rlm.upkeep.assigned_partition import AssignedPartition
+from rlm.upkeep.copy_task import copied_through_report, withdraw_judgement
+from rlm.upkeep.effects import CatchUp, Judge, PassResult, Report, Task
+from rlm.upkeep.log_facts import LogFacts
+from rlm.upkeep.ownership import Ownership
+from rlm.upkeep.performer import World
+from rlm.upkeep.task_run import MakeTask, TaskRun
+from rlm.workers import JUDGE_POOL, Workers
+from rlmm.api import Fence
+from rlmm.red import NOT_RED
+from runtime.dice import Backoff
+from runtime.scheduler import Scheduler
+
+NO_INCARNATION = -1
+"""A follower writes nothing."""
+
+
+def follow_pass() -> Task[PassResult]:
+    """Say what is copied of a followed partition by now."""
+    yield CatchUp()
+    facts: LogFacts = yield Judge(closed_segments=False)
+    # A hole says nothing here: the run ends before it, and nothing is dropped.
+    yield Report(copied_through_report(facts))
+    return PassResult()
+
+
+class Following:
+    """Belongs to the manager's thread."""
+
+    def __init__(
+        self,
+        world: World,
+        workers: Workers,
+        scheduler: Scheduler,
+        config: TierConfig,
+        *,
+        may_tell: Callable[[], bool],
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        """Follow nothing.
+
+        Args:
+            world: what tasks work with.
+            workers: pools.
+            scheduler: timers.
+            config: settings.
+            may_tell: whether what the topic says can be relied on: the claim was not refused.
+            new_backoff: pauses after failures.
+        """
+        self._world, self._workers, self._scheduler = world, workers, scheduler
+        self._interval_ms, self._may_tell = config.task_interval_ms, may_tell
+        self._new_backoff = new_backoff
+
+    def begin(self, known: AssignedPartition) -> None:
+        """Read along from now on, until the partition's ownership ends."""
+        self._world.metadata.follow(known.tip)
+        known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
+        self._run(known)
+
+    def lost_records(self, known: AssignedPartition) -> None:
+        """What was said may rest on records that are gone: say so, and begin anew."""
+        known.end_ownership()
+        known.ownership = Ownership(known.tip, Fence(known.leader_epoch, NO_INCARNATION))
+        self._run(known, withdraws=True)
+
+    def _run(self, known: AssignedPartition, *, withdraws: bool = False) -> None:
+        ownership = known.ownership
+        if ownership is None:
+            return
+        known.own_timer = None
+        task: MakeTask = follow_pass
+        if withdraws or not self._may_tell():
+            tip = known.tip
+            ownership.last_report = None
+            task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+        ended = partial(self._ended, withdraws)
+        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+
+    def _ended(
+        self,
+        has_withdrawn: bool,
+        known: AssignedPartition,
+        _: PassResult | None,
+        error: BaseException | None,
+    ) -> None:
+        if isinstance(error, LinkEndedError):
+            return
+        delay_ms: float = 0 if has_withdrawn else self._interval_ms
+        if error is None:
+            known.own_backoff, known.red = None, NOT_RED
+        else:
+            known.own_backoff = known.own_backoff or self._new_backoff()
+            delay_ms = known.own_backoff.next_ms()
+            if not isinstance(error, LinkFailureError):  # else its next role is on the way
+                known.red = TierRed.METADATA.text(error=error)
+        again = partial(self._run, known, withdraws=has_withdrawn and error is not None)
+        known.own_timer = self._scheduler.call_later(delay_ms, again)

@@ -1,0 +1,115 @@
+"""A followed partition: the tier says how far it is copied, on the follower's own chain."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.types import EpochEntry
+from rlm.link.messages import CopiedThrough, Health, JudgementWithdrawn
+from rlmm.api import MetadataNotReadyError
+from rsm_plugins.testing import Operation
+from tests.support.tier.pair import NAMES, Pair
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    """Three segments of 20 records were copied while this broker led; another one leads now."""
+    pair = Pair(tmp_path)
+    pair.log.fill(3, records=20)
+    pair.assign()
+    assert pair.log.copied == 59
+    pair.log.new_epoch()
+    return pair
+
+
+def follow(pair: Pair) -> None:
+    pair.assign(is_leader=False)
+    pair.pump()
+
+
+def interval(pair: Pair) -> None:
+    pair.scheduler.advance(60_000)
+    pair.pump()
+
+
+def reasons(pair: Pair) -> list[str]:
+    pair.scheduler.advance(1_000)
+    pair.pump()
+    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
+    return [each.reason for each in health.red]
+
+
+def test_a_follower_hears_what_is_copied_and_nothing_is_written_for_it(pair: Pair) -> None:
+    written, calls = len(pair.metadata.log), len(pair.storage.calls)
+    follow(pair)
+    assert pair.log.copied == 59
+    pair.log.fill(2, records=20)
+    interval(pair)
+    assert pair.log.copied == 59, "its leader has not copied them"
+    assert (len(pair.metadata.log), len(pair.storage.calls)) == (written, calls)
+    assert pair.calls(Operation.COPY) == 3
+    assert pair.log.log_start == 0
+
+
+def test_what_is_not_on_its_own_chain_does_not_count(pair: Pair) -> None:
+    """It followed a leader that had other records from 25 on."""
+    pair.log.chain = [EpochEntry(1, 0), EpochEntry(pair.log.leader_epoch, 25)]
+    follow(pair)
+    assert pair.log.copied == 24
+
+
+def test_what_its_leader_copies_is_told_at_the_next_interval(pair: Pair) -> None:
+    pair.log.fill(1, records=20)
+    pair.assign()
+    assert pair.log.copied == 79
+    end = len(pair.metadata.log)
+    kept = [event for event, _ in pair.metadata.log]
+    pair.log.new_epoch()
+    pair.metadata.lose(end - 1)  # its FINISHED is not in the topic yet
+    follow(pair)
+    pair.scheduler.advance(0)
+    pair.pump()
+    assert pair.log.copied == 59
+    pair.metadata.land(kept[-1])
+    interval(pair)
+    assert pair.log.copied == 79
+
+
+def test_after_lost_records_it_is_told_at_once_to_keep_what_it_has(pair: Pair) -> None:
+    follow(pair)
+    before = len(pair.log.reports)
+    pair.metadata.lose(len(pair.metadata.log) - 1)
+    pair.pump()  # no time passes
+    assert pair.log.reports[before] == JudgementWithdrawn(*NAMES, pair.log.leader_epoch)
+    assert pair.log.copied < 59
+    interval(pair)
+    assert pair.log.copied == 39
+
+
+def test_a_topic_that_cannot_be_read_is_red_and_asked_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+
+        def fails(_partition: object) -> object:
+            raise MetadataNotReadyError("no broker answers")
+
+        patched.setattr(pair.metadata, "catch_up", fails)
+        follow(pair)
+        (reason,) = reasons(pair)
+        assert "no broker answers" in reason
+        assert pair.log.copied == -1
+    interval(pair)
+    assert reasons(pair) == []
+    assert pair.log.copied == 59
+
+
+def test_an_ended_role_tells_nothing_any_more(pair: Pair) -> None:
+    follow(pair)
+    pair.log.new_epoch()
+    pair.assign()
+    assert pair.log.copied == 59
+    before = [one for one in pair.log.reports if isinstance(one, CopiedThrough)]
+    interval(pair)
+    later = pair.log.reports[len(before) :]
+    assert {one.leader_epoch for one in later} <= {pair.log.leader_epoch}
