@@ -95,10 +95,7 @@ class DeleteRecordsHandler(DecodedHandler):
         waiting = {}
         for answer, partition, _ in raised:
             if answer.error_code == 0:
-                followers = partition.followers
-                if followers is None:
-                    continue
-                future = followers.cut_everywhere(answer.low_watermark)
+                future = partition.cut_everywhere(answer.low_watermark)
                 if future is not None:
                     waiting[future] = answer
         await _wait(list(waiting), ends)

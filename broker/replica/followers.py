@@ -15,6 +15,7 @@ from typing import Protocol
 from broker.replica.isr import CommittedIsr, InSyncReplicas
 from broker.replica.leading import Leading
 from kafka_protocol.types import TopicPartition
+from local_log.config import LONG_MAX
 from local_log.log.partition_log import PartitionLog
 from runtime.executors import Pool
 
@@ -183,8 +184,8 @@ class Followers:
     # -- log starts
 
     @property
-    def _checkpointed_log_start(self) -> int:
-        """Every replica that may lead begins at or above this offset, durably; 2**63 without any.
+    def checkpointed_log_start(self) -> int:
+        """Every replica that may lead begins at or above this, durably; LONG_MAX without any.
 
         Below min.insync.replicas eligible replicas outside the ISR may lead next, of which nothing
         is known: -1. DIFFERS: Kafka waits for all brokers that live, and not for these.
@@ -193,7 +194,7 @@ class Followers:
         if in_sync.may_be_under_min_isr:
             return -1
         members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
-        return min((one.log_start_offset for one in members if one is not None), default=2**63)
+        return min((one.log_start_offset for one in members if one is not None), default=LONG_MAX)
 
     def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
         """Wait until every in-sync follower has checkpointed a log start.
@@ -201,13 +202,13 @@ class Followers:
         Returns:
             None when it is so already, else a future that fails if the role changes.
         """
-        if self._checkpointed_log_start >= log_start_offset:
+        if self.checkpointed_log_start >= log_start_offset:
             return None
         return self.cuts.add(log_start_offset)
 
     def _tell_cuts(self) -> None:
         if self.cuts.waiting:
-            self.cuts.reached(self._checkpointed_log_start)
+            self.cuts.reached(self.checkpointed_log_start)
 
     # -- the ISR
 

@@ -44,7 +44,7 @@ from broker.replica.leading import Leading
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
-from local_log.config import LogConfig
+from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening
 from local_log.log.partition_log import PartitionLog
@@ -555,6 +555,15 @@ class Partition:
                 f"the high watermark of {self.topic_partition} is not known yet: it is below the "
                 f"first offset of leader epoch {self.leader_epoch}"
             )
+
+    @property
+    def members_log_start(self) -> int:
+        """See `Followers.checkpointed_log_start`; LONG_MAX where there is one replica alone."""
+        return LONG_MAX if self.followers is None else self.followers.checkpointed_log_start
+
+    def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
+        """See `Followers.cut_everywhere`; None where there is one replica alone."""
+        return None if self.followers is None else self.followers.cut_everywhere(log_start_offset)
 
     def until_settled(self) -> Future[None] | None:
         """As `committed`, for all that earlier leaders may have acknowledged."""

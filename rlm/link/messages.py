@@ -330,6 +330,8 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
             where a finished segment holds it: a person adopted the log as it was. -1: none.
         local_bytes: all local segments, the active one included.
         metadata_offset: of the image in which the topic was seen to exist.
+        members_log_start: the other in-sync replicas have checkpointed a log start of at least
+            this, so one that leads next knows that what lies below is gone; -1: not known.
     """
 
     log_start_offset: int
@@ -350,6 +352,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     closed_bytes_below: int = 0
     more_closed_count: int = 0
     more_closed_bytes: int = 0
+    members_log_start: int = 2**63 - 1
 
 
 class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -415,7 +418,9 @@ Report: TypeAlias = CopiedThrough | LossFound | JudgementWithdrawn
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Move the log start. Answer: Ack once it is checkpointed and fsynced.
+    """Move the log start. Answer: Ack once it is checkpointed and fsynced, by all in-sync replicas.
+
+    Failure 7 (REQUEST_TIMED_OUT) where one of these does not say so in time: it has moved here.
 
     `reason` is one of "time", "size", "drop", "carried" (records carry a higher one than this log
     had), "rebuilt" (the checkpoint was lost: the offset may then lie below the log start that the

@@ -59,7 +59,8 @@ def expiration_pass(
         return PassResult(red=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
-    log_start = facts.log.log_start_offset
+    # A follower that leads next must know that what goes is gone.
+    log_start = min(facts.log.log_start_offset, facts.log.members_log_start)
     move = log_start_by_retention(facts, settings, now_ms)
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)

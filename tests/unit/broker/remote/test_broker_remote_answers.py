@@ -1,5 +1,6 @@
 """What the broker answers to its tier, and that it answers no sooner than it may."""
 
+import asyncio
 import errno
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from broker.remote import answers
 from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.remote.removed_topics import FILE_NAME, RemovedTopicsFile, parse
+from broker.replica.followers import Followers
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
+from local_log.config import LONG_MAX
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import EMPTY_IMAGE
@@ -43,7 +47,8 @@ from runtime.disk import Disk
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
-from tests.support.worlds.data_plane import World
+from tests.support.worlds.data_plane import NODE, World
+from tests.support.worlds.leading import broker
 from tests.support.worlds.pools import HeldPool, turns
 
 LEADER_EPOCH = 3
@@ -317,3 +322,109 @@ async def test_a_needed_leader_epoch_is_asked_for_and_answered_at_once(tmp_path:
     assert answers == [Ack(), Ack(taken=False, reason=tier.in_vain)]
     assert isinstance(stale, Failure)
     assert len(tier.raised) == 2, "nobody asks under a leader epoch that is over"
+
+
+# -- with replicas
+
+
+def with_followers(tier: Tier) -> Followers:
+    """Brokers 2 and 3 follow it, and have all."""
+    tier.world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
+    tier.world.change("orders", replicas=(NODE, 2, 3), isr=(NODE, 2, 3), leader_epoch=LEADER_EPOCH)
+    followers = tier.world.replicas.require("orders", 0).followers
+    assert followers is not None
+    for one in (2, 3):
+        fetched(followers, one, log_start=0)
+    return followers
+
+
+def fetched(followers: Followers, replica: int, *, log_start: int) -> None:
+    followers.fetched(replica, broker_epoch=10, offset=10, log_start_offset=log_start)
+
+
+async def test_a_raised_log_start_is_answered_when_in_sync_followers_have_checkpointed_it(
+    tmp_path: Path,
+) -> None:
+    """What is deleted then would be missed by one that leads next."""
+    tier = Tier(tmp_path)
+    followers = with_followers(tier)
+    tier.raise_log_start(7)
+    await turns()
+    fetched(followers, 2, log_start=7)
+    await turns()
+    assert tier.answers == []
+    fetched(followers, 3, log_start=7)
+    await turns()
+    assert tier.answers == [Ack()]
+
+
+async def test_followers_that_do_not_checkpoint_it_in_time_are_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "MEMBERS_S", 0.0)
+    tier = Tier(tmp_path)
+    with_followers(tier)
+    tier.raise_log_start(7)
+    async with asyncio.timeout(10):
+        while not tier.answers:
+            await turns()
+    (answer,) = tier.answers
+    assert isinstance(answer, Failure)
+    assert answer.code == ErrorCode.REQUEST_TIMED_OUT
+    assert "log start 7" in answer.message
+    assert tier.kept_log_start() == 7, "it goes on from there"
+
+
+async def test_a_description_says_which_log_start_followers_have(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    followers = with_followers(tier)
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    fetched(followers, 2, log_start=7)
+    fetched(followers, 3, log_start=5)
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    tier.world.change("orders", isr=(NODE,))
+    tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
+    found = [one.members_log_start for one in tier.answers if isinstance(one, LogDescription)]
+    assert found == [LONG_MAX, 0, 5, LONG_MAX]
+
+
+async def test_of_a_followed_partition_it_is_described_what_is_here_and_taken_what_is_copied(
+    tmp_path: Path,
+) -> None:
+    tier = Tier(tmp_path)
+    tier.world.brokers = {one: broker(one) for one in (NODE, 2)}
+    epoch = LEADER_EPOCH + 1
+    tier.world.change("orders", replicas=(2, NODE), isr=(2, NODE), leader=2, leader_epoch=epoch)
+    names = (tier.topic_id, 0, epoch)
+    tier.ask(DescribeLog(*names))
+    report = CopiedThrough(
+        *names, last_offset=5, last_offset_epoch=LEADER_EPOCH, remote_start=0, remote_bytes=1
+    )
+    tier.ask(report)
+    description, taken = tier.answers
+    assert isinstance(description, LogDescription)
+    assert (description.high_watermark, taken) == (10, Ack())
+    partition = tier.world.replicas.require("orders", 0)
+    assert (tier.log.copied_through, partition.verdict) == (5, Judgement.OPEN)
+    tier.answers.clear()
+    tier.ask(OpenSegment(*names, base_offset=0))
+    tier.ask(RaiseLogStart(*names, offset=5, reason="time"))
+    await turns()
+    codes = [one.code for one in tier.answers if isinstance(one, Failure)]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert tier.log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("leader", [NODE, 2])
+async def test_what_was_told_under_an_earlier_leader_epoch_does_not_count(
+    tmp_path: Path, leader: int
+) -> None:
+    tier = Tier(tmp_path)
+    tier.world.brokers = {one: broker(one) for one in (NODE, 2)}
+    tier.world.change("orders", replicas=(NODE, 2), isr=(NODE, 2))
+    tier.log.set_copied_through(5, LEADER_EPOCH)
+    tier.world.change("orders", isr=(NODE,))
+    assert tier.log.copied_through == 5
+    tier.world.change("orders", leader=leader, leader_epoch=LEADER_EPOCH + 1)
+    assert tier.log.copied_through == -1

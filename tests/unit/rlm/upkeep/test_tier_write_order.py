@@ -4,6 +4,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rlm.link.messages import OpenedSegment, PartitionSettings
 from rlm.upkeep.copy_task import CustomMetadataTooLargeError, copy_pass
@@ -203,6 +204,18 @@ def test_the_log_start_moves_before_anything_is_deleted() -> None:
     script = Script(given, seen_ms=NOW_MS)
     expiring(script, retention_ms=1_000)
     assert script.written == ["log start 10", "DELETE_SEGMENT_STARTED", "delete objects"]
+
+
+@pytest.mark.parametrize(("members", "deletes"), [(-1, False), (9, False), (10, True)])
+def test_nothing_goes_that_a_follower_would_miss_if_it_led_next(
+    members: int, deletes: bool
+) -> None:
+    """DeleteRecords moved the log start here, and gave up waiting for the followers."""
+    given = facts([], [remote(1, 0, 9)], start=10, local_start=10)
+    log = replace(given.log, members_log_start=members)
+    script = Script(LogFacts(log, given.remote), seen_ms=NOW_MS)
+    expiring(script)
+    assert script.written == (["DELETE_SEGMENT_STARTED", "delete objects"] if deletes else [])
 
 
 def test_a_log_start_that_is_not_taken_deletes_nothing() -> None:
