@@ -39,8 +39,8 @@ class DirFailures:
         if not directory.fail(error):
             return
         log.error("log directory is offline: path=%s error=%s", directory.path, error)
-        self._pool.submit(directory.forget_running_life)  # nobody waits for it
         self._to_loop(partial(self._spread, directory, error))
+        self._pool.submit(directory.forget_running_life)  # nobody waits for it
 
     def _spread(self, directory: LogDir, error: OSError) -> None:
         for log in self._hosted.logs_in(directory).values():

@@ -17,11 +17,6 @@ from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
-    """Read all that the metadata topic holds now of a partition -> None."""
-
-
-@dataclass(frozen=True, slots=True)
 class Judge:
     """Look at the local log and the remote segments -> LogFacts.
 
@@ -185,8 +180,7 @@ class Measure:
 
 
 Effect: TypeAlias = (
-    CatchUp
-    | Judge
+    Judge
     | WallMs
     | OpenLocal
     | BeginCopy

@@ -11,30 +11,32 @@ Source: docs/tiering.md; KIP-405, "Follower Replication".
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.red_kinds import TierRed
 from rlm.upkeep.assigned_partition import AssignedPartition
 from rlm.upkeep.copy_task import copied_through_report, withdraw_judgement
-from rlm.upkeep.effects import CatchUp, Judge, PassResult, Report, Task
+from rlm.upkeep.effects import Judge, PassResult, Report, Task
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.ownership import Ownership
 from rlm.upkeep.performer import World
 from rlm.upkeep.task_run import MakeTask, TaskRun
 from rlm.workers import JUDGE_POOL, Workers
-from rlmm.api import Fence
+from rlmm.api import Fence, MetadataNotReadyError
 from rlmm.red import NOT_RED
 from runtime.dice import Backoff
-from runtime.scheduler import Scheduler
+from runtime.scheduler import Scheduler, Timer
 
-NO_INCARNATION = -1
+NO_INCARNATION: Final = -1
 """A follower writes nothing."""
+CATCH_UP_MS: Final = 180_000
+_LATE: Final = f"the metadata topic was not read to its end in {CATCH_UP_MS // 1_000} s"
 
 
 def follow_pass() -> Task[PassResult]:
-    """Say what is copied of a followed partition by now."""
-    yield CatchUp()
+    """Say what is copied of a followed partition, by what was read of the topic."""
     facts: LogFacts = yield Judge(closed_segments=False)
     # A hole says nothing here: the run ends before it, and nothing is dropped.
     yield Report(copied_through_report(facts))
@@ -85,11 +87,41 @@ class Following:
         if ownership is None:
             return
         known.own_timer = None
-        task: MakeTask = follow_pass
         if withdraws or not self._may_tell():
             tip = known.tip
             ownership.last_report = None
             task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+            self._start(known, ownership, task, withdraws=withdraws)
+            return
+        # No thread waits: others judge while a part of the topic has no leader.
+        late = partial(self._ended, False, known, None, MetadataNotReadyError(_LATE))
+        timer = known.own_timer = self._scheduler.call_later(CATCH_UP_MS, late)
+        read = partial(self._read, known, ownership, timer)
+        caught_up = self._world.metadata.catch_up(known.tip)
+        caught_up.add_done_callback(
+            lambda done: self._workers.post(partial(read, done.exception()))
+        )
+
+    def _read(
+        self,
+        known: AssignedPartition,
+        ownership: Ownership,
+        timer: Timer,
+        error: BaseException | None,
+    ) -> None:
+        """All is read that the topic held when this pass began; or it was given up by now."""
+        if known.ownership is not ownership or known.own_timer is not timer:
+            return
+        timer.cancel()
+        known.own_timer = None
+        if error is None:
+            self._start(known, ownership, follow_pass, withdraws=False)
+        else:
+            self._ended(False, known, None, error)
+
+    def _start(
+        self, known: AssignedPartition, ownership: Ownership, task: MakeTask, *, withdraws: bool
+    ) -> None:
         ended = partial(self._ended, withdraws)
         TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
 

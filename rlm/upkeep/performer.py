@@ -27,7 +27,6 @@ from rlm.upkeep.effects import (
     AddStarted,
     BeginCopy,
     Carry,
-    CatchUp,
     DeleteObjects,
     Effect,
     Judge,
@@ -173,8 +172,6 @@ class Performer:
             raise TaskCancelledError("this pass was given up")
         world = self._world
         match effect:
-            case CatchUp():
-                return self._catch_up()
             case Judge(closed_segments):
                 self._end_copy()
                 return self._judge(closed_segments=closed_segments)
@@ -305,12 +302,6 @@ class Performer:
         self._copy_id = self._world.dice.uuid()
         self._own.own_copies.begin(self._copy_id)
         return self._copy_id
-
-    def _catch_up(self) -> None:
-        try:
-            self._world.metadata.catch_up(self._own.partition).result(WRITE_LIMIT_S)
-        except FutureTimeoutError as error:
-            raise MetadataNotReadyError("the metadata topic could not be read in time") from error
 
     def _wait(self, write: Any) -> None:
         try:

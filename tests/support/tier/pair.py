@@ -174,6 +174,13 @@ class Pair:
                 break
         return future.result(0)
 
+    def reasons(self) -> list[str]:
+        """Why health is red, a second later."""
+        self.scheduler.advance(1_000)
+        self.pump()
+        health = next(each for each in reversed(self.told) if isinstance(each, Health))
+        return [each.reason for each in health.red]
+
     def metrics_page(self, number: int = 1) -> str:
         """The tier's metrics as they cross the link."""
         pieces = list[bytes]()

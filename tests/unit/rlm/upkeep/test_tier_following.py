@@ -1,11 +1,12 @@
 """A followed partition: the tier says how far it is copied, on the follower's own chain."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import CopiedThrough, Health, JudgementWithdrawn
+from rlm.link.messages import JudgementWithdrawn
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair
@@ -30,13 +31,6 @@ def follow(pair: Pair) -> None:
 def interval(pair: Pair) -> None:
     pair.scheduler.advance(60_000)
     pair.pump()
-
-
-def reasons(pair: Pair) -> list[str]:
-    pair.scheduler.advance(1_000)
-    pair.pump()
-    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
 
 
 def test_a_follower_hears_what_is_copied_and_nothing_is_written_for_it(pair: Pair) -> None:
@@ -91,16 +85,18 @@ def test_a_topic_that_cannot_be_read_is_red_and_asked_again(
 ) -> None:
     with monkeypatch.context() as patched:
 
-        def fails(_partition: object) -> object:
-            raise MetadataNotReadyError("no broker answers")
+        def fails(_partition: object) -> Future[None]:
+            failed: Future[None] = Future()
+            failed.set_exception(MetadataNotReadyError("no broker answers"))
+            return failed
 
         patched.setattr(pair.metadata, "catch_up", fails)
         follow(pair)
-        (reason,) = reasons(pair)
+        (reason,) = pair.reasons()
         assert "no broker answers" in reason
         assert pair.log.copied == -1
     interval(pair)
-    assert reasons(pair) == []
+    assert pair.reasons() == []
     assert pair.log.copied == 59
 
 
@@ -109,7 +105,28 @@ def test_an_ended_role_tells_nothing_any_more(pair: Pair) -> None:
     pair.log.new_epoch()
     pair.assign()
     assert pair.log.copied == 59
-    before = [one for one in pair.log.reports if isinstance(one, CopiedThrough)]
+    before = len(pair.log.questions)
     interval(pair)
-    later = pair.log.reports[len(before) :]
-    assert {one.leader_epoch for one in later} <= {pair.log.leader_epoch}
+    asked = {one.leader_epoch for one in pair.log.questions[before:]}
+    assert asked == {pair.log.leader_epoch}
+
+
+def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_red(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        late: Future[None] = Future()
+        patched.setattr(pair.metadata, "catch_up", lambda _partition: late)
+        follow(pair)
+        assert pair.workers.turn() == 0
+        assert pair.reasons() == []
+        for _ in range(3):
+            interval(pair)
+        (reason,) = pair.reasons()
+        assert "not read to its end in 180 s" in reason
+    for _ in range(4):  # it is asked again by now, in vain
+        interval(pair)
+    assert (pair.reasons(), pair.log.copied) == ([], 59)
+    late.set_result(None)
+    pair.pump()
+    assert pair.log.copied == 59

@@ -8,7 +8,6 @@ import pytest
 from crc32c import crc32c
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import Health
 from rlm.upkeep.census import NAMED_MAX
 from rlm.upkeep.incarnation import (
     FILE_NAME,
@@ -109,13 +108,6 @@ def test_a_counter_that_cannot_be_read_goes_on_by_the_clock(tmp_path: Path) -> N
     assert incarnations(tmp_path, clock, disk=disk).take() > before
 
 
-def reasons(pair: Pair) -> list[str]:
-    pair.scheduler.advance(1_000)
-    pair.pump()
-    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
-
-
 def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     high = pair.clock.wall_ms() + 10**12  # of a tier whose clock was ahead; its counter is lost
@@ -128,7 +120,7 @@ def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: P
     assert pair.metadata.is_ready(PARTITION)
     assert bytes_of(pair.read(0))
     assert parse((tmp_path / FILE_NAME).read_bytes()) == Counter(high + 1, None)
-    assert reasons(pair) == []
+    assert pair.reasons() == []
 
 
 def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path) -> None:
@@ -137,13 +129,13 @@ def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path)
     pair = Pair(tmp_path, disk=disk)
     pair.log.fill(1, records=20)
     pair.assign()
-    assert any("tier-incarnation" in reason for reason in reasons(pair))
+    assert any("tier-incarnation" in reason for reason in pair.reasons())
     assert pair.aborted == []
     disk.heal()
     pair.scheduler.advance(60_000)
     pair.pump()
     assert bytes_of(pair.read(0))
-    assert reasons(pair) == []
+    assert pair.reasons() == []
 
 
 def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) -> None:
@@ -169,7 +161,7 @@ def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_p
     pair.log.fill(1, records=20)
     for partition in range(NAMED_MAX + 7):
         pair.assign(partition=partition)
-    said = reasons(pair)
+    said = pair.reasons()
     assert len(said) == NAMED_MAX + 1
     assert said[-1].startswith("and 7 more partitions are red")
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.replica.judgement import Judgement
 from kafka_protocol.errors import ErrorCode
-from rlm.link.messages import Health, Loss, OffsetForTimestamp, TimestampAnswer
+from rlm.link.messages import Loss, OffsetForTimestamp, TimestampAnswer
 from rlm.workers import EXPIRATION_POOL, JUDGE_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
@@ -33,13 +33,6 @@ def restart(pair: Pair) -> None:
     pair.assign()
 
 
-def reasons(pair: Pair) -> list[str]:
-    pair.scheduler.advance(1_000)
-    pair.pump()
-    health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
-
-
 def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way_out(
     pair: Pair,
 ) -> None:
@@ -51,7 +44,7 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
     pair.log.lose_chain()
     restart(pair)
     pair.log.fill(1, records=20)
-    (reason,) = reasons(pair)
+    (reason,) = pair.reasons()
     assert reason.startswith("chain lost")
     assert "DeleteRecords to 40" in reason
     assert (pair.log.verdict, pair.log.copied) == (Loss.CHAIN, -1)
@@ -63,7 +56,7 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
     pair.log.delete_records(40)
     pair.scheduler.advance(60_000)
     pair.pump()
-    assert reasons(pair) == []
+    assert pair.reasons() == []
     assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 79)
 
 
@@ -74,7 +67,7 @@ def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -
     assert pair.log.chain_problem, "not restored yet"
     pair.scheduler.advance(60_000)
     pair.pump()
-    assert reasons(pair) == []
+    assert pair.reasons() == []
     assert pair.log.chain_problem == ""
     assert pair.log.log_start == 0
 
@@ -119,14 +112,14 @@ def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pa
     pair.assign()
     pair.log.leader_epoch = 3
     pair.assign()
-    (reason,) = reasons(pair)
+    (reason,) = pair.reasons()
     assert reason.startswith("leader epoch too low: it is 3, and 7 was used before")
 
 
 def test_a_partition_that_is_marked_as_removed_is_red_by_that_name(pair: Pair) -> None:
     pair.metadata.put_partition_delete(PARTITION, PartitionDeleteState.DELETE_PARTITION_MARKED)
     restart(pair)
-    (reason,) = reasons(pair)
+    (reason,) = pair.reasons()
     assert reason.startswith("this topic id is marked as removed, and the topic exists")
     assert "delete the topic once more" in reason
     assert pair.log.epoch_requests == []
@@ -161,7 +154,7 @@ def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_its
     count = len(asked)
     pair.log.new_epoch(8)
     pair.assign()
-    assert reasons(pair) == []
+    assert pair.reasons() == []
     assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 59)
     pair.scheduler.advance(60_000)
     pair.pump()
@@ -172,7 +165,7 @@ def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_its
 def test_a_higher_leader_epoch_that_nobody_gives_is_said(pair: Pair, is_on_chain: bool) -> None:
     pair.log.epoch_in_vain = "the controller refuses a higher one: damage"
     lower_epoch(pair, is_on_chain=is_on_chain)
-    (reason,) = reasons(pair)
+    (reason,) = pair.reasons()
     assert "refuses a higher one: damage. Way out" in reason
 
 
@@ -196,11 +189,11 @@ def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(
     pair.log.cut_to(40)
     pair.log.new_epoch()
     pair.assign()
-    (reason,) = reasons(pair)
+    (reason,) = pair.reasons()
     assert reason.startswith("log end lost")
     pair.log.new_epoch()
     pair.assign(unclean_epoch=pair.log.leader_epoch)
-    assert reasons(pair) == []
+    assert pair.reasons() == []
     assert pair.log.verdict is Judgement.SOUND
     before = len(pair.metadata.log)
     unclean = pair.log.leader_epoch
@@ -208,6 +201,6 @@ def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(
     restart(pair)
     pair.scheduler.advance(60_000)
     pair.pump()
-    assert reasons(pair) == [], "every later owner knows it by the records"
+    assert pair.reasons() == [], "every later owner knows it by the records"
     carried = {event.stamp.unclean_epoch for event, _ in pair.metadata.log[before:]}
     assert carried == {unclean}
