@@ -11,7 +11,7 @@ loss either.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription, Loss
@@ -130,9 +130,20 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     high watermark: what they reach up to was here, under the leader epoch of the record's pair or
     an earlier one. Produce does not wait for this judgement: what was appended under a later epoch,
     or since the log was opened, does not stand for what was lost. Stories H3, H6.
+
+    An unclean election gives up what the new leader lacks. One that has nothing at all lacks what
+    the store has: it is no lineage to go on with, and offsets would be given again.
     """
+    if _has_nothing(log):
+        history = replace(history, last_unclean_epoch=-1)
     proofs = [end for _, end in given_otherwise(log, history)]
     return max([finished_otherwise(log, history), *proofs])
+
+
+def _has_nothing(log: LogDescription) -> bool:
+    """Whether it held no record in either tier when it was opened."""
+    ends = [end for end in (log.log_end_offset, log.unjudged_end) if end >= 0]
+    return min(ends) <= log.log_start_offset == log.local_log_start_offset
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:

@@ -65,6 +65,17 @@ def test_what_lineages_before_an_unclean_election_gave_is_no_loss() -> None:
     assert settle(log(end=50, chain=((1, 0), (2, 40))), given_up) == Settled(40)
 
 
+def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
+    """Its disk was replaced; the election was unclean since nobody else was there."""
+    given_up = history(given_ends={1: 70}, log_starts={1: 60}, unclean=2)
+    empty = log(end=0, chain=((2, 0),), leader_epoch=2)
+    assert loss_of(settle(empty, given_up)) is Loss.LOG_END
+    since = log(end=5, chain=((2, 0),), leader_epoch=2, unjudged_end=0)
+    assert loss_of(settle(since, given_up)) is Loss.LOG_END, "it took records meanwhile"
+    deleted = log(start=70, local_start=70, end=70, chain=((2, 70),), leader_epoch=2)
+    assert settle(deleted, given_up) == Settled(70), "all was deleted, and it knows"
+
+
 def test_what_kafka_wrote_proves_no_loss() -> None:
     others = segment(0, 59, ((7, 0),), under=None)
     assert settle(log(end=50), history(others, given_ends={-1: 60})) == Settled(0)
