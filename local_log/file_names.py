@@ -18,6 +18,7 @@ __all__ = [
     "CLEANED",
     "DELETED",
     "EPOCH_CHECKPOINT",
+    "FUTURE_MARKER",
     "LOG",
     "OFFSET_INDEX",
     "PARTITION_METADATA",
@@ -37,6 +38,8 @@ __all__ = [
 CLEANED = ".cleaned"
 SWAP = ".swap"
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+FUTURE_MARKER = "tidemark-future"
+"""Of a directory that is to take the place of another, see `local_log.manager.future_dirs`."""
 PARTITION_METADATA = "partition.metadata"
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 

@@ -5,7 +5,7 @@ written again keeps the entries of partitions that are not open: an offline log 
 comes back.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -30,8 +30,12 @@ class Hosted(Protocol):
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """An open log."""
 
-    def logs_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
-        """The open logs of a directory (a copy)."""
+    @property
+    def being_replaced(self) -> Container[TopicPartition]:
+        """Partitions whose log is closed while another takes its place."""
+
+    def checkpointed_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
+        """The open logs of a directory, but for those that are being replaced (a copy)."""
 
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
         """Partitions there that are offline for what their files say, and their recovery points."""
@@ -97,7 +101,7 @@ class Checkpoints:
 
     def _write(self, directory: LogDir, name: str) -> None:
         with directory.checkpointing:
-            logs = self._hosted.logs_in(directory)
+            logs = self._hosted.checkpointed_in(directory)
             before = directory.entries.get(name, {})
             refused = self._hosted.refused_in(directory)
             # Log starts may rise while others are flushed: what is written is what was flushed to.
@@ -122,8 +126,8 @@ class Checkpoints:
         by_directory: dict[LogDir, list[TopicPartition]] = {}
         for tp in partitions:
             directory = self._hosted.directory_of(tp)
-            if directory is None:
-                failed[tp] = KafkaStorageError(f"{tp} is not here any more")
+            if directory is None or tp in self._hosted.being_replaced:
+                failed[tp] = KafkaStorageError(f"the log of {tp} is not here any more")
             else:
                 by_directory.setdefault(directory, []).append(tp)
         for directory, members in by_directory.items():
@@ -171,6 +175,8 @@ class Checkpoints:
             with directory.checkpointing:
                 # A truncation says that it comes before it waits for this lock, see `lower`.
                 if log.cleaning.is_spoilt or self._hosted.get(tp) is not log:
+                    return False
+                if tp in self._hosted.being_replaced:
                     return False
                 before = directory.entries.get(CLEANER_OFFSETS, {})
                 directory.write_checkpoint(CLEANER_OFFSETS, {**before, tp: offset})

@@ -13,6 +13,7 @@ class HostedLogs:
 
     Attributes:
         refused: partitions whose files are here and that are not open.
+        being_replaced: partitions whose log is closed while another takes its place.
     """
 
     def __init__(self) -> None:
@@ -20,6 +21,7 @@ class HostedLogs:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._counts: Counter[LogDir] = Counter()
         self.refused: dict[TopicPartition, Refused] = {}
+        self.being_replaced: set[TopicPartition] = set()
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The open log of a partition."""
@@ -42,6 +44,14 @@ class HostedLogs:
         logs = self._logs.copy().items()
         return {tp: log for tp, log in logs if self._dir_of.get(tp) is directory}
 
+    def checkpointed_in(self, directory: LogDir) -> dict[TopicPartition, PartitionLog]:
+        """The logs of a directory of which the checkpoints are to be written (a copy).
+
+        Of one that is being replaced they say already where the next one begins.
+        """
+        without = self.being_replaced.copy()  # first: an old log must not pass for the new one
+        return {tp: log for tp, log in self.logs_in(directory).items() if tp not in without}
+
     def refused_in(self, directory: LogDir) -> dict[TopicPartition, int]:
         """Partitions of a directory that are offline for what their files say.
 
@@ -60,6 +70,16 @@ class HostedLogs:
         self._logs[tp] = log
         self._dir_of[tp] = directory
         self._counts[directory] += 1
+
+    def close_replaced(self, tp: TopicPartition) -> None:
+        """Close a log that another one is about to replace; it stays the partition's until then."""
+        self.being_replaced.add(tp)
+        self._logs[tp].close(clean=False)
+
+    def replace(self, log: PartitionLog) -> None:
+        """A log has taken the place of another, in the same directory."""
+        self._logs[log.topic_partition] = log
+        self.being_replaced.discard(log.topic_partition)
 
     def refuse(self, refused: dict[TopicPartition, Refused]) -> None:
         """These are the partitions that were not opened."""

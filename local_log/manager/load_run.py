@@ -91,11 +91,11 @@ class LoadRun:
         """
         began_ms = self._said_ms = self._clock.monotonic_ms()
         working = [directory for directory in self._dirs if directory.works]
-        for directory, names in zip(
-            working, self._on_each(working, self._loader.look_into), strict=True
-        ):
+        looked = self._on_each(working, self._loader.look_into)
+        for directory, (names, _) in zip(working, looked, strict=True):
             for tp in names:
                 self._found.setdefault(tp, []).append(directory)
+        self._loader.settle((one for _, futures in looked for one in futures), self._found)
         queues = {directory: deque[TopicPartition]() for directory in working}
         for tp, directories in self._found.items():
             queues[directories[0]].append(tp)

@@ -29,6 +29,7 @@ from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks
 from local_log.manager.creation import holds_records, log_files, make_durable
+from local_log.manager.future_dirs import FoundFuture, look_at_future, settle_future
 from local_log.manager.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -173,16 +174,19 @@ class Loader:
 
     def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
         self._dirs = dirs
-        self._disk, self._clock = ports.disk, ports.clock
+        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
         self._request = request
         self._config_for = request.config_for
         self._fail_dir = request.fail_dir
         self.check_stop: CheckStop = go_on
 
-    def look_into(self, directory: LogDir) -> list[TopicPartition]:
+    def look_into(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
         """Read what a log directory says of itself, and the names of its partitions.
 
         A directory that fails is offline then, and has none.
+
+        Returns:
+            The partitions, and what is for `settle`.
         """
         request = self._request
         try:
@@ -196,15 +200,15 @@ class Loader:
             return self._partitions_in(directory)
         except OSError as error:
             self._fail_dir(directory, error)
-            return []
+            return [], []
 
     def _compares(self, directory: LogDir) -> bool:
         request = self._request
         return request.compare and directory.path not in request.without_sidecars
 
-    def _partitions_in(self, directory: LogDir) -> list[TopicPartition]:
+    def _partitions_in(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
         """Names of partition directories; leftovers of deletions are removed."""
-        found = []
+        found, futures = [], []
         for name in self._disk.list_dir(directory.path):
             self.check_stop()
             path = directory.path / name
@@ -217,13 +221,34 @@ class Loader:
             if renamed is not None:
                 if renamed[1] == "delete":
                     self._disk.remove_tree(path)
+                elif renamed[1] == "future" and (future := look_at_future(directory, path)):
+                    futures.append(future)
                 continue
             tp = parse_partition_dir(name)
             if tp is None or partition_dir(tp) != name:
                 log.info("unknown directory is left alone: %s", path)
             elif tp.topic != CLUSTER_METADATA_TOPIC:
                 found.append(tp)
-        return found
+        return found, futures
+
+    def settle(
+        self, futures: Iterable[FoundFuture], found: dict[TopicPartition, list[LogDir]]
+    ) -> None:
+        """Finish what a stop has left of logs that were to take the place of others.
+
+        Args:
+            futures: of all log directories.
+            found: partitions that have a directory, and where; what is finished is added.
+        """
+        # Of two for one partition the swap was for the later one: the other is removed then.
+        for future in sorted(futures, key=lambda one: one.marker.offset, reverse=True):
+            self.check_stop()
+            tp = future.marker.topic_partition
+            try:
+                if settle_future(future, self._dice.uuid(), is_there=tp in found):
+                    found[tp] = [future.directory]
+            except OSError as error:
+                self._fail_dir(future.directory, error)
 
     # -- one partition
 

@@ -22,6 +22,7 @@ from local_log.manager.closing import close_side_by_side
 from local_log.manager.creation import Creation, LogCreation, Made, NewLog
 from local_log.manager.deletion import DelayedDeletion, Removal
 from local_log.manager.dir_failures import DirFailures
+from local_log.manager.future_dirs import NewBeginning
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.load_run import LoadRun
 from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, WantedFor
@@ -35,6 +36,7 @@ from local_log.manager.log_dir import (
     LogDir,
 )
 from local_log.manager.removal import LogRemoval
+from local_log.manager.replacement import Future, LogReplacement, Swap, Swapped
 from local_log.manager.retention_pass import RetentionPass
 from local_log.manager.upkeep import LogUpkeep, flush
 from local_log.segment.aborted_index import AbortedCache
@@ -88,6 +90,13 @@ class LogManager:
         )
         self._removal = LogRemoval(
             ports, hosted, self._checkpoints, self._deletion, self.failures, config_for
+        )
+        self._replacement = LogReplacement(
+            ports,
+            hosted,
+            deletion=self._deletion,
+            failures=self.failures,
+            hooks_for=self._hooks,
         )
         self.is_loaded = self._is_closed = False
         self._retention = RetentionPass(
@@ -311,6 +320,25 @@ class LogManager:
         """See `LogRemoval.remove`; on a pool thread."""
         self._removal.remove(removal)
 
+    def build_future(self, tp: TopicPartition, beginning: NewBeginning) -> Future:
+        """See `LogReplacement.build`; on a pool thread."""
+        return self._replacement.build(tp, beginning)
+
+    def drop_future(self, future: Future) -> None:
+        """See `LogReplacement.drop`; on a pool thread."""
+        self._replacement.drop(future)
+
+    def plan_swap(self, future: Future) -> Swap:
+        """See `LogReplacement.plan_swap`; on the loop.
+
+        Its `carry_out` is for a pool thread, and `take_swapped` gets the result.
+        """
+        return self._replacement.plan_swap(future)
+
+    def take_swapped(self, swap: Swap, swapped: Swapped) -> Swapped:
+        """See `LogReplacement.take`; on the loop."""
+        return self._replacement.take(swap, swapped)
+
     def set_aside(self) -> list[Path]:
         """See `LogRemoval.set_aside`."""
         return self._removal.set_aside()
@@ -342,7 +370,8 @@ class LogManager:
 
     def is_open(self, log: PartitionLog) -> bool:
         """Whether this log, and no later one of its name, is served."""
-        return not self._is_closed and self.get(log.topic_partition) is log
+        tp, hosted = log.topic_partition, self._hosted
+        return not self._is_closed and hosted.get(tp) is log and tp not in hosted.being_replaced
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
         """Forget producers that were silent for too long, see `log_upkeep`."""

@@ -19,6 +19,7 @@ from local_log.file_names import (
     CLEANED,
     DELETED,
     EPOCH_CHECKPOINT,
+    FUTURE_MARKER,
     LOG,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
@@ -206,7 +207,8 @@ class LogOpener:
         leftovers = [
             name
             for name in found.names
-            if name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps
+            if (name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps)
+            or name == FUTURE_MARKER
         ]
         for name in leftovers:
             disk.unlink(directory / name)

@@ -1,0 +1,289 @@
+"""A log that is to take the place of another: its directory, as it is made and as a start finds it.
+
+It lies beside the present one in the same log directory, under Kafka's name for such a log,
+`<topic>-<partition>.<32 hex>-future`. The file `tidemark-future`, the first one in it, says whose
+it is (the topic in its name may be cut) and whether all of it is durable:
+
+    tidemark-future 1
+    topic orders
+    topic-id Zm9vYmFyYmF6cXV4MTIzNA
+    partition 3
+    offset 4000
+    log-start 100
+    complete 1
+    crc 0a1b2c3d
+
+The swap: (1) the present directory is renamed to `-delete`, durably; (2) the checkpoints say where
+the new log begins, durably; (3) the future directory takes the partition's name, durably; (4) the
+log is opened, which removes the marker. So a start that finds a complete one and no directory of
+the partition goes on at 2. Where the partition has a directory, 1 had not come about, and the
+future one is removed. Else nothing proves what it is, and it stays.
+"""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
+from kafka_protocol.files.meta_properties import dump_partition_metadata
+from kafka_protocol.files.sealed import seal, unseal
+from kafka_protocol.files.segment_names import partition_dir, renamed_dir
+from kafka_protocol.types import EpochEntry, TopicPartition
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from local_log.checked_files import SIDECAR, CheckedFiles, Owner
+from local_log.config import LogConfig
+from local_log.file_names import (
+    EPOCH_CHECKPOINT,
+    FUTURE_MARKER,
+    LOG,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT,
+    path_of,
+)
+from local_log.leader_epoch_cache import LeaderEpochCache
+from local_log.manager.log_dir import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    LogDir,
+)
+from local_log.segment.segment import LogSegment
+from runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+_HEAD: Final = "tidemark-future 1"
+
+
+class NewBeginning(NamedTuple):
+    """Where a log begins again, and what is known there.
+
+    Attributes:
+        offset: of the first segment: log end, high watermark and recovery point.
+        log_start: at most `offset`; what lies between is remote.
+        chain: epochs from `log_start` on at least; what lies elsewhere is left out.
+        producer_snapshot: Kafka's file, as of `offset`.
+    """
+
+    offset: int
+    log_start: int
+    chain: Sequence[EpochEntry]
+    producer_snapshot: bytes
+
+    def clipped_chain(self) -> list[EpochEntry]:
+        """The epochs of [log start, offset).
+
+        Raises:
+            CorruptFileError: it does not say all of them.
+        """
+        chain = LeaderEpochCache(self.chain).between(self.log_start, self.offset)
+        if self.log_start == self.offset:
+            return []
+        if not chain or chain[0].start_offset > self.log_start:
+            raise CorruptFileError(f"no epoch of the chain holds the log start {self.log_start}")
+        return chain
+
+
+class Marker(NamedTuple):
+    """What `tidemark-future` says."""
+
+    topic_id: bytes
+    topic_partition: TopicPartition
+    offset: int
+    log_start: int
+    is_complete: bool = False
+
+
+def dump_marker(marker: Marker) -> bytes:
+    """Write the file."""
+    return seal(
+        [
+            _HEAD,
+            f"topic {marker.topic_partition.topic}",
+            f"topic-id {uuid_to_text(marker.topic_id)}",
+            f"partition {marker.topic_partition.partition}",
+            f"offset {marker.offset}",
+            f"log-start {marker.log_start}",
+            f"complete {int(marker.is_complete)}",
+        ]
+    )
+
+
+def parse_marker(data: bytes) -> Marker:
+    """Read the file.
+
+    Raises:
+        CorruptFileError: cut, changed, or of another version.
+    """
+    try:
+        facts = dict(line.split(" ", 1) for line in unseal(data, head=_HEAD))
+        return Marker(
+            uuid_from_text(facts["topic-id"]),
+            TopicPartition(facts["topic"], int(facts["partition"])),
+            int(facts["offset"]),
+            int(facts["log-start"]),
+            facts["complete"] == "1",
+        )
+    except (ValueError, KeyError) as error:
+        raise CorruptFileError(f"{FUTURE_MARKER}: {error!r}") from error
+
+
+# -- it is made
+
+
+def write_future(
+    disk: Disk,
+    path: Path,
+    marker: Marker,
+    beginning: NewBeginning,
+    *,
+    config: LogConfig,
+    now_ms: int,
+) -> None:
+    """Make a directory with the files of a log that begins there; durable on return.
+
+    Args:
+        disk: where the log directory is.
+        path: of the directory, which is not there.
+        marker: whose it is, and where it begins.
+        beginning: what the other files say.
+        config: of the topic.
+        now_ms: wall clock.
+
+    Raises:
+        CorruptFileError: the chain has a gap or the snapshot is damaged; nothing was made.
+        OSError: the disk failed.
+    """
+    chain = beginning.clipped_chain()
+    producer_snapshot.parse(beginning.producer_snapshot)
+    topic_id, partition = marker.topic_id, marker.topic_partition.partition
+    disk.make_dirs(path)
+    disk.atomic_write(path / FUTURE_MARKER, dump_marker(marker))
+    files = CheckedFiles(disk, path, owner=Owner(topic_id, partition))
+    files.begin(
+        {
+            PARTITION_METADATA: dump_partition_metadata(topic_id),
+            EPOCH_CHECKPOINT: epoch_checkpoint.dump(chain),
+        }
+    )
+    snapshot = path_of(path, beginning.offset, PRODUCER_SNAPSHOT)
+    file = disk.open_empty(snapshot)
+    disk.write_at(file, 0, beginning.producer_snapshot)
+    file.close()
+    LogSegment.create(
+        disk, path, beginning.offset, index_bytes=config.segment_index_bytes, now_ms=now_ms
+    ).release()
+    for name in (SIDECAR, PARTITION_METADATA, EPOCH_CHECKPOINT, snapshot.name):
+        disk.fsync_path(path / name)
+    disk.fsync_path(path_of(path, beginning.offset, LOG))
+    disk.fsync_path(path)
+    disk.fsync_path(path.parent)
+    disk.atomic_write(path / FUTURE_MARKER, dump_marker(marker._replace(is_complete=True)))
+
+
+def remove_future(disk: Disk, tp: TopicPartition, path: Path, unique: bytes) -> None:
+    """Remove the directory; a kill leaves all of it, or what the next start removes.
+
+    Its marker alone says what it is: without the rename, a power cut may leave the rest.
+
+    Args:
+        disk: where it is.
+        tp: whose it is.
+        path: of the directory.
+        unique: 16 random bytes.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    target = path.parent / renamed_dir(tp, unique, "delete")
+    disk.rename(path, target, durable=True)
+    disk.remove_tree(target)
+
+
+# -- a start finds it
+
+
+class FoundFuture(NamedTuple):
+    """A future directory with a sound marker."""
+
+    directory: LogDir
+    path: Path
+    marker: Marker
+
+
+def look_at_future(directory: LogDir, path: Path) -> FoundFuture | None:
+    """Read the marker of a directory with a future name.
+
+    Returns:
+        None where nothing says whose it is. Such a one stays, unless nothing is in it.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    disk = directory.disk
+    try:
+        return FoundFuture(directory, path, parse_marker(disk.read_file(path / FUTURE_MARKER)))
+    except (FileNotFoundError, CorruptFileError) as error:
+        if set(disk.list_dir(path)) <= {FUTURE_MARKER + ".tmp"}:
+            disk.remove_tree(path)  # a kill came before its marker
+        else:
+            log.warning("future directory is left alone: %s reason=%s", path, error)
+    return None
+
+
+def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool:
+    """Finish the swap if it had begun, before logs are opened; or remove the directory.
+
+    Args:
+        future: what was found.
+        unique: 16 random bytes.
+        is_there: the partition has a directory, in whatever log directory.
+
+    Returns:
+        Whether it has become the partition's directory.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    directory, path, marker = future
+    tp, disk = marker.topic_partition, directory.disk
+    target = directory.path / partition_dir(tp)
+    if is_there:
+        log.info("swap had not begun, its future directory is removed: %s", path)
+        remove_future(disk, tp, path, unique)
+        return False
+    if not marker.is_complete or disk.exists(target):
+        log.error("future directory is not whole and is left alone: %s %s", path, marker)
+        return False
+    for name in (RECOVERY_POINTS, LOG_STARTS):
+        if not directory.is_sound(name):
+            # Written now, it would say that it never had the entries that it has lost.
+            log.error("swap waits for one more start: %s damaged=%s", path, directory.path / name)
+            return False
+    begin_at(directory, marker)
+    disk.rename(path, target, durable=True)
+    log.warning("swap is finished: partition=%s offset=%d", tp, marker.offset)
+    return True
+
+
+def begin_at(directory: LogDir, marker: Marker) -> None:
+    """Have the checkpoints of a log directory say where a log begins; durable on return.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    tp, offset = marker.topic_partition, marker.offset
+    for name, at in (
+        (LOG_STARTS, marker.log_start),
+        (RECOVERY_POINTS, offset),
+        (HIGH_WATERMARKS, offset),
+    ):
+        with directory.checkpointing:
+            directory.write_checkpoint(name, {**directory.entries.get(name, {}), tp: at})
+    with directory.checkpointing:
+        cleaned = dict(directory.entries.get(CLEANER_OFFSETS, {}))
+        if cleaned.pop(tp, None) is not None:
+            directory.write_checkpoint(CLEANER_OFFSETS, cleaned)

@@ -1,0 +1,199 @@
+"""A log gives way to one that begins elsewhere, in the same log directory.
+
+For a follower whose leader has no longer, on its disk, what comes after the follower's log. The new
+log is made beside the present one, which serves on meanwhile, and then swapped in; `future_dirs`
+says in which order, and what a stop in the middle leaves.
+
+The present log is closed, as a deleted one is, before its directory changes its name: what still
+runs for it on a pool thread ends in `LogClosed`, and finds no file of the new log under its paths.
+"""
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from kafka_protocol.files.segment_names import renamed_dir
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import CheckedFiles, Owner
+from local_log.errors import KafkaStorageError, LogClosed, LogRefused
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import LogHooks
+from local_log.manager.deletion import DelayedDeletion
+from local_log.manager.dir_failures import DirFailures
+from local_log.manager.future_dirs import (
+    Marker,
+    NewBeginning,
+    begin_at,
+    remove_future,
+    write_future,
+)
+from local_log.manager.hosted_logs import HostedLogs
+from local_log.manager.log_dir import LogDir
+from local_log.recovery.survey import OpenRequest
+from runtime.ports import Ports
+
+
+class Future(NamedTuple):
+    """A log that is whole and durable, and not in its place yet.
+
+    Attributes:
+        replaces: the log whose place it is to take.
+        directory: the log directory of both.
+        path: where it lies.
+        marker: what its files say.
+    """
+
+    replaces: PartitionLog
+    directory: LogDir
+    path: Path
+    marker: Marker
+
+
+Swapped = PartitionLog | KafkaStorageError
+
+
+class Swap(NamedTuple):
+    """A log whose place another one takes.
+
+    Attributes:
+        carry_out: changes the directories; on a pool thread.
+    """
+
+    future: Future
+    carry_out: Callable[[], Swapped]
+
+
+class LogReplacement:
+    """See the module.
+
+    Args:
+        hooks_for: as for any log that is opened.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        hosted: HostedLogs,
+        *,
+        deletion: DelayedDeletion,
+        failures: DirFailures,
+        hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
+    ) -> None:
+        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._hosted, self._deletion, self._failures = hosted, deletion, failures
+        self._hooks_for = hooks_for
+
+    # -- on pool threads
+
+    def build(self, tp: TopicPartition, beginning: NewBeginning) -> Future:
+        """Make a log beside the present one, which is not changed; durable on return.
+
+        What a failure leaves of it is removed by the next start at the latest.
+
+        Raises:
+            LogClosed: the partition has no log here.
+            CorruptFileError: the chain has a gap or the producer snapshot is damaged.
+            KafkaStorageError: the disk failed.
+        """
+        present, directory = self._hosted.get(tp), self._hosted.directory_of(tp)
+        if present is None or directory is None:
+            raise LogClosed(f"{tp} is gone")
+        path = directory.path / renamed_dir(tp, self._dice.uuid(), "future")
+        marker = Marker(present.topic_id, tp, beginning.offset, beginning.log_start)
+        try:
+            write_future(
+                self._disk,
+                path,
+                marker,
+                beginning,
+                config=present.config,
+                now_ms=self._clock.wall_ms(),
+            )
+        except OSError as error:
+            self._failures.blame(directory, error)
+            with suppress(OSError):
+                remove_future(self._disk, tp, path, self._dice.uuid())
+            raise KafkaStorageError(f"{tp} cannot begin again now: {error}") from error
+        return Future(present, directory, path, marker)
+
+    def drop(self, future: Future) -> None:
+        """Remove what is not swapped in any more; what a failure leaves, the next start removes."""
+        tp = future.marker.topic_partition
+        try:
+            remove_future(self._disk, tp, future.path, self._dice.uuid())
+        except OSError as error:
+            self._failures.blame(future.directory, error)
+
+    # -- the swap
+
+    def plan_swap(self, future: Future) -> Swap:
+        """Close the present log for good; on the loop.
+
+        The caller lends it (`truncates=True`) before anything else happens on the loop, and takes
+        it back after `take`: until then whoever reads it is to ask again.
+
+        Raises:
+            LogClosed: it is not the partition's log any more, drop the future one; nothing changed.
+        """
+        tp = future.marker.topic_partition
+        if self._hosted.get(tp) is not future.replaces or tp in self._hosted.being_replaced:
+            raise LogClosed(f"{tp} has another log by now")
+        self._hosted.close_replaced(tp)
+        aside = future.directory.path / renamed_dir(tp, self._dice.uuid(), "delete")
+        return Swap(future, partial(self._swap, future, aside))
+
+    def _swap(self, future: Future, aside: Path) -> Swapped:
+        """Let the directories change places, see `future_dirs`; on a pool thread."""
+        old, directory = future.replaces, future.directory
+        assert old.loan.is_truncating, "nobody may read it meanwhile"
+        if not directory.works:
+            return KafkaStorageError(f"{directory.path} is offline: {directory.failure}")
+        try:
+            self._disk.rename(old.directory, aside, durable=True)
+            begin_at(directory, future.marker)
+            self._disk.rename(future.path, old.directory, durable=True)
+            new = self._open(old, future)
+        except (OSError, LogRefused) as error:
+            # Whatever it is: where the files are by now, only a start finds out.
+            failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
+            self._failures.take_offline(directory, failure)
+            return KafkaStorageError(f"{directory.path} is offline: {error}")
+        self._deletion.later([aside], old.config.file_delete_delay_ms)
+        return new
+
+    def _open(self, old: PartitionLog, future: Future) -> PartitionLog:
+        tp, offset = old.topic_partition, future.marker.offset
+        request = OpenRequest(
+            tp,
+            old.directory,
+            old.config,
+            self._clock.wall_ms(),
+            recovery_point=offset,
+            log_start=future.marker.log_start,
+            high_watermark=offset,
+        )
+        owner = Owner(old.topic_id, tp.partition)
+        return PartitionLog.open(
+            request,
+            topic_id=old.topic_id,
+            disk=self._disk,
+            hooks=self._hooks_for(tp, future.directory),
+            files=CheckedFiles(self._disk, old.directory, owner=owner),
+        )
+
+    def take(self, swap: Swap, swapped: Swapped) -> Swapped:
+        """Make the new log the partition's; on the loop.
+
+        Returns:
+            It, or why there is none: then the log directory is offline.
+        """
+        if isinstance(swapped, PartitionLog):
+            swapped.set_config(swap.future.replaces.config)  # it may have changed meanwhile
+            self._hosted.replace(swapped)
+            failure = swap.future.directory.failure
+            if isinstance(failure, OSError):  # meanwhile, when it was not among its logs
+                swapped.set_offline(failure)
+        return swapped

@@ -1,0 +1,171 @@
+"""A log begins again elsewhere, in a directory beside its own that takes its name."""
+
+from pathlib import Path
+
+import pytest
+
+from kafka_protocol.errors import CorruptFileError
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
+from kafka_protocol.files.meta_properties import parse_partition_metadata
+from kafka_protocol.files.producer_snapshot import ProducerEntry
+from kafka_protocol.types import EpochEntry
+from local_log.checked_files import CheckedFiles, Owner
+from local_log.config import LogConfig
+from local_log.errors import LogClosed, LogIsTruncated
+from local_log.file_names import FUTURE_MARKER
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.future_dirs import NewBeginning, parse_marker
+from local_log.manager.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.manager.log_dirs import LogManager
+from runtime.disk import Disk
+from tests.support.worlds.local_log import NOW_MS, SMALL, append, read_bytes, with_config
+from tests.support.worlds.log_manager import IDS, ORDERS, Host, make, names_in
+
+TIERED = with_config(SMALL, remote_storage_enable=True)
+PRODUCER = {"producer_id": 7, "producer_epoch": 2}
+SNAPSHOT = bytes(
+    producer_snapshot.dump(
+        [
+            ProducerEntry(
+                7, 2, 14, 4999, 4, NOW_MS, coordinator_epoch=-1, current_txn_first_offset=-1
+            )
+        ]
+    )
+)
+CHAIN = [EpochEntry(1, 0), EpochEntry(3, 2000), EpochEntry(5, 4000), EpochEntry(8, 5000)]
+CLIPPED = [EpochEntry(3, 3000), EpochEntry(5, 4000)]
+BEGINNING = NewBeginning(5000, 3000, CHAIN, SNAPSHOT)
+EMPTY = f"{5000:020d}"
+
+
+def swapped(manager: LogManager, beginning: NewBeginning = BEGINNING) -> PartitionLog:
+    swap = manager.plan_swap(manager.build_future(ORDERS, beginning))
+    old = swap.future.replaces
+    old.loan.lend(truncates=True)
+    new = manager.take_swapped(swap, swap.carry_out())
+    old.loan.take_back()
+    assert isinstance(new, PartitionLog)
+    return new
+
+
+def check_new(log: PartitionLog | None) -> None:
+    assert log is not None
+    offsets = (log.log_end_offset, log.high_watermark, log.recovery_point)
+    assert (log.log_start_offset, log.local_log_start_offset, *offsets) == (3000, *[5000] * 4)
+    assert log.epochs.entries() == CLIPPED
+    assert not log.epoch_file.lost
+    assert log.last_fetched_epoch == 5
+
+
+def host_of(root: Path, config: LogConfig = TIERED) -> Host:
+    host = Host(root, config=config)
+    (log,) = make(host.start(), ORDERS)
+    log.flush()
+    assert log.recovery_point == 60
+    return host
+
+
+def test_the_files_beside_are_those_of_a_log_that_begins_there(tmp_path: Path) -> None:
+    host = Host(tmp_path, config=TIERED)
+    manager = host.start()
+    make(manager, ORDERS)
+    future = manager.build_future(ORDERS, BEGINNING)
+    assert future.path.parent == host.paths[0]
+    assert future.path.name.endswith("-future")
+    assert names_in(future.path) == {
+        *(f"{EMPTY}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")),
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "tidemark-checksums",
+        FUTURE_MARKER,
+    }
+    assert (future.path / f"{EMPTY}.log").read_bytes() == b""
+    assert (future.path / f"{EMPTY}.snapshot").read_bytes() == SNAPSHOT
+    files = CheckedFiles(Disk(), future.path)
+    assert files.owner == Owner(IDS["orders"], 0)
+    assert epoch_checkpoint.parse(files.read("leader-epoch-checkpoint")) == CLIPPED
+    assert parse_partition_metadata(files.read("partition.metadata")) == IDS["orders"]
+    marker = parse_marker((future.path / FUTURE_MARKER).read_bytes())
+    assert marker == (IDS["orders"], ORDERS, 5000, 3000, True)
+    log = manager.get(ORDERS)
+    assert log is not None
+    assert append(log).last_offset == 60, "the present log serves on"
+
+
+def test_the_new_log_is_the_partition_s_from_the_swap_on(tmp_path: Path) -> None:
+    host = Host(tmp_path, config=TIERED)
+    manager = host.start()
+    (old,) = make(manager, ORDERS)
+    read = old.read(0, 100, min_one_batch=True)
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    old.loan.lend(truncates=True)
+    with pytest.raises(LogIsTruncated):
+        old.read(0, 100)
+    assert not manager.is_open(old)
+    new = manager.take_swapped(swap, swap.carry_out())
+    old.loan.take_back()
+    assert manager.get(ORDERS) is new
+    check_new(manager.get(ORDERS))
+    assert manager.directory_of(ORDERS) is manager.dirs[0]
+    (region,) = read.regions
+    assert len(old.disk.read_at(region.file, region.position, region.size_bytes)) > 60
+    expected = {LOG_STARTS: 3000, RECOVERY_POINTS: 5000, HIGH_WATERMARKS: 5000}
+    assert {name: host.checkpoint(name)[ORDERS] for name in expected} == expected
+    (aside,) = host.paths[0].glob("orders-0.*-delete")
+    assert FUTURE_MARKER not in names_in(host.directory())
+    host.clock.advance(TIERED.file_delete_delay_ms + 10)
+    manager.run_deletions()
+    assert not aside.exists()
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_after_a_restart_it_begins_there_and_knows_its_producers(
+    tmp_path: Path, clean: bool
+) -> None:
+    host = host_of(tmp_path)
+    assert host
+    manager = host.start()
+    swapped(manager)
+    manager.close(clean=clean)
+    host.assign(ORDERS)
+    manager = host.start()
+    assert not manager.refused
+    log = manager.get(ORDERS)
+    check_new(log)
+    assert log is not None
+    assert append(log, 5, epoch=8, base_sequence=10, **PRODUCER).is_duplicate
+    info = append(log, 1, epoch=8, base_sequence=15, **PRODUCER)
+    assert (info.first_offset, info.is_duplicate) == (5000, False)
+    assert len(read_bytes(log, 5000, 1000)) > 60
+
+
+def test_a_chain_with_a_gap_or_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    manager = host_of(tmp_path).start()
+    for changes in (
+        {"chain": CHAIN[2:]},
+        {"chain": []},
+        {"producer_snapshot": SNAPSHOT[:-1]},
+        {"producer_snapshot": b""},
+    ):
+        with pytest.raises(CorruptFileError):
+            manager.build_future(ORDERS, BEGINNING._replace(**changes))
+    assert not list(tmp_path.rglob("*-future"))
+
+
+def test_where_nothing_is_remote_no_epoch_is_known(tmp_path: Path) -> None:
+    host = host_of(tmp_path)
+    log = swapped(host.start(), BEGINNING._replace(log_start=5000))
+    assert (log.log_start_offset, log.log_end_offset, log.epochs.entries()) == (5000, 5000, [])
+
+
+def test_a_log_that_is_another_by_now_is_not_swapped(tmp_path: Path) -> None:
+    host = host_of(tmp_path)
+    manager = host.start()
+    future = manager.build_future(ORDERS, BEGINNING)
+    manager.delete(ORDERS)
+    new = manager.create(*ORDERS, b"n" * 16)
+    with pytest.raises(LogClosed):
+        manager.plan_swap(future)
+    assert manager.is_open(new)
+    manager.drop_future(future)
+    assert not list(tmp_path.rglob("*-future"))
