@@ -63,6 +63,7 @@ from broker.replica.wanted import (
     refused_replicas,
 )
 from broker.replication.manager import ReplicaFetchers
+from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
@@ -285,7 +286,9 @@ class Broker(ServerProcess):
             lambda: self.live.current,
             image=self._image,
             broker_epoch=lambda: self._registration.epoch,
-            logs=self._logs,
+            bootstraps=TierBootstraps(
+                None if self._tier is None else self._tier.auxiliary_state, self._logs, ports
+            ),
             ports=ports,
         )
         self._on_stop(self._fetchers.stop)

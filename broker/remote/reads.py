@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,8 +24,16 @@ from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import TopicPartition
 from local_log.errors import OffsetOutOfRange
 from local_log.log.partition_log import PartitionLog
-from rlm.link.endpoint import Received
-from rlm.link.messages import OffsetForTimestamp, Read, ReadAnswer, Released, TimestampAnswer
+from rlm.link.endpoint import LinkFailureError, Received
+from rlm.link.messages import (
+    AuxiliaryState,
+    AuxiliaryStateAnswer,
+    OffsetForTimestamp,
+    Read,
+    ReadAnswer,
+    Released,
+    TimestampAnswer,
+)
 from runtime.clock import Clock
 from runtime.disk import FileRegion, Mapping, OpenFile
 from runtime.scheduler import Scheduler
@@ -36,6 +45,9 @@ WINDOW_BYTES = 4 << 20
 
 AHEAD_MS = 500
 """How long a question waits that was asked before its reader came."""
+
+AUXILIARY_MS = 60_000
+"""How long a follower waits for the state of one segment; then it asks again."""
 
 GRACE_MS = 50
 """How long after its deadline a read still waits for the tier's own word about it."""
@@ -403,6 +415,50 @@ class RemoteReads:
 
         self._supervisor.ask(question).add_done_callback(answered)
         return future
+
+    def auxiliary_state(
+        self,
+        partition: Partition,
+        offset: int,
+        epoch: int,
+        done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
+    ) -> None:
+        """Ask for the chain and the producers as of the end of a remote segment.
+
+        Args:
+            partition: one that is followed here.
+            offset: one that the segment holds.
+            epoch: the leader epoch of that offset.
+            done: called once, on the loop, `AUXILIARY_MS` later at the most. REPLICA_NOT_AVAILABLE:
+                no segment is known that holds it; it may be known later.
+        """
+        names = (partition.topic_id, partition.partition, partition.leader_epoch)
+        future: asyncio.Future[AuxiliaryStateAnswer | KafkaError] = self._loop.create_future()
+        late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the remote tier did not answer in time")
+        self._deadline(future, self._clock.monotonic_ms() + AUXILIARY_MS, late)
+
+        def answered(asked: "ThreadFuture[Received]") -> None:
+            if future.done():
+                return
+            error = asked.exception()
+            if isinstance(error, LinkFailureError):
+                future.set_result(ApiError(ErrorCode.of(error.code), str(error)))
+            elif error is not None:
+                gone = ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "the remote tier is down")
+                future.set_result(gone)
+            else:
+                answer = asked.result().message
+                assert isinstance(answer, AuxiliaryStateAnswer), answer
+                future.set_result(answer)
+
+        def ended(told: "asyncio.Future[AuxiliaryStateAnswer | KafkaError]") -> None:
+            error = told.exception()
+            assert error is None or isinstance(error, KafkaError)
+            done(told.result() if error is None else error)
+
+        future.add_done_callback(ended)
+        question = AuxiliaryState(*names, offset=offset, epoch=epoch)
+        self._supervisor.ask(question).add_done_callback(answered)
 
     def _deadline(
         self, future: "asyncio.Future[T]", deadline_ms: int, outcome: T | KafkaError

@@ -24,13 +24,21 @@ from broker.remote.tier_metrics import TierMetrics
 from broker.replica.hosting import ReplicaEvents
 from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, Received, Reply
-from rlm.link.messages import Health, ImageChanged, RunPasses, SetStoreFaults, StoreFaultHit
+from rlm.link.messages import (
+    AuxiliaryStateAnswer,
+    Health,
+    ImageChanged,
+    RunPasses,
+    SetStoreFaults,
+    StoreFaultHit,
+)
 from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
@@ -217,6 +225,16 @@ class RemoteTier:
         future = self._reads.offset_for_timestamp(topic_partition, timestamp_ms, deadline_ms)
         future.add_done_callback(lambda done: self._look_up_ended(topic_partition, done))
         return future
+
+    def auxiliary_state(
+        self,
+        partition: Partition,
+        offset: int,
+        epoch: int,
+        done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
+    ) -> None:
+        """See `RemoteReads.auxiliary_state`."""
+        self._reads.auxiliary_state(partition, offset, epoch, done)
 
     def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
         if done.cancelled():

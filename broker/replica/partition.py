@@ -265,6 +265,13 @@ class Partition:
             self.log.raise_log_start(log_start_offset)
         return is_higher
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with a log that took the place of the one before; not of a leader."""
+        assert not self.is_leader
+        log.set_config(self.log.config)
+        self.log, log.changed = log, self._wake
+        self._wake()
+
     def retire(self) -> None:
         """The partition leaves this broker: whoever waits is told."""
         self.deleted, self.is_leader = True, False

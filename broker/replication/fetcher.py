@@ -30,19 +30,31 @@ from broker.replication.following import (
     FIRST_WAIT_MS,
     Append,
     Begin,
+    Build,
+    FindLocalStart,
     FindRange,
     Following,
+    LocalStart,
     Standing,
     Stop,
     Truncate,
     Wait,
+    after_local_start,
     after_range,
     base_below,
     check_order,
     decided,
     is_current,
 )
-from broker.replication.leader_requests import RANGES_AT_ONCE, leader_ranges, sent
+from broker.replication.leader_requests import (
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    RANGES_AT_ONCE,
+    leader_local_starts,
+    leader_ranges,
+    sent,
+)
+from broker.replication.tier_bootstrap import TierBootstrap, TierBootstraps
 from kafka_client.connection import Connection
 from kafka_client.requests import Answer, ClientError
 from kafka_client.transport import Address
@@ -55,7 +67,6 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
 from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dir import LOG_STARTS
-from local_log.manager.log_dirs import LogManager
 from runtime.executors import side_by_side
 from runtime.ports import Ports
 from runtime.scheduler import Timer
@@ -85,11 +96,14 @@ class FetcherSettings:
         terms: of each Fetch.
         backoff_ms: longest pause after an error (`replica.fetch.backoff.ms`).
         timeout_ms: for an answer (`replica.socket.timeout.ms`).
+        from_last_tiered: an empty log leaves out what its leader has copied
+            (`follower.fetch.last.tiered.offset.enable`).
     """
 
     terms: FetchTerms
     backoff_ms: int = 1_000
     timeout_ms: int = 30_000
+    from_last_tiered: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +199,7 @@ class ReplicaFetcher:
         connect: Callable[[Address], Connection],
         settings: FetcherSettings,
         broker_epoch: Callable[[], int],
-        logs: LogManager,
+        bootstraps: TierBootstraps,
         ports: Ports,
     ) -> None:
         """Ask nothing yet.
@@ -195,7 +209,7 @@ class ReplicaFetcher:
             connect: makes the connection to an address; opens nothing.
             settings: of all fetchers.
             broker_epoch: of this broker's life now.
-            logs: keep log starts.
+            bootstraps: of the broker, with its logs.
             ports: what it stands on.
         """
         self.leader_id = leader_id
@@ -203,7 +217,8 @@ class ReplicaFetcher:
         self.failed: dict[PartitionId, str] = {}
         self.trouble = ""
         self._connect, self._settings, self._broker_epoch = connect, settings, broker_epoch
-        self._logs, self._clock, self._scheduler = logs, ports.clock, ports.scheduler
+        self._bootstraps, self._logs = bootstraps, bootstraps.logs
+        self._clock, self._scheduler = ports.clock, ports.scheduler
         self._pool, self._commit = ports.executors.pool(POOL, THREADS), ports.executors.commit
         self._address: Address | None = None
         self._connection: Connection | None = None
@@ -388,17 +403,20 @@ class ReplicaFetcher:
         pace = Pace()
         changes: list[_Change] = []
         out_of_range: list[_Followed] = []
+        moved: list[_Followed] = []
         for one in answer.partitions.values():
             followed = self._current(one.partition)
             if followed is None:
                 self._dropped(one.partition)
             else:
-                self._decide(followed, one, changes, out_of_range)
+                self._decide(followed, one, changes, out_of_range, moved)
             if pace.is_step_over(_UNITS):
                 yield None
         yield from self._change(changes)
         for first in range(0, len(out_of_range), RANGES_AT_ONCE):
             yield from self._settle_ranges(out_of_range[first : first + RANGES_AT_ONCE])
+        for first in range(0, len(moved), RANGES_AT_ONCE):
+            yield from self._settle_moved(moved[first : first + RANGES_AT_ONCE])
 
     def _current(self, partition_id: PartitionId) -> _Followed | None:
         """A partition whose log may be changed by the answer to what was asked last."""
@@ -431,10 +449,13 @@ class ReplicaFetcher:
         answer: PartitionAnswer,
         changes: list[_Change],
         out_of_range: list[_Followed],
+        moved: list[_Followed],
     ) -> None:
         decision = decided(answer)
         if isinstance(decision, FindRange):
             out_of_range.append(followed)
+        elif isinstance(decision, FindLocalStart):
+            moved.append(followed)
         elif isinstance(decision, Append) and not answer.records:
             self._take_over(followed, answer)
         elif isinstance(decision, Wait | Stop):
@@ -643,6 +664,73 @@ class ReplicaFetcher:
             )
             changes.append(_Change(followed, decision, self._session.told[followed.id]))
         yield from self._change(changes)
+
+    # -- offsets that the leader has only in the remote tier
+
+    def _settle_moved(self, asking: Sequence[_Followed]) -> Work[None]:
+        """Find out where the leader's local logs begin, and have the state before that built."""
+        starts = yield from self._local_starts(asking, EARLIEST_LOCAL)
+        if self._settings.from_last_tiered:
+            empty = [one for one in asking if one.log.log_start_offset == one.log.log_end_offset]
+            further = yield from self._local_starts(empty, EARLIEST_PENDING_UPLOAD)
+            for name, pending in further.items():
+                local = starts[name]
+                if isinstance(local, LocalStart) and isinstance(pending, LocalStart):
+                    starts[name] = max(local, pending)
+        changes: list[_Change] = []
+        for followed in asking:
+            if self._current(followed.id) is not followed:
+                self._dropped(followed.id)
+                continue
+            theirs = starts[followed.name]
+            decision: Begin | Build | Wait = (
+                theirs
+                if isinstance(theirs, Wait)
+                else after_local_start(theirs, log_end=followed.log.log_end_offset)
+            )
+            if isinstance(decision, Wait):
+                self._put_off(followed, decision)
+            elif isinstance(decision, Begin):
+                changes.append(_Change(followed, decision, self._session.told[followed.id]))
+            else:
+                self._build(followed, decision)
+        yield from self._change(changes)
+
+    def _local_starts(
+        self, asking: Sequence[_Followed], timestamp: int
+    ) -> Work[dict[TopicPartition, LocalStart | Wait]]:
+        return leader_local_starts(
+            self._connection,
+            {one.name: one.following.leader_epoch for one in asking},
+            timestamp,
+            node_id=self._settings.terms.node_id,
+            timeout_ms=self._settings.timeout_ms,
+        )
+
+    def _build(self, followed: _Followed, decision: Build) -> None:
+        """Have the log begin elsewhere, beside all others, which go on meanwhile."""
+        self._session.forget(followed.id)
+        followed.following.build()
+        bootstrap = TierBootstrap(
+            followed.partition,
+            followed.following.leader_epoch,
+            decision.theirs,
+            is_current=lambda: self._is_led(followed),
+            ended=lambda wait: self._built(followed, wait),
+        )
+        self._bootstraps.begin(bootstrap)
+
+    def _built(self, followed: _Followed, outcome: Wait | Stop | None) -> None:
+        """A bootstrap has ended: go on from where the log begins now, or try again later."""
+        if outcome is None:
+            followed.following.built()
+        if not self._is_led(followed):
+            return  # `follow` asks for it, if it comes back
+        if outcome is None:
+            self._ask(followed)
+        else:
+            self._put_off(followed, outcome)
+        self._go_on_soon()
 
 
 def _id_of(partition: Partition) -> PartitionId:

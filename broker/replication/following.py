@@ -5,6 +5,7 @@
 | batches, or news of watermark and log start | they are appended and taken over |
 | a diverging epoch | the log is cut, and asks again with what is left |
 | OFFSET_OUT_OF_RANGE | the leader is asked where its log begins and ends, see `after_range` |
+| OFFSET_MOVED_TO_TIERED_STORAGE | likewise for its local log, see `after_local_start` |
 | FENCED_LEADER_EPOCH | nothing until the metadata say more: they are on their way |
 | another error, or batches that are wrong | it waits alone, and asks again |
 
@@ -75,6 +76,21 @@ class FindRange:
 
 
 @dataclass(frozen=True, slots=True)
+class FindLocalStart:
+    """Ask the leader where its local log begins: the offset is only in its remote tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Begin at a remote segment's end, with the state that the segment carries.
+
+    See `broker.replication.tier_bootstrap`.
+    """
+
+    theirs: "LocalStart"
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Ask again later.
 
@@ -98,7 +114,7 @@ class Stop:
     is_failure: bool = False
 
 
-Decision = Append | Truncate | Begin | FindRange | Wait | Stop
+Decision = Append | Truncate | Begin | FindRange | FindLocalStart | Wait | Stop
 
 
 def decided(answer: PartitionAnswer) -> Decision:
@@ -114,7 +130,7 @@ def decided(answer: PartitionAnswer) -> Decision:
         case ErrorCode.FENCED_LEADER_EPOCH:
             return Stop("the leader has a later leader epoch than the metadata here")
         case ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
-            return Wait("what it lacks is only in the remote tier of its leader", is_fault=True)
+            return FindLocalStart()
     return Wait(f"the leader answers {ErrorCode.of(answer.error).name}")
 
 
@@ -142,6 +158,34 @@ def after_range(theirs: LeaderRange, *, log_start: int, log_end: int) -> Begin |
     if log_end < theirs.start or log_start == log_end:
         return Begin(theirs.start)
     return Truncate(EpochEnd(theirs.end_epoch, theirs.end), theirs.start)
+
+
+class LocalStart(NamedTuple):
+    """Where a follower may begin whose offset is only in the leader's remote tier.
+
+    Attributes:
+        offset: the leader's local start, or the first offset that is not copied.
+        epoch_below: leader epoch of the record before it.
+        log_start: the leader's.
+    """
+
+    offset: int
+    epoch_below: int
+    log_start: int
+
+
+def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wait:
+    """What is to be done by a follower whose next offset its leader has only in the remote tier.
+
+    Args:
+        theirs: what the leader says now.
+        log_end: of the own log (exclusive).
+    """
+    if theirs.offset <= log_end:
+        return Wait(f"the leader's local log begins at {theirs.offset} by now")
+    if theirs.offset <= theirs.log_start:
+        return Begin(theirs.log_start)  # nothing below counts any more: there is no state to build
+    return Build(theirs)
 
 
 def is_current(asked: Asked, *, leader_epoch: int, log_end: int) -> bool:
@@ -187,6 +231,7 @@ class Standing(Enum):
 
     ASKED = auto()
     WAITING = auto()
+    BUILDING = auto()  # state from the remote tier
     STOPPED = auto()
 
 
@@ -249,6 +294,14 @@ class Following:
         if is_due:
             self.standing = Standing.ASKED
         return is_due
+
+    def build(self) -> None:
+        """Ask nothing until `built`: the log is about to begin elsewhere."""
+        self.standing = Standing.BUILDING
+
+    def built(self) -> None:
+        """Ask again, from where the log begins now."""
+        self.standing, self.reason = Standing.ASKED, ""
 
     def stop(self, stop: Stop) -> None:
         """Ask no more."""

@@ -1,9 +1,15 @@
-"""Requests to a leader: one and its answer, and where the leader's logs begin and end."""
+"""Requests to a leader: one and its answer, and where the leader's logs begin and end.
+
+A leader of tiered partitions is asked where its *local* logs begin, too, and under which epoch the
+record before that start was written: the remote segment that holds that record has the state with
+which a follower begins there.
+"""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from broker.replication.following import LeaderRange, Wait
+from broker.replication.following import LeaderRange, LocalStart, Wait
 from kafka_client.connection import Connection
 from kafka_client.requests import Answer, Call, ClientError, encoder
 from kafka_protocol.errors import ErrorCode
@@ -17,9 +23,18 @@ RANGES_AT_ONCE: Final = 500
 """Partitions of one ListOffsets."""
 EARLIEST: Final = -2
 LATEST: Final = -1
+EARLIEST_LOCAL: Final = -4
+EARLIEST_PENDING_UPLOAD: Final = -6
 _LIST_OFFSETS: Final = Versions(4, 9)
 """From leader epochs on."""
+_LIST_LOCAL_OFFSETS: Final = {
+    EARLIEST_LOCAL: Versions(8, 11),
+    EARLIEST_PENDING_UPLOAD: Versions(11, 11),
+}
+_OFFSET_FOR_LEADER_EPOCH: Final = Versions(3, 4)
+"""From the replica id on."""
 _ListOffsets: Final = request(ApiKey.LIST_OFFSETS).cls
+_OffsetForLeaderEpoch: Final = request(ApiKey.OFFSET_FOR_LEADER_EPOCH).cls
 
 
 def sent(
@@ -65,21 +80,113 @@ def leader_ranges(
     Returns:
         The range of each partition, or why there is none.
     """
-    listed: list[dict[TopicPartition, Any]] = []
-    for timestamp in (EARLIEST, LATEST):
-        answer = None
-        if connection is not None:
-            answer = yield from sent(
-                connection,
-                ApiKey.LIST_OFFSETS,
-                encoder(ApiKey.LIST_OFFSETS, _question(leader_epochs, timestamp, node_id)),
-                versions=_LIST_OFFSETS,
-                read=Answer.decode,
-                timeout_ms=timeout_ms,
-            )
-        listed.append({} if answer is None or isinstance(answer, ClientError) else _by_name(answer))
-    starts, ends = listed
+    listed = partial(_listed, connection, leader_epochs, node_id=node_id, timeout_ms=timeout_ms)
+    starts = yield from listed(EARLIEST)
+    ends = yield from listed(LATEST)
     return {name: _range_of(starts.get(name), ends.get(name)) for name in leader_epochs}
+
+
+def leader_local_starts(
+    connection: Connection | None,
+    leader_epochs: Mapping[TopicPartition, int],
+    timestamp: int,
+    *,
+    node_id: int,
+    timeout_ms: int,
+) -> Work[dict[TopicPartition, LocalStart | Wait]]:
+    """Ask where a follower may begin whose offset is only in the leader's remote tier.
+
+    Args:
+        connection: to the leader; None: there is none, and no answer.
+        leader_epochs: of the partitions, at most `RANGES_AT_ONCE`.
+        timestamp: `EARLIEST_LOCAL`, or `EARLIEST_PENDING_UPLOAD`, which leaves out what is local
+            and copied (KIP-1023).
+        node_id: of this follower.
+        timeout_ms: for each answer.
+
+    Returns:
+        The start for each partition, or why there is none.
+
+    Source: KIP-405, "Follower fetch protocol in detail".
+    """
+    listed = partial(_listed, connection, leader_epochs, node_id=node_id, timeout_ms=timeout_ms)
+    log_starts = yield from listed(EARLIEST)
+    offsets = yield from listed(timestamp)
+    found: dict[TopicPartition, LocalStart | Wait] = {}
+    before: dict[TopicPartition, int] = {}
+    for name in leader_epochs:
+        log_start: Any = log_starts.get(name)
+        offset: Any = offsets.get(name)
+        wait = _why_none(log_start, offset)
+        if wait is None and offset.leader_epoch < 0:
+            wait = Wait(f"the leader does not know the epoch of offset {offset.offset}")
+        if wait is None:
+            # What it says of the epoch before counts only where the epoch begins at that offset.
+            found[name] = LocalStart(offset.offset, offset.leader_epoch, log_start.offset)
+            before[name] = offset.leader_epoch - 1
+        else:
+            found[name] = wait
+    ends = {}
+    if before and connection is not None:
+        answer = yield from sent(
+            connection,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            encoder(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH, _epochs_question(before, leader_epochs, node_id)
+            ),
+            versions=_OFFSET_FOR_LEADER_EPOCH,
+            read=Answer.decode,
+            timeout_ms=timeout_ms,
+        )
+        if not isinstance(answer, ClientError):
+            ends = {
+                TopicPartition(topic.topic, one.partition): one
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+    return {name: _with_epoch_below(one, ends.get(name)) for name, one in found.items()}
+
+
+def _with_epoch_below(start: LocalStart | Wait, end: Any) -> LocalStart | Wait:
+    """Name the epoch of the record before a start: an earlier one that reaches up to it, or its."""
+    if isinstance(start, Wait):
+        return start
+    if end is None:
+        return Wait("the leader does not answer OffsetForLeaderEpoch")
+    if end.error_code:
+        error = ErrorCode.of(end.error_code)
+        return Wait(f"the leader answers {error.name} to OffsetForLeaderEpoch")
+    if end.leader_epoch >= 0 and end.end_offset >= start.offset:
+        return start._replace(epoch_below=end.leader_epoch)
+    return start
+
+
+def _listed(
+    connection: Connection | None,
+    leader_epochs: Mapping[TopicPartition, int],
+    timestamp: int,
+    *,
+    node_id: int,
+    timeout_ms: int,
+) -> Work[dict[TopicPartition, Any]]:
+    """What one ListOffsets says of each partition; nothing where there is no answer."""
+    if connection is None or not leader_epochs:
+        return {}
+    answer = yield from sent(
+        connection,
+        ApiKey.LIST_OFFSETS,
+        encoder(ApiKey.LIST_OFFSETS, _question(leader_epochs, timestamp, node_id)),
+        versions=_LIST_LOCAL_OFFSETS.get(timestamp, _LIST_OFFSETS),
+        read=Answer.decode,
+        timeout_ms=timeout_ms,
+    )
+    if isinstance(answer, ClientError):
+        return {}
+    return {
+        TopicPartition(topic.name, one.partition_index): one
+        for topic in answer.topics
+        for one in topic.partitions
+    }
 
 
 def _question(leader_epochs: Mapping[TopicPartition, int], timestamp: int, node_id: int) -> Any:
@@ -100,20 +207,39 @@ def _question(leader_epochs: Mapping[TopicPartition, int], timestamp: int, node_
     )
 
 
-def _by_name(answer: Any) -> dict[TopicPartition, Any]:
-    return {
-        TopicPartition(topic.name, one.partition_index): one
-        for topic in answer.topics
-        for one in topic.partitions
-    }
+def _epochs_question(
+    asked_epochs: Mapping[TopicPartition, int],
+    leader_epochs: Mapping[TopicPartition, int],
+    node_id: int,
+) -> Any:
+    topics: dict[str, list[Any]] = {}
+    for name, epoch in asked_epochs.items():
+        asked = _OffsetForLeaderEpoch.Topics.Partitions(
+            partition=name.partition,
+            current_leader_epoch=leader_epochs[name],
+            leader_epoch=epoch,
+        )
+        topics.setdefault(name.topic, []).append(asked)
+    return _OffsetForLeaderEpoch(
+        replica_id=node_id,
+        topics=[
+            _OffsetForLeaderEpoch.Topics(topic=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
 
 
 def _range_of(start: Any, end: Any) -> LeaderRange | Wait:
     """What two answers of ListOffsets say; None: there is none."""
-    for one in (start, end):
+    return _why_none(start, end) or LeaderRange(start.offset, end.offset, end.leader_epoch)
+
+
+def _why_none(*answers: Any) -> Wait | None:
+    """Why answers of ListOffsets name no offset; None where all do."""
+    for one in answers:
         if one is None:
             return Wait("the leader does not answer ListOffsets")
         if one.error_code or one.offset < 0:
             error = ErrorCode.of(one.error_code)
             return Wait(f"the leader answers {error.name}, offset {one.offset} to ListOffsets")
-    return LeaderRange(start.offset, end.offset, end.leader_epoch)
+    return None

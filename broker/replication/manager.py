@@ -15,10 +15,10 @@ from broker.replica.hosting import ReplicaEvents
 from broker.replica.partition import Partition
 from broker.replication.fetch_wire import FetchTerms
 from broker.replication.fetcher import FetcherSettings, ReplicaFetcher
+from broker.replication.tier_bootstrap import TierBootstraps
 from kafka_client.connection import Connection
 from kafka_client.exchange import ConnectionSettings
 from kafka_client.transport import Address, Network
-from local_log.manager.log_dirs import LogManager
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from runtime.metrics import Labelled, Registry
@@ -42,7 +42,7 @@ class ReplicaFetchers:
         *,
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
-        logs: LogManager,
+        bootstraps: TierBootstraps,
         ports: Ports,
         network: Network | None = None,
     ) -> None:
@@ -52,12 +52,12 @@ class ReplicaFetchers:
             config: the settings now; most count from the start on.
             image: committed metadata.
             broker_epoch: of this broker's life now.
-            logs: keep log starts.
+            bootstraps: of partitions that begin anew by the remote tier; with the logs.
             ports: what it stands on.
             network: of the connections; None: TCP.
         """
         self._config, self._image, self._broker_epoch = config, image, broker_epoch
-        self._logs, self._ports, self._network = logs, ports, network
+        self._bootstraps, self._ports, self._network = bootstraps, ports, network
         self._node_id = config().node_id
         self._fetchers: dict[FetcherId, ReplicaFetcher] = {}
         self._by_partition: dict[Partition, ReplicaFetcher] = {}
@@ -129,7 +129,7 @@ class ReplicaFetchers:
                 timeout_ms=config.replica_socket_timeout_ms,
             ),
             broker_epoch=self._broker_epoch,
-            logs=self._logs,
+            bootstraps=self._bootstraps,
             ports=self._ports,
         )
         made.reach(self._address_of(leader_id))
@@ -164,6 +164,7 @@ class ReplicaFetchers:
         self._by_partition.clear()
         for fetcher in self._fetchers.values():
             await fetcher.stop()
+        await self._bootstraps.stop()
 
     # -- what people see
 

@@ -6,7 +6,7 @@ assigned it is told by the manager.
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError, ErrorCode
@@ -51,7 +51,7 @@ from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-CATCH_UP_LIMIT_S = 5.0
+_NOT_READY = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
 
 
 def _logged(_: object, error: BaseException | None) -> None:
@@ -185,20 +185,39 @@ class ReadPath:
     def auxiliary(self, question: AuxiliaryState, reply: Reply) -> None:
         """Answer with the epoch chain and the producer snapshot that a follower needs."""
         tip = self._store.partitions.tip_of(question.topic_id, question.partition)
-        not_ready = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
         if tip is None or self._stopped:
-            reply(not_ready)
+            reply(_NOT_READY)
+            return
+        # A follower builds on the answer: what was read once may be long out of date. No thread
+        # waits for it: many followers ask while a part of the topic has no leader.
+        read = partial(self._auxiliary_read, tip, question, reply)
+        caught_up = self._store.metadata.catch_up(tip)
+        caught_up.add_done_callback(
+            lambda done: self._workers.post(partial(read, done.exception()))
+        )
+
+    def _auxiliary_read(
+        self,
+        tip: TopicIdPartition,
+        question: AuxiliaryState,
+        reply: Reply,
+        error: BaseException | None,
+    ) -> None:
+        """All is read that the metadata topic held when the question came."""
+        if error is not None or self._stopped:
+            reply(_NOT_READY)
             return
 
         def job() -> AuxiliaryStateAnswer | Failure:
             try:
-                # A follower builds on the answer: what was read once may be long out of date.
-                self._store.metadata.catch_up(tip).result(CATCH_UP_LIMIT_S)
                 metadata = self._store.metadata.segment_for(tip, question.epoch, question.offset)
-            except (MetadataError, FutureTimeoutError):
-                return not_ready
+            except MetadataError:
+                return _NOT_READY
             if metadata is None:
-                return not_ready
+                return Failure(
+                    int(ErrorCode.REPLICA_NOT_AVAILABLE),
+                    f"no copied segment holds offset {question.offset} of epoch {question.epoch}",
+                )
             try:
                 epochs = self._parsed(metadata, IndexType.LEADER_EPOCH, epoch_checkpoint.parse)
                 snapshot = self._parsed(

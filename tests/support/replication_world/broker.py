@@ -46,6 +46,7 @@ from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import found_replicas, refused_replicas
 from broker.replication.manager import ReplicaFetchers
+from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import VERSION, AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import KafkaError
@@ -222,7 +223,7 @@ class ReplicaSide(BrokerSide):
             lambda: self._live.current,
             image=self._image,
             broker_epoch=lambda: life.epoch,
-            logs=self.logs,
+            bootstraps=TierBootstraps(None, self.logs, ports),
             ports=ports,
             network=self._network,
         )

@@ -22,8 +22,10 @@ from broker.config.broker_config import BrokerConfig
 from broker.handlers.fetch import FetchHandler, FetchLimits
 from broker.handlers.holding import Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.network.registry import RawHandler, RequestContext
 from broker.replication.manager import ReplicaFetchers
+from broker.replication.tier_bootstrap import AskState, TierBootstraps
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
@@ -84,6 +86,7 @@ class LeaderSide:
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(
                 world.replicas, clock=ports.clock, pool=ports.executors.reads, holding=holding
             ),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(world.replicas, holding),
         }
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -91,7 +94,11 @@ class LeaderSide:
         header = read_request_header(frame)
         number = struct.pack(">i", header.correlation_id)
         if header.api_key == ApiKey.API_VERSIONS:
-            apis = {ApiKey.FETCH: self.versions, ApiKey.LIST_OFFSETS: (1, 9)}
+            apis = {
+                ApiKey.FETCH: self.versions,
+                ApiKey.LIST_OFFSETS: (1, 11),
+                ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+            }
             answer(greeted(apis, header.correlation_id))
             return
         handler, version = self._handlers[ApiKey(header.api_key)], header.api_version
@@ -108,7 +115,8 @@ class LeaderSide:
         def send(result: Any) -> None:
             body = self._body(ApiKey(header.api_key), version, result)
             if body is not None:
-                tags = b"\0" if version >= 6 else b""
+                is_flexible = response(ApiKey(header.api_key)).is_flexible(version)
+                tags = b"\0" if is_flexible else b""
                 answer(framed(number + tags + body))
 
         if isawaitable(made):
@@ -146,12 +154,14 @@ class Pair:
     Attributes:
         leaders: by broker id: partitions, and what is answered for them.
         image: where brokers listen.
+        ask_tier: answers for the follower's tier.
     """
 
     directory: Path
     pool: Pool = field(default_factory=InlinePool)
     settings: dict[str, str] = field(default_factory=dict)
     broker_epoch: int = 11
+    ask_tier: AskState = lambda *asked: None
 
     def __post_init__(self) -> None:
         self.follower = World(_made(self.directory / "f"), node_id=FOLLOWER, pool=self.pool)
@@ -173,7 +183,11 @@ class Pair:
             lambda: config,
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
-            logs=self.follower.logs,
+            bootstraps=TierBootstraps(
+                lambda *asked: self.ask_tier(*asked),  # noqa: PLW0108 (a test replaces it)
+                self.follower.logs,
+                self.follower.ports,
+            ),
             ports=self.follower.ports,
             network=self.network,
         )

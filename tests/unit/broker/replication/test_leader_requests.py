@@ -1,11 +1,18 @@
-"""Where a leader's logs begin and end, as two answers of ListOffsets say it."""
+"""Where a leader's logs begin and end, as its answers say it."""
 
 from typing import Any, cast
 
 import pytest
 
-from broker.replication.following import LeaderRange, Wait
-from broker.replication.leader_requests import EARLIEST, LATEST, leader_ranges
+from broker.replication.following import LeaderRange, LocalStart, Wait
+from broker.replication.leader_requests import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    leader_local_starts,
+    leader_ranges,
+)
 from kafka_client.connection import Connection
 from kafka_client.requests import Call, NoAnswerError
 from kafka_protocol.errors import ErrorCode
@@ -26,13 +33,24 @@ def said(offset: int, error: int = 0, epoch: int = 4) -> dict[str, int]:
 
 
 class Leader:
-    """Answers each ListOffsets by what it has for that timestamp; None: with a failure."""
+    """Answers each ListOffsets by what it has for that timestamp; None: with a failure.
 
-    def __init__(self, answers: dict[int, dict[TopicPartition, dict[str, int]] | None]) -> None:
+    OffsetForLeaderEpoch it answers by `ends`: of each asked epoch, whose end and where.
+    """
+
+    def __init__(
+        self,
+        answers: dict[int, dict[TopicPartition, dict[str, int]] | None],
+        ends: dict[int, dict[str, int]] | None = None,
+    ) -> None:
         self.asked: list[tuple[int, TopicPartition, int]] = []
-        self._answers = answers
+        self.epochs: list[tuple[int, TopicPartition, int, int]] = []
+        self._answers, self._ends = answers, ends
 
     def send(self, call: Call) -> None:
+        if call.api_key == ApiKey.OFFSET_FOR_LEADER_EPOCH:
+            self._send_ends(call)
+            return
         body, _ = request(ApiKey.LIST_OFFSETS).decode(call.encode(VERSION), VERSION)
         partitions = [(topic.name, one) for topic in body.topics for one in topic.partitions]
         for name, one in partitions:
@@ -50,17 +68,50 @@ class Leader:
         ]
         call.finish(_Response(topics=topics))
 
+    def _send_ends(self, call: Call) -> None:
+        body, _ = request(call.api_key).decode(call.encode(4), 4)
+        if self._ends is None:
+            call.fail(NoAnswerError, ConnectionError("lost"))
+            return
+        made = response(call.api_key).cls
+        topics = []
+        for topic in body.topics:
+            partitions = []
+            for one in topic.partitions:
+                place = TopicPartition(topic.topic, one.partition)
+                told = body.replica_id, place, one.current_leader_epoch, one.leader_epoch
+                self.epochs.append(told)
+                end = self._ends[one.leader_epoch]
+                partitions.append(made.Topics.Partitions(partition=one.partition, **end))
+            topics.append(made.Topics(topic=topic.topic, partitions=partitions))
+        call.finish(made(topics=topics))
 
-def ranges(leader: Leader | None, *names: TopicPartition) -> Any:
-    connection = cast("Connection | None", leader)
-    work = leader_ranges(connection, dict.fromkeys(names, 3), node_id=2, timeout_ms=1_000)
+
+def end(epoch: int, offset: int, error: int = 0) -> dict[str, int]:
+    return {"leader_epoch": epoch, "end_offset": offset, "error_code": error}
+
+
+def worked(work: Any) -> Any:
     while True:
         try:
             wanted = next(work)
-        except StopIteration as end:
-            return end.value
+        except StopIteration as ended:
+            return ended.value
         assert isinstance(wanted, Until)
         wanted.wait(lambda: None)
+
+
+def local_starts(
+    leader: Leader | None, *names: TopicPartition, timestamp: int = EARLIEST_LOCAL
+) -> Any:
+    connection = cast("Connection | None", leader)
+    epochs = dict.fromkeys(names, 9)
+    return worked(leader_local_starts(connection, epochs, timestamp, node_id=2, timeout_ms=1_000))
+
+
+def ranges(leader: Leader | None, *names: TopicPartition) -> Any:
+    connection = cast("Connection | None", leader)
+    return worked(leader_ranges(connection, dict.fromkeys(names, 3), node_id=2, timeout_ms=1_000))
 
 
 def test_ranges_of_all_partitions_come_by_two_questions() -> None:
@@ -96,3 +147,56 @@ def test_an_error_or_no_offset_gives_no_range(answer: dict[str, int], name: str)
         ONE: Wait(reason),
         OTHER: Wait("the leader does not answer ListOffsets"),
     }
+
+
+# -- where its local log begins
+
+
+def test_the_epoch_below_is_that_of_the_start_within_an_epoch() -> None:
+    """The epoch before ended earlier: the record before the start is of the same epoch."""
+    leader = Leader(
+        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=6)}}, {5: end(4, 30)}
+    )
+    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 6, 2)}
+    assert leader.epochs == [(2, ONE, 9, 5)]
+    assert [one for one, _, _ in leader.asked] == [2, 2], "it says that a replica asks"
+
+
+def test_the_epoch_below_is_the_one_before_where_an_epoch_begins() -> None:
+    """Under the epoch of the start no segment holds the offset: a follower would wait for ever."""
+    leader = Leader(
+        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=6)}}, {5: end(4, 50)}
+    )
+    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 4, 2)}
+
+
+def test_a_first_epoch_has_none_below() -> None:
+    answers = {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=0)}}
+    assert local_starts(Leader(answers, {-1: end(-1, -1)}), ONE) == {ONE: LocalStart(50, 0, 2)}
+
+
+def test_what_is_not_copied_yet_is_asked_for_by_its_own_timestamp() -> None:
+    leader = Leader(
+        {EARLIEST: {ONE: said(2)}, EARLIEST_PENDING_UPLOAD: {ONE: said(70, epoch=6)}},
+        {5: end(4, 30)},
+    )
+    found = local_starts(leader, ONE, timestamp=EARLIEST_PENDING_UPLOAD)
+    assert found == {ONE: LocalStart(70, 6, 2)}
+
+
+@pytest.mark.parametrize(
+    ("start", "ends", "reason"),
+    [
+        (said(-1, ErrorCode.REPLICA_NOT_AVAILABLE), {}, "REPLICA_NOT_AVAILABLE"),
+        (said(50, epoch=-1), {}, "epoch of offset 50"),
+        (said(50), {3: end(-1, -1, ErrorCode.REPLICA_NOT_AVAILABLE)}, "REPLICA_NOT_AVAILABLE"),
+        (said(50), None, "does not answer OffsetForLeaderEpoch"),
+    ],
+)
+def test_a_leader_that_does_not_know_gives_no_start(
+    start: dict[str, int], ends: dict[int, dict[str, int]] | None, reason: str
+) -> None:
+    answers = {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: start}}
+    found = local_starts(Leader(answers, ends), ONE)[ONE]
+    assert isinstance(found, Wait), found
+    assert reason in found.reason

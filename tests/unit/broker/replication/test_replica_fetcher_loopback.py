@@ -9,6 +9,7 @@ from broker.handlers.fetch import FetchHandler, FetchLimits
 from broker.network.registry import DecodedHandler, RequestContext
 from broker.replica.partition import Partition
 from broker.replication.manager import ReplicaFetchers
+from broker.replication.tier_bootstrap import TierBootstraps
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
@@ -56,7 +57,7 @@ async def test_logs_stay_equal_while_a_leader_is_written_and_roles_change(tmp_pa
             lambda: config,
             image=lambda: image,
             broker_epoch=lambda: 1,
-            logs=follower.logs,
+            bootstraps=TierBootstraps(None, follower.logs, ports),
             ports=ports,
         )
         follower.replicas.listeners.append(fetchers.on_events)

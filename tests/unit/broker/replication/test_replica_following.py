@@ -13,14 +13,18 @@ from broker.replication.following import (
     FIRST_WAIT_MS,
     Append,
     Begin,
+    Build,
     Decision,
+    FindLocalStart,
     FindRange,
     Following,
     LeaderRange,
+    LocalStart,
     Standing,
     Stop,
     Truncate,
     Wait,
+    after_local_start,
     after_range,
     base_below,
     decided,
@@ -47,6 +51,7 @@ def answer(
         (answer(diverging=EpochEnd(3, 7)), Truncate(EpochEnd(3, 7), 2)),
         (answer(diverging=EpochEnd(3, 7), log_start=-1), Truncate(EpochEnd(3, 7), 0)),
         (answer(ErrorCode.OFFSET_OUT_OF_RANGE), FindRange()),
+        (answer(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE), FindLocalStart()),
         (
             answer(ErrorCode.NOT_LEADER_OR_FOLLOWER),
             Wait("the leader answers NOT_LEADER_OR_FOLLOWER"),
@@ -64,10 +69,21 @@ def test_a_fenced_leader_epoch_waits_for_the_metadata() -> None:
     assert isinstance(decided(answer(ErrorCode.FENCED_LEADER_EPOCH)), Stop)
 
 
-def test_what_is_only_in_the_tier_is_named_after_some_time() -> None:
-    decision = decided(answer(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE))
-    assert isinstance(decision, Wait)
-    assert decision.is_fault
+@pytest.mark.parametrize(
+    ("theirs", "end", "decision"),
+    [
+        (LocalStart(50, 4, 10), 20, Build(LocalStart(50, 4, 10))),
+        (LocalStart(50, 4, 10), 0, Build(LocalStart(50, 4, 10))),
+        (LocalStart(50, 4, 49), 20, Build(LocalStart(50, 4, 49))),
+        (LocalStart(50, 4, 50), 20, Begin(50)),
+        (LocalStart(50, 4, 10), 50, Wait("the leader's local log begins at 50 by now")),
+        (LocalStart(40, 4, 10), 50, Wait("the leader's local log begins at 40 by now")),
+    ],
+)
+def test_a_follower_below_the_leaders_local_log_begins_there(
+    theirs: LocalStart, end: int, decision: Begin | Build | Wait
+) -> None:
+    assert after_local_start(theirs, log_end=end) == decision
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,214 @@
+"""A follower whose log ends below its leader's local one begins again above, by the remote tier.
+
+The leader sends only what is in its local log. For what lies below, a follower needs what it would
+have learned from the records: the epoch chain, and the producers with their last sequences. The
+remote segment that holds the record before the leader's local start carries both, as of its end. So
+the log begins at that end, empty, and everything below it is remote.
+
+| step | where | what a crash leaves |
+|---|---|---|
+| 1 the tier reads chain and snapshot of the segment that holds (epoch, offset) | tier | nothing |
+| 2 they are written beside, with an empty segment, and marked complete | pool | a directory that \
+a start removes |
+| 3 the log is lent; its directory is renamed away, the other takes its name | pool | what a start \
+finishes |
+| 4 the partition has the new log, and is asked for again | loop | nothing |
+
+It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher go on. A partition
+that gets another role before step 3 keeps its old log. A segment that the tier does not know yet is
+asked for again, as is everything that fails.
+
+Source: KIP-405, "Follower fetch protocol in detail" (BuildingRemoteLogAuxState).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from broker.replica.partition import Partition
+from broker.replication.following import LocalStart, Stop, Wait
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import EpochEntry
+from local_log.errors import KafkaStorageError
+from local_log.leader_epoch_cache import LeaderEpochCache
+from local_log.manager.future_dirs import NewBeginning
+from local_log.manager.log_dirs import LogManager
+from rlm.link.messages import AuxiliaryStateAnswer
+from runtime.ports import Ports
+from runtime.work import OnPool, Runner, Until, Work, logged
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 4
+"""Partitions whose state is built side by side: each is two requests to the store."""
+POOL: Final = "log-bootstrap"
+
+State = AuxiliaryStateAnswer | KafkaError
+AskState = Callable[[Partition, int, int, Callable[[State], None]], None]
+"""Asks the tier for the state at (partition, offset, its epoch); answers once, on the loop, in time
+or with an error. See `RemoteTier.auxiliary_state`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TierBootstrap:
+    """A partition that is to begin above its log.
+
+    Attributes:
+        leader_epoch: under which it is followed.
+        theirs: what its leader said.
+        is_current: whether it is followed as it was, and not paused for its next role.
+        ended: told once: None: the log begins elsewhere, or the partition has another role by now.
+    """
+
+    partition: Partition
+    leader_epoch: int
+    theirs: LocalStart
+    is_current: Callable[[], bool]
+    ended: Callable[[Wait | Stop | None], None]
+
+
+class TierBootstraps:
+    """Those of one broker, few at a time; use it from the loop's thread only.
+
+    Attributes:
+        logs: the broker's.
+    """
+
+    def __init__(self, ask: AskState | None, logs: LogManager, ports: Ports) -> None:
+        """Build nothing yet; without a tier to `ask` every partition waits for one."""
+        self.logs = logs
+        self._ask, self._clock = ask, ports.clock
+        self._pool = ports.executors.pool(POOL, AT_ONCE)
+        self._waiting: deque[TierBootstrap] = deque()
+        self._asked: dict[TierBootstrap, Callable[[State], None]] = {}
+        self._is_stopping = False
+        failed = logged("bootstrap by the remote tier")
+        self._runners = [Runner(self._work, ports.scheduler, failed=failed) for _ in range(AT_ONCE)]
+
+    @property
+    def count(self) -> int:
+        """Partitions that wait or are worked on."""
+        return len(self._waiting) + sum(one.is_running for one in self._runners)
+
+    def begin(self, bootstrap: TierBootstrap) -> None:
+        """Build it when it has its turn."""
+        self._waiting.append(bootstrap)
+        idle = next((one for one in self._runners if not one.is_running), None)
+        if idle is not None:
+            idle.start()
+
+    async def stop(self) -> None:
+        """Begin no more; returns when no thread works on a directory, and no log is lent."""
+        self._is_stopping = True
+        self._waiting.clear()
+        for answered in list(self._asked.values()):
+            answered(ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "the broker stops"))
+        idle = [asyncio.get_running_loop().create_future() for _ in self._runners]
+        for runner, future in zip(self._runners, idle, strict=True):
+            runner.when_idle(partial(future.set_result, None))
+        await asyncio.gather(*idle)
+
+    def _work(self) -> Work[None]:
+        while self._waiting:
+            bootstrap = self._waiting.popleft()
+            outcome: Wait | Stop | None = None
+            try:
+                outcome = yield from self._built(bootstrap)
+            except KafkaError as error:
+                outcome = Wait(str(error), is_fault=True)
+                if bootstrap.partition.log.is_offline:
+                    outcome = Stop(str(error), is_failure=True)  # until a restart
+            except Exception as error:
+                log.exception("bootstrap failed: %s", bootstrap.partition.topic_partition)
+                outcome = Stop(f"a defect: {error!r}", is_failure=True)
+            if not self._is_stopping:
+                bootstrap.ended(outcome)
+            yield None
+
+    def _built(self, one: TierBootstrap) -> Work[Wait | Stop | None]:
+        if not one.is_current():
+            return None
+        partition, theirs = one.partition, one.theirs
+        began_ms, tp = self._clock.monotonic_ms(), partition.topic_partition
+        state = yield from self._state(one)
+        if isinstance(state, KafkaError):
+            return Wait(
+                f"the remote tier does not give the state at offset {theirs.offset - 1} of epoch "
+                f"{theirs.epoch_below} yet: {state}",
+                is_fault=state.code == ErrorCode.CORRUPT_MESSAGE,
+            )
+        beginning = NewBeginning(
+            state.end_offset,
+            theirs.log_start,
+            [EpochEntry(epoch, start) for epoch, start in state.chain],
+            state.producer_snapshot,
+        )
+        if reason := why_unfit(beginning, theirs):
+            return Wait(reason, is_fault=True)
+        future = yield OnPool(self._pool, self.logs.build_future, tp, beginning)
+        old = partition.log
+        if not one.is_current() or old.loan.is_lent:
+            yield OnPool(self._pool, self.logs.drop_future, future)
+            return None
+        swap = self.logs.plan_swap(future)
+        old.loan.lend(truncates=True)
+        try:
+            swapped = self.logs.take_swapped(swap, (yield OnPool(self._pool, swap.carry_out)))
+            if isinstance(swapped, KafkaStorageError):
+                raise swapped
+            partition.replace_log(swapped)
+        finally:
+            old.loan.take_back()
+        log.info(
+            "log begins at the end of a remote segment: partition=%s offset=%d log_start=%d "
+            "had_end=%d took_ms=%d",
+            tp,
+            beginning.offset,
+            beginning.log_start,
+            old.log_end_offset,
+            self._clock.monotonic_ms() - began_ms,
+        )
+        return None
+
+    def _state(self, one: TierBootstrap) -> Work[State]:
+        """Ask the tier; the answer may come while it is asked."""
+        if self._ask is None:
+            return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
+        ask, found = self._ask, list[State]()
+
+        def begin(go_on: Callable[[], None]) -> None:
+            def answered(state: State) -> None:
+                if self._asked.pop(one, None) is not None:
+                    found.append(state)
+                    go_on()
+
+            self._asked[one] = answered
+            ask(one.partition, one.theirs.offset - 1, one.theirs.epoch_below, answered)
+
+        yield Until(begin)
+        return found.pop()
+
+
+def why_unfit(beginning: NewBeginning, theirs: LocalStart) -> str:
+    """Why a log must not begin with this state; "": it may.
+
+    The tier was asked for one (epoch, offset): a segment that does not hold it, or whose chain says
+    something else of it, is another lineage, or damaged.
+    """
+    chain = LeaderEpochCache(beginning.chain)
+    asked, told = theirs.offset - 1, chain.epoch_for(theirs.offset - 1)
+    if beginning.offset <= asked or told != theirs.epoch_below:
+        return (
+            f"the remote segment for offset {asked} of epoch {theirs.epoch_below} ends at "
+            f"{beginning.offset}, and says epoch {told} of that offset"
+        )
+    if chain.epoch_for(theirs.log_start) is None:
+        return (
+            f"the epochs in the remote segment for offset {asked} begin above the leader's log "
+            f"start {theirs.log_start}"
+        )
+    return ""
