@@ -23,7 +23,7 @@ from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.placement import place
 from metadata_topic.controller.replica_assignment import check_manual
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.tiered_placement import candidates_for, check_factor, hosts_of
+from metadata_topic.controller.tiered_placement import candidates_for, hosts_of
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, TopicImage
 from metadata_topic.image.records import (
@@ -168,7 +168,6 @@ def _growing(image: MetadataImage, topic: MorePartitions) -> TopicImage:
             f"The topic {topic.name} currently has {have} partition(s); {topic.count} would not "
             "be an increase."
         )
-    check_factor(now.name, image.topic_config(now.name), _factor_of(now))
     return now
 
 

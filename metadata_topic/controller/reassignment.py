@@ -27,7 +27,7 @@ from metadata_topic.controller.free_descriptors import DescriptorBudget
 from metadata_topic.controller.partition_change import Electorate, change_records, decide
 from metadata_topic.controller.replica_assignment import check_replicas
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.controller.tiered_placement import candidates_for, check_factor
+from metadata_topic.controller.tiered_placement import candidates_for
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
 from metadata_topic.image.records import RECORD_WORK, MetadataRecord
@@ -149,7 +149,6 @@ def _added(
             "replicas are added in this version, and not removed or moved. Name these brokers, too."
         )
     configs = image.topic_config(one.topic)
-    check_factor(one.topic, configs, len(replicas))
     candidates_for(image, one.topic, configs, old.replicas).check(replicas)
     # DIFFERS: of an addition that goes on Kafka forgets which replicas it has added.
     adding = tuple(

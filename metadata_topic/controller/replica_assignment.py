@@ -9,7 +9,7 @@ from metadata_topic.controller.errors import (
     InvalidRequestError,
 )
 from metadata_topic.controller.placement import place
-from metadata_topic.controller.tiered_placement import candidates_for, check_factor
+from metadata_topic.controller.tiered_placement import candidates_for
 from metadata_topic.controller.topic_specs import DEFAULT, NewTopic, TopicDefaults
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage
@@ -64,16 +64,16 @@ def replicas_of(
                 f"default.replication.factor={factor} cannot be met: only {len(brokers)} "
                 f"broker(s) {found.what}.{found.why_few}"
             )
-    placed = yield from place.steps(
-        brokers,
-        partitions=partitions,
-        replication_factor=factor,
-        start=start,
-        what=found.what,
-        why_few=found.why_few,
+    return (
+        yield from place.steps(
+            brokers,
+            partitions=partitions,
+            replication_factor=factor,
+            start=start,
+            what=found.what,
+            why_few=found.why_few,
+        )
     )
-    check_factor(topic.name, configs, factor)
-    return placed
 
 
 def _manual_replicas(
@@ -106,7 +106,6 @@ def _manual_replicas(
         assigned.update(replicas)
         if pace.is_step_over():
             yield
-    check_factor(topic.name, configs, len(ordered[0]))
     tiered = {one for one in assigned if image.brokers[one].remote_store is not None}
     candidates_for(image, topic.name, configs, tiered).check(sorted(assigned))
     return ordered

@@ -15,7 +15,6 @@ from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.controller.errors import (
     InvalidConfigError,
     InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
 )
 from metadata_topic.image.image import MetadataImage, is_tiered
 from metadata_topic.image.model import BrokerImage, RemoteStore, TopicImage
@@ -84,19 +83,6 @@ def candidates_for(
     return Candidates(alike, what, _why_few(image, alike, " and that store"))
 
 
-def check_factor(name: str, configs: Mapping[str, str], factor: int) -> None:
-    """Refuse more than one replica of a tiered topic: followers know nothing of the tier yet.
-
-    Raises:
-        InvalidReplicationFactorError: naming the way out.
-    """
-    if factor > 1 and name != REMOTE_LOG_METADATA_TOPIC and is_tiered(configs):
-        raise InvalidReplicationFactorError(
-            f"replication factor {factor}: a partition of a tiered topic has one replica in this "
-            "version. Ask for 1, or for a topic without remote.storage.enable"
-        )
-
-
 def _why_few(image: MetadataImage, fit: Mapping[int, BrokerImage], also: str = "") -> str:
     others = [one for one in image.brokers.values() if one.id not in fit]
     idle = sum(not one.is_active for one in fit.values())
@@ -152,12 +138,6 @@ def check_switched_on(
     if is_tiered(before) or not is_tiered(after):
         return
     topic = image.topics_by_name[name]
-    factor = max(len(one.replicas) for one in topic.partitions.values())
-    if factor > 1:
-        raise InvalidConfigError(
-            f"remote.storage.enable=true: the partitions of {name} have {factor} replicas, and "
-            "those of a tiered topic have one in this version. Make a new topic with one"
-        )
     hosts = yield from hosts_of(topic)
     fit = candidates_for(image, name, after, hosts).brokers
     if unfit := hosts - fit.keys():

@@ -29,8 +29,7 @@ def command() -> None:
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @click.option(
     "--ignore-one-replica", is_flag=True,
-    help="Partitions of one replica do not count: nobody else could lead them. So are those of "
-    "tiered topics and of __remote_log_metadata in this version.",
+    help="Partitions of one replica do not count: nobody else could lead them.",
 )  # fmt: skip
 @cluster_options
 def safe_to_stop_command(

@@ -124,14 +124,30 @@ def test_a_tiered_topic_keeps_to_one_store() -> None:
     assert hosts(image, "t") == {1, 4}, "more of these are active"
 
 
-def test_a_tiered_topic_has_one_replica_for_now() -> None:
-    image = cluster({1: HERE, 2: HERE})
-    code, text = code_of(created(image, TopicSpec("t", 1, 2, configs=TIERED))[0])
-    assert code == ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "one replica in this version" in text
-    _, image = created(image, TopicSpec("plain", 1, 2))
-    code, text = code_of(created(image, TopicSpec("plain", 1, 2))[0])
-    assert code == ErrorCode.TOPIC_ALREADY_EXISTS
+def test_all_replicas_of_a_tiered_topic_lie_where_its_store_is() -> None:
+    image = cluster({1: HERE, 2: THERE, 3: HERE, 4: None, 5: HERE})
+    made, image = created(image, TopicSpec("t", 2, 3, configs=TIERED))
+    assert made.error is None
+    image = apply(image, create_partitions(image, [More("t", 4)]).records)
+    partitions = image.topics_by_name["t"].partitions.values()
+    assert [set(one.replicas) for one in partitions] == [{1, 3, 5}] * 4
+    for other in (2, 4):
+        code, text = code_of(
+            created(
+                image, TopicSpec("u", assignments=(Assignment(0, (1, other)),), configs=TIERED)
+            )[0]
+        )
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert f"broker {other}" in text
+
+
+def test_a_topic_of_several_replicas_is_switched_on_where_its_brokers_have_one_store() -> None:
+    image = cluster({1: HERE, 2: HERE, 3: THERE})
+    for name, replicas in (("alike", (1, 2)), ("unlike", (1, 3))):
+        _, image = created(image, TopicSpec(name, assignments=(Assignment(0, replicas),)))
+    assert switched_on(image, "alike").error is None
+    code, text = code_of(switched_on(image, "unlike"))
+    assert (code, "broker(s) 3 have replicas of unlike" in text) == (ErrorCode.INVALID_CONFIG, True)
 
 
 def test_the_metadata_topic_has_replicas_on_brokers_with_a_tier() -> None:

@@ -69,7 +69,7 @@ def test_added_replicas_have_no_directory_yet_and_the_others_keep_theirs() -> No
     assert (partition.leader, partition.leader_epoch, partition.adding) == (1, 0, (2,))
 
 
-def test_a_tiered_topic_gets_no_replica() -> None:
+def test_a_tiered_topic_gets_replicas_on_brokers_with_its_store() -> None:
     config = make(
         "ConfigRecord",
         resource_type=2,
@@ -77,10 +77,13 @@ def test_a_tiered_topic_gets_no_replica() -> None:
         name="remote.storage.enable",
         value="true",
     )
-    image = apply(cluster_of(1, 2), [*topic("t"), config])
+    image = started(started(cluster_of(2), 1, store=STORE), 3, store=STORE)
+    image = apply(image, [*topic("t"), config])
+    why, partition = asked(image, "t", (1, 3))
+    assert (why, partition.replicas) == ("", (1, 3))
     why, partition = asked(image, "t", (1, 2))
-    assert why.startswith(ErrorCode.INVALID_REPLICATION_FACTOR.name)
-    assert "one replica in this version" in why
+    assert why.startswith(ErrorCode.INVALID_REPLICA_ASSIGNMENT.name)
+    assert "broker 2, which does not have a remote tier with the store of this topic" in why
     assert partition.replicas == (1,)
 
 
