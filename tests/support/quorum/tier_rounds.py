@@ -33,6 +33,7 @@ from tests.support.quorum.serving import admin
 from tests.support.quorum.tiering import (
     TOPIC,
     Cluster,
+    Tiering,
     audited,
     tiers_apart,
     tiers_combined,
@@ -265,19 +266,24 @@ def _fenced(quorum: Quorum, end: int) -> Counter[int]:
     )
 
 
+async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
+    """Each acknowledged record is read at its offset, and none twice."""
+    for partition, keys in enumerate(traffic.acknowledged):
+        found = await asyncio.to_thread(read_all, here, topic, partition)
+        there = {offset: key for offset, key, _ in found}
+        missing = keys.items() - there.items()
+        assert not missing, f"{topic}-{partition} lost {len(missing)} acknowledged records"
+        unplaced = {key for at, key in traffic.unplaced if at == partition}
+        assert unplaced <= set(there.values()), f"{topic}-{partition} lost {unplaced}"
+        twice = len(there) - len(set(there.values()))
+        assert not twice, f"{topic}-{partition} has {twice} records twice"
+
+
 async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int, int]) -> None:
     await cluster.until_green()
     await cluster.until_only_active_is_local(KEPT, led)
     here = cluster.nodes[0]
-    for partition, keys in enumerate(traffic.acknowledged):
-        found = await asyncio.to_thread(read_all, here, KEPT, partition)
-        there = {offset: key for offset, key, _ in found}
-        missing = keys.items() - there.items()
-        assert not missing, f"{KEPT}-{partition} lost {len(missing)} acknowledged records"
-        unplaced = {key for at, key in traffic.unplaced if at == partition}
-        assert unplaced <= set(there.values()), f"{KEPT}-{partition} lost {unplaced}"
-        twice = len(there) - len(set(there.values()))
-        assert not twice, f"{KEPT}-{partition} has {twice} records twice"
+    await judge_records(here, traffic, KEPT)
     for name in churn.deleted:
         await until_asked(
             lambda name=name: not cluster.objects(name),  # type: ignore[misc]

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -80,6 +80,23 @@ class Cluster:
         found = glob.glob(f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True)
         return sorted(int(Path(path).name.split("-")[0]) for path in found)
 
+    def remote_ranges(self, topic: str, partition: int = 0) -> list[tuple[int, int]]:
+        """First and last offset of the complete segments in the store, ascending."""
+        root = self.quorum.directory / STORE
+        found = []
+        for path in root.glob(f"**/{topic}-*/{partition}/*.manifest"):
+            with suppress(FileNotFoundError):  # deleted in the meantime
+                told = json.loads(path.read_bytes())
+                found.append((told["startOffset"], told["endOffset"]))
+        return sorted(found)
+
+    def copied_end(self, topic: str, partition: int = 0, start: int = 0) -> int:
+        """The first offset from `start` on that no complete segment in the store has."""
+        for first, last in self.remote_ranges(topic, partition):
+            if first <= start <= last:
+                start = last + 1
+        return start
+
     def objects(self, topic: str) -> list[str]:
         """Everything that the store has of a topic, or had under its name."""
         root = self.quorum.directory / STORE
@@ -103,11 +120,23 @@ class Cluster:
                 deadline_s=PATIENCE_S,
             )
 
-    async def create(self, topic: str, partitions: int = 1) -> dict[int, int]:
-        """Create a tiered topic; partition to leader."""
+    async def until_replicas_have_the_active_alone(self, topic: str, partition: int = 0) -> None:
+        """Wait until no replica of a partition has a closed segment on its disk."""
+        for node in self.nodes:
+            await until_asked(
+                lambda node=node: len(node.local_segments(topic, partition)) == 1,  # type: ignore[misc]
+                f"{node.node_id} has the active segment of {topic}-{partition} alone",
+                deadline_s=PATIENCE_S,
+            )
+
+    async def create(
+        self, topic: str, partitions: int = 1, *, replicas: int = 1, **config: str
+    ) -> dict[int, int]:
+        """Create a tiered topic; partition to leader. `config`: with _ for each dot."""
         here = self.nodes[0].address
         tools = admin(here)
-        made = tools.create_topics([NewTopic(topic, partitions, 1, config=TOPIC)])
+        settings = TOPIC | {name.replace("_", "."): value for name, value in config.items()}
+        made = tools.create_topics([NewTopic(topic, partitions, replicas, config=settings)])
         await asyncio.to_thread(made[topic].result, 30)
         found: dict[int, int] = {}
 
