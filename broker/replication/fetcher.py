@@ -713,7 +713,6 @@ class ReplicaFetcher:
         followed.following.build()
         bootstrap = TierBootstrap(
             followed.partition,
-            followed.following.leader_epoch,
             decision.theirs,
             is_current=lambda: self._is_led(followed),
             ended=lambda wait: self._built(followed, wait),

@@ -205,3 +205,8 @@ class ReplicaFetchers:
             ("clientId",),
             lambda: {_CLIENT: self.failed_count},
         )
+        metrics.gauge(
+            "tidemark_replica_bootstraps",
+            "Followed partitions that begin again by state from the remote tier.",
+            fn=lambda: self._bootstraps.count,
+        )

@@ -33,7 +33,7 @@ from broker.replica.partition import Partition
 from broker.replication.following import LocalStart, Stop, Wait
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.types import EpochEntry
-from local_log.errors import KafkaStorageError
+from local_log.errors import KafkaStorageError, LogClosed
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.manager.future_dirs import NewBeginning
 from local_log.manager.log_dirs import LogManager
@@ -58,14 +58,12 @@ class TierBootstrap:
     """A partition that is to begin above its log.
 
     Attributes:
-        leader_epoch: under which it is followed.
         theirs: what its leader said.
         is_current: whether it is followed as it was, and not paused for its next role.
         ended: told once: None: the log begins elsewhere, or the partition has another role by now.
     """
 
     partition: Partition
-    leader_epoch: int
     theirs: LocalStart
     is_current: Callable[[], bool]
     ended: Callable[[Wait | Stop | None], None]
@@ -151,10 +149,14 @@ class TierBootstraps:
             return Wait(reason, is_fault=True)
         future = yield OnPool(self._pool, self.logs.build_future, tp, beginning)
         old = partition.log
-        if not one.is_current() or old.loan.is_lent:
+        try:
+            is_current = one.is_current() and not old.loan.is_lent
+            swap = self.logs.plan_swap(future) if is_current else None
+        except LogClosed:
+            swap = None
+        if swap is None:
             yield OnPool(self._pool, self.logs.drop_future, future)
             return None
-        swap = self.logs.plan_swap(future)
         old.loan.lend(truncates=True)
         try:
             swapped = self.logs.take_swapped(swap, (yield OnPool(self._pool, swap.carry_out)))
