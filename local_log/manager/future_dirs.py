@@ -14,10 +14,10 @@ it is (the topic in its name may be cut) and whether all of it is durable:
     crc 0a1b2c3d
 
 The swap: (1) the present directory is renamed to `-delete`, durably; (2) the checkpoints say where
-the new log begins, durably; (3) the future directory takes the partition's name, durably; (4) the
-log is opened, which removes the marker. So a start that finds a complete one and no directory of
-the partition goes on at 2. Where the partition has a directory, 1 had not come about, and the
-future one is removed. Else nothing proves what it is, and it stays.
+the new log begins, durably; (3) the future directory takes the partition's name; (4) the log is
+opened, which makes that name durable and then removes the marker. So a start that finds a complete
+one and no directory of the partition goes on at 2. Where the partition has a directory, 1 had not
+come about, and the future one is removed. Else nothing proves what it is, and it stays.
 """
 
 import logging
@@ -264,7 +264,7 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
             log.error("swap waits for one more start: %s damaged=%s", path, directory.path / name)
             return False
     begin_at(directory, marker)
-    disk.rename(path, target, durable=True)
+    disk.rename(path, target)  # durable once it is opened
     log.warning("swap is finished: partition=%s offset=%d", tp, marker.offset)
     return True
 

@@ -209,7 +209,11 @@ class Loader:
     def _partitions_in(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
         """Names of partition directories; leftovers of deletions are removed."""
         found, futures = [], []
-        for name in self._disk.list_dir(directory.path):
+        names = self._disk.list_dir(directory.path)
+        if any((parse_renamed_dir(name) or ("", ""))[1] == "delete" for name in names):
+            # A power cut must not give a directory its old name back once files of it are gone.
+            self._disk.fsync_path(directory.path)
+        for name in names:
             self.check_stop()
             path = directory.path / name
             if name.removesuffix(".tmp") in self._request.own_names:

@@ -154,8 +154,8 @@ class LogReplacement:
         try:
             self._disk.rename(old.directory, aside, durable=True)
             begin_at(directory, future.marker)
-            self._disk.rename(future.path, old.directory, durable=True)
-            new = self._open(old, future)
+            self._disk.rename(future.path, old.directory)
+            new = self._open(old, future)  # which makes that durable
         except (OSError, LogRefused) as error:
             # Whatever it is: where the files are by now, only a start finds out.
             failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))

@@ -207,9 +207,12 @@ class LogOpener:
         leftovers = [
             name
             for name in found.names
-            if (name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps)
-            or name == FUTURE_MARKER
+            if name.endswith((DELETED, CLEANED, SWAP, ".tmp")) and name not in found.swaps
         ]
+        if FUTURE_MARKER in found.names:
+            # A power cut must not give the directory its old name back without it.
+            disk.fsync_path(directory.parent)
+            leftovers.append(FUTURE_MARKER)
         for name in leftovers:
             disk.unlink(directory / name)
         names: Sequence[str] = found.names
