@@ -118,8 +118,9 @@ def parse_marker(data: bytes) -> Marker:
     Raises:
         CorruptFileError: cut, changed, or of another version.
     """
+    lines = unseal(data, head=_HEAD)
     try:
-        facts = dict(line.split(" ", 1) for line in unseal(data, head=_HEAD))
+        facts = dict(line.split(" ", 1) for line in lines)
         return Marker(
             uuid_from_text(facts["topic-id"]),
             TopicPartition(facts["topic"], int(facts["partition"])),
@@ -173,9 +174,11 @@ def write_future(
     file = disk.open_empty(snapshot)
     disk.write_at(file, 0, beginning.producer_snapshot)
     file.close()
-    LogSegment.create(
+    segment = LogSegment.create(
         disk, path, beginning.offset, index_bytes=config.segment_index_bytes, now_ms=now_ms
-    ).release()
+    )
+    segment.become_inactive()
+    segment.release()
     for name in (SIDECAR, PARTITION_METADATA, EPOCH_CHECKPOINT, snapshot.name):
         disk.fsync_path(path / name)
     disk.fsync_path(path_of(path, beginning.offset, LOG))
@@ -255,13 +258,16 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
         log.info("swap had not begun, its future directory is removed: %s", path)
         remove_future(disk, tp, path, unique)
         return False
-    if not marker.is_complete or disk.exists(target):
-        log.error("future directory is not whole and is left alone: %s %s", path, marker)
+    if not marker.is_complete:
+        log.error("no directory of %s is here, and its future one is not whole: %s", tp, path)
+        return False
+    if disk.exists(target):
+        log.error("what has the name of %s is no directory: its future one waits: %s", tp, path)
         return False
     for name in (RECOVERY_POINTS, LOG_STARTS):
         if not directory.is_sound(name):
             # Written now, it would say that it never had the entries that it has lost.
-            log.error("swap waits for one more start: %s damaged=%s", path, directory.path / name)
+            log.error("%s of %s is damaged: start once more to finish %s", name, tp, path)
             return False
     begin_at(directory, marker)
     disk.rename(path, target)  # durable once it is opened

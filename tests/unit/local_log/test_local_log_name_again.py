@@ -8,19 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.errors import LogClosed
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
+from local_log.manager.future_dirs import NewBeginning
 from local_log.manager.log_dirs import LogManager
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
 from tests.support.worlds.local_log import NOW_MS, SMALL, TOPIC_ID, append, open_log, with_config
 from tests.support.worlds.pools import HeldPool
+from tests.support.worlds.replacement import swapped
 
 ORDERS = TopicPartition("orders", 0)
 LARGE = with_config(SMALL, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
@@ -91,6 +93,22 @@ class NotingDisk(FaultyDisk):
     def fsync_path(self, path: Path) -> None:
         self.synced.append(path.name)
         super().fsync_path(path)
+
+
+@pytest.mark.parametrize("work", [_retention, _snapshot, _epoch])
+def test_a_log_that_was_swapped_in_keeps_its_files(
+    tmp_path: Path, work: Callable[[PartitionLog, HeldPool], Callable[[], object]]
+) -> None:
+    pool = HeldPool(is_holding=False)
+    logs = manager(tmp_path, pool)
+    late = work(logs.create(*ORDERS, TOPIC_ID), pool)
+    new = swapped(logs, NewBeginning(5000, 5000, (), bytes(producer_snapshot.dump([]))))
+    append(new, epoch=8)
+    files = {path.name: path.stat().st_mtime_ns for path in new.directory.iterdir()}
+    with suppress(LogClosed):
+        late()
+    assert {path.name: path.stat().st_mtime_ns for path in new.directory.iterdir()} == files
+    assert all(one.works for one in logs.dirs)
 
 
 def test_a_chain_written_before_the_topic_was_tiered_is_written_durably_when_it_is_taken(

@@ -1,5 +1,6 @@
 """A log begins again elsewhere, in a directory beside its own that takes its name."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.files.meta_properties import parse_partition_metadata
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
-from local_log.errors import LogClosed, LogIsTruncated
+from local_log.errors import KafkaStorageError, LogClosed, LogIsTruncated
 from local_log.file_names import FUTURE_MARKER
+from local_log.log.partition_log import PartitionLog
 from local_log.manager.future_dirs import parse_marker
-from local_log.manager.log_dir import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.manager.log_dir import CHECKPOINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from runtime.disk import Disk
-from tests.support.worlds.local_log import append, read_bytes
+from tests.support.worlds.local_log import NOW_MS, append, read_bytes, with_config
 from tests.support.worlds.log_manager import IDS, ORDERS, Host, make, names_in
 from tests.support.worlds.replacement import (
     BEGINNING,
@@ -31,9 +33,10 @@ from tests.support.worlds.replacement import (
 
 def host_of(root: Path, config: LogConfig = TIERED) -> Host:
     host = Host(root, config=config)
-    (log,) = make(host.start(), ORDERS)
+    manager = host.start()
+    (log,) = make(manager, ORDERS)
     log.flush()
-    assert log.recovery_point == 60
+    manager.close()
     return host
 
 
@@ -141,3 +144,137 @@ def test_a_log_that_is_another_by_now_is_not_swapped(tmp_path: Path) -> None:
     assert manager.is_open(new)
     manager.drop_future(future)
     assert not list(tmp_path.rglob("*-future"))
+
+
+# -- what goes on meanwhile
+
+
+def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) -> None:
+    host = host_of(tmp_path)
+    manager = host.start()
+    old = manager.get(ORDERS)
+    assert old is not None
+    before = {name: host.checkpoint(name) for name in CHECKPOINTS}
+    assert before[RECOVERY_POINTS] == {ORDERS: 60}
+    append(old)
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    old.loan.lend(truncates=True)
+
+    def go_on() -> None:
+        """What a broker does for all logs, and what pool threads still do for this one."""
+        manager.checkpoint_high_watermarks()
+        manager.checkpoint_log_starts()
+        manager.checkpoint_recovery_points()
+        assert list(manager.keep_log_starts([ORDERS])) == [ORDERS]
+        assert not manager.note_cleaned(old, 30)
+        for late in (
+            lambda: old.epoch_file.write_epoch_ahead(9, 60),
+            lambda: old.epoch_file.write_clipped_ahead(20),
+            lambda: old.segments.write_file(host.directory() / "x", b""),
+            lambda: old.epochs.assign(9, 60),
+        ):
+            with pytest.raises(LogClosed):
+                late()
+        manager.flush_due()
+        manager.run_retention(NOW_MS + 10**12)
+        manager.expire_producers(NOW_MS + 10**12)
+
+    go_on()
+    assert {name: host.checkpoint(name) for name in CHECKPOINTS} == before
+    swapped_in = swap.carry_out()
+    files = {path.name: path.read_bytes() for path in host.directory().iterdir()}
+    go_on()
+    with pytest.raises(LogClosed):
+        old.flush()
+    new = manager.take_swapped(swap, swapped_in)
+    old.loan.take_back()
+    for late in (old.flush, lambda: old.epoch_file.write_clipped_ahead(20)):
+        with pytest.raises(LogClosed):
+            late()
+    assert {path.name: path.read_bytes() for path in host.directory().iterdir()} == files
+    assert manager.dirs[0].works
+    check_new(manager.get(ORDERS))
+    assert manager.keep_log_starts([ORDERS]) == {}
+    assert isinstance(new, PartitionLog)
+    append(new, epoch=8)
+    new.flush()
+    manager.checkpoint_recovery_points()
+    assert host.checkpoint(RECOVERY_POINTS) == {ORDERS: 5001}
+
+
+def test_settings_that_change_meanwhile_hold_for_the_new_log(tmp_path: Path) -> None:
+    manager = host_of(tmp_path).start()
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    old = swap.future.replaces
+    old.loan.lend(truncates=True)
+    swapped_in = swap.carry_out()
+    old.set_config(with_config(TIERED, segment_bytes=7777))
+    new = manager.take_swapped(swap, swapped_in)
+    old.loan.take_back()
+    assert isinstance(new, PartitionLog)
+    assert new.config.segment_bytes == 7777
+
+
+# -- a disk that fails
+
+
+@pytest.mark.parametrize(
+    ("operation", "path_part", "after"),
+    [
+        ("rename", "-delete", 0),
+        ("rename", LOG_STARTS, 0),
+        ("rename", RECOVERY_POINTS, 0),
+        ("rename", "data-0/orders-0", 1),
+        ("open_append", "orders-0/", 0),
+    ],
+)
+@pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
+def test_a_failing_disk_takes_the_directory_offline_and_a_start_goes_on(
+    tmp_path: Path, operation: str, path_part: str, after: int, error: int
+) -> None:
+    host = host_of(tmp_path)
+    host.assign(ORDERS)
+    manager = host.start()
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    swap.future.replaces.loan.lend(truncates=True)
+    host.disk.fail(  # type: ignore[attr-defined]
+        [operation], path_part=path_part, error=error, after=after
+    )
+    swapped_in = swap.carry_out()
+    assert isinstance(swapped_in, KafkaStorageError)
+    assert manager.take_swapped(swap, swapped_in) is swapped_in
+    swap.future.replaces.loan.take_back()
+    assert not manager.dirs[0].works
+    manager.close()
+    host.disk.heal()  # type: ignore[attr-defined]
+    log = host.start().get(ORDERS)
+    assert log is not None
+    if path_part == "-delete":
+        assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 60, 60)
+    else:
+        check_new(log)
+
+
+@pytest.mark.parametrize(("error", "works"), [(errno.ENOSPC, False), (errno.EMFILE, True)])
+def test_a_build_that_fails_leaves_the_present_log(tmp_path: Path, error: int, works: bool) -> None:
+    host = host_of(tmp_path)
+    manager = host.start()
+    host.disk.fail(["open_append"], path_part="-future", error=error)  # type: ignore[attr-defined]
+    with pytest.raises(KafkaStorageError):
+        manager.build_future(ORDERS, BEGINNING)
+    host.disk.heal()  # type: ignore[attr-defined]
+    assert manager.dirs[0].works == works
+    assert names_in(host.paths[0]).isdisjoint({path.name for path in tmp_path.rglob("*-future")})
+    if works:
+        swapped(manager)
+
+
+def test_a_directory_that_failed_before_is_not_touched(tmp_path: Path) -> None:
+    host = host_of(tmp_path)
+    manager = host.start()
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    swap.future.replaces.loan.lend(truncates=True)
+    before = names_in(host.paths[0])
+    manager.fail(manager.dirs[0], OSError(errno.EIO, "broken"))
+    assert isinstance(swap.carry_out(), KafkaStorageError)
+    assert names_in(host.paths[0]) == before
