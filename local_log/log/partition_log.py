@@ -10,6 +10,7 @@ it, and change it by its methods alone.
 | `EpochFile` | `epoch_file.py` | the epoch chain and its file |
 | `LogProducers` | `producers.py` | producers and their snapshots |
 | `LogCleaning` | `cleaning.py` | a pass of the cleaner, and a segment that takes its place |
+| `LocalHold` | `hold.py` | the local segments that are kept for followers |
 | `LogLoan` | `loan.py` | whether a pool thread changes the log, and who waits for that |
 
 Functions over a log stand beside: `truncation.py` cuts it, `retention.py` lets its oldest segments
@@ -50,6 +51,7 @@ from local_log.log.append_check import check_client_batch, check_framing, next_g
 from local_log.log.cleaning import LogCleaning
 from local_log.log.epoch_file import EpochFile
 from local_log.log.health import LogHealth
+from local_log.log.hold import LocalHold
 from local_log.log.loan import LogLoan
 from local_log.log.opened_batches import Opening, opened, opened_if_short
 from local_log.log.producers import LogProducers
@@ -69,7 +71,7 @@ class PartitionLog:
     """See the module.
 
     Attributes:
-        health, segments, epoch_file, producers, cleaning, loan: parts, see the module.
+        health, segments, epoch_file, producers, cleaning, hold, loan: parts, see the module.
         epochs: the epoch chain; its changes are kept in its file.
         adopted_epoch: see `Accepted`.
         truncated_bytes: bytes that left the log when it was opened.
@@ -107,6 +109,7 @@ class PartitionLog:
         "has_damage",
         "health",
         "high_watermark",
+        "hold",
         "loan",
         "log_end_offset",
         "log_start_has_no_entry",
@@ -147,7 +150,7 @@ class PartitionLog:
             disk, self.directory, health=health, segments=self.segments, producers=self.producers
         )
 
-        self.loan = LogLoan()
+        self.hold, self.loan = LocalHold(), LogLoan()
 
         self.log_start_offset, self.log_start_known = found.log_start_offset, found.log_start_known
         self.log_end_offset = log_end = found.log_end_offset

@@ -74,10 +74,12 @@ class Expiry:
     Attributes:
         dropped: (base offset, reason) of each, oldest first.
         log_start_offset: where the log begins now; durable before the segments go.
+        decided_ms: when this was decided, by the wall clock.
     """
 
     dropped: tuple[tuple[int, Reason], ...]
     log_start_offset: int
+    decided_ms: int
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from local_log.log.retention_policy import (
     RetentionFacts,
     SegmentFacts,
     decide,
+    is_held,
 )
 from local_log.segment.segment import LogSegment
 
@@ -31,6 +32,7 @@ def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
         LogClosed, KafkaStorageError: as `LogSegments.on_a_copy`.
     """
     if not partition_log.is_offline:
+        partition_log.hold.look_at_disk(partition_log.disk, partition_log.directory, now_ms)
         partition_log.segments.on_a_copy(lambda some: _decide(partition_log, some, now_ms))
 
 
@@ -67,11 +69,11 @@ def expire(
     count = len(decision.drop)
     if not count:
         start = partition_log.log_start_offset
-        return Expiry((), start) if decision.roll_active else None
+        return Expiry((), start, now_ms) if decision.roll_active else None
     if decision.raises_log_start:
         partition_log.expire_below(segments.bases[count])
     dropped = tuple(zip(segments.bases[:count], decision.drop, strict=True))
-    return Expiry(dropped, partition_log.log_start_offset)
+    return Expiry(dropped, partition_log.log_start_offset, now_ms)
 
 
 def _decide(
@@ -89,6 +91,7 @@ def _decide(
         partition_log.high_watermark,
         partition_log.copied_through,
         now_ms,
+        partition_log.hold.kept_from(now_ms),
     )
     of_segments = _Facts(segments, partition_log.log_end_offset)
     return decide(of_segments, facts, config, size_bytes=partition_log.size_bytes)
@@ -98,7 +101,8 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
     """Take expired segments out of the log; `rename_leaving` must follow, then `delete_later`.
 
     Segments that went meanwhile for another reason (a truncation) are passed over. Those that
-    only their copies let go stay where the tier has taken back what it said of them since.
+    only their copies let go stay where the tier has taken back what it said of them since, or a
+    follower was told to begin there since.
 
     Returns:
         (base offset, reason) of each that went.
@@ -110,10 +114,11 @@ def take_out(partition_log: PartitionLog, expiry: Expiry) -> tuple[tuple[int, Re
     segments = partition_log.segments
     count = 0
     safe_below = max(partition_log.log_start_offset, partition_log.copied_through + 1)
-    for (base_offset, _), (found, end) in zip(
+    held_from = partition_log.hold.kept_from(expiry.decided_ms)
+    for (base_offset, reason), (found, end) in zip(
         expiry.dropped, pairwise(segments.bases), strict=False
     ):
-        if base_offset != found or end > safe_below:
+        if base_offset != found or end > safe_below or is_held(reason, end, held_from):
             break
         count += 1
     # What a cleaner reads goes the next time.

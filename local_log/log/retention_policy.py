@@ -10,13 +10,15 @@ What a topic keeps remotely is given up by the tier alone (RaiseLogStart), also 
 copied (`remote.log.copy.disable`): a local segment that is not copied is younger than some remote
 one perhaps, and a log start raised over it would delete both. Where nothing is remote the tier
 raises it over local segments.
+
+What is held for followers (`hold.py`) stays although its local retention is over.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from local_log.config import LogConfig
+from local_log.config import LONG_MAX, LogConfig
 
 
 class Reason(Enum):
@@ -51,12 +53,14 @@ class RetentionFacts:
 
     Attributes:
         copied_through: last offset (inclusive) durably in the remote tier, -1 if unknown.
+        held_from: segments that end above it are held for followers; LONG_MAX: none are.
     """
 
     log_start_offset: int
     high_watermark: int
     copied_through: int
     now_ms: int
+    held_from: int = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def decide(
             reason = _expired(segment, left_bytes, log.now_ms, config)
             if reason is not None and tiered and segment.end_offset - 1 > log.copied_through:
                 reason = None
-        if reason is None:
+        if reason is None or is_held(reason, segment.end_offset, log.held_from):
             break
         reasons.append(reason)
         left_bytes -= segment.size_bytes
@@ -117,6 +121,17 @@ def decide(
         roll_active = _expired(active, active.size_bytes, log.now_ms, config) is not None
     raises = not tiered and any(reason is not Reason.LOG_START for reason in reasons)
     return RetentionDecision(tuple(reasons), roll_active, raises)
+
+
+def is_held(reason: Reason, end_offset: int, held_from: int) -> bool:
+    """Whether a segment stays for followers that would go for this reason.
+
+    Args:
+        reason: why it would go.
+        end_offset: of the segment, exclusive.
+        held_from: see `RetentionFacts`.
+    """
+    return reason in (Reason.LOCAL_TIME, Reason.LOCAL_SIZE) and end_offset > held_from
 
 
 def _expired(
