@@ -355,6 +355,7 @@ class Broker(ServerProcess):
             image=self._image,
             broker_epoch=lambda: life.epoch,
             lag_ms_max=lambda: self.live.current.replica_lag_time_max_ms,
+            bootstrap_hold_ms=self.config.tidemark_follower_bootstrap_hold_ms,
         )
         requests = IsrRequests(
             lambda asked: alter_partitions(self._active, self.config.node_id, life.epoch, asked),

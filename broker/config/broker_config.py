@@ -177,6 +177,7 @@ class BrokerConfig:
     offsets_topic_replication_factor: int
     offsets_topic_segment_bytes: int
     # remote tier
+    follower_fetch_last_tiered_offset_enable: bool
     remote_log_storage_system_enable: bool
     remote_log_storage_manager_class_name: str | None
     remote_log_metadata_manager_class_name: str
@@ -208,6 +209,7 @@ class BrokerConfig:
     tidemark_connections_unsent_bytes_max: int
     tidemark_decoded_request_bytes_max: int
     tidemark_connection_write_timeout_ms: int
+    tidemark_follower_bootstrap_hold_ms: int
     tidemark_group_bytes_max: int
     tidemark_request_receive_timeout_ms: int
     tidemark_remote_chunk_cache_bytes: int

@@ -14,7 +14,7 @@ REMOTE_KEYS: Final[tuple[Key, ...]] = (
         "follower.fetch.last.tiered.offset.enable",
         BOOLEAN,
         "false",
-        "Whether an empty follower starts at the last tiered offset.",
+        "Whether an empty follower begins after the last tiered offset, not at the local start.",
         dynamic=CLUSTER_WIDE,
     ),
     Key(

@@ -69,6 +69,13 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         low=1,
     ),
     Key(
+        "tidemark.follower.bootstrap.hold.ms",
+        LONG,
+        "600000",
+        "How long a leader keeps local segments where it told a follower to begin; 0: off.",
+        low=0,
+    ),
+    Key(
         "tidemark.group.bytes.max",
         LONG,
         "536870912",

@@ -70,6 +70,9 @@ _SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+_WHERE_TO_BEGIN: Final = (EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+"""By these a follower asks where its log begins that it builds from the remote tier."""
+
 _SINCE_TIMEOUT: Final = 10
 _SINCE_NOT_AVAILABLE: Final = 5
 
@@ -143,7 +146,6 @@ class ListOffsetsHandler(DecodedHandler):
     def _answers(self, context: RequestContext, request: Any, later: _Later) -> Steps[Any]:
         """Answer what is known, and note what must be looked up; yields after each slice."""
         committed = is_read_committed(request.isolation_level)
-        is_replica = request.replica_id >= 0
         by_topic: dict[str, list[Any]] = {}
         for topic in request.topics:
             if topic.partitions:
@@ -156,7 +158,7 @@ class ListOffsetsHandler(DecodedHandler):
                 answer = _Partition(partition_index=asked.partition_index)
                 answers.append(answer)
                 found = self._answer(
-                    context, name, asked, committed, counts, answer, is_replica=is_replica
+                    context, name, asked, committed, counts, answer, replica_id=request.replica_id
                 )
                 if found is not None:
                     look_up = partial(self._answer_later, context, found, asked, committed)
@@ -176,7 +178,7 @@ class ListOffsetsHandler(DecodedHandler):
         counts: "Counter[int]",
         answer: Any,
         *,
-        is_replica: bool,
+        replica_id: int,
     ) -> Partition | None:
         """Answer at once what is known, or return the partition that must be read for it."""
         try:
@@ -185,8 +187,8 @@ class ListOffsetsHandler(DecodedHandler):
             partition.check_leader(asked.current_leader_epoch)
             if asked.timestamp == MAX_TIMESTAMP or asked.timestamp >= 0:
                 return partition
-            if is_replica and asked.timestamp == LATEST:
-                _fill(answer, (-1, partition.log.log_end_offset, partition.leader_epoch))
+            if replica_id >= 0:
+                _fill(answer, self._for_replica(partition, replica_id, asked.timestamp, committed))
             else:
                 _fill(answer, self._known(partition, asked.timestamp, committed))
         except OffsetNotAvailable as error:
@@ -211,6 +213,26 @@ class ListOffsetsHandler(DecodedHandler):
             answer.error_code = int(_known_to(context.api_version, error))
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             answer.error_code = int(code_of(error, "list offsets"))
+
+    def _for_replica(
+        self, partition: Partition, replica_id: int, timestamp: int, committed: bool
+    ) -> Found:
+        """As `_known`; a follower that is told where to begin finds segments there for a while.
+
+        It builds its state from the remote tier up to there, by the chain and from the log start.
+        """
+        if timestamp == LATEST:
+            return (-1, partition.log.log_end_offset, partition.leader_epoch)
+        if timestamp not in _WHERE_TO_BEGIN:
+            return self._known(partition, timestamp, committed)
+        partition.check_log_start_known()
+        partition.check_chain_known()
+        found = self._known(partition, timestamp, committed)
+        _, offset, _ = found
+        if offset >= 0 and partition.followers is not None:
+            start = offset + 1 if timestamp == LATEST_TIERED else offset
+            partition.followers.told_start(replica_id, start)
+        return found
 
     def _known(self, partition: Partition, timestamp: int, committed: bool) -> Found:
         """What is asked for without a look at records."""

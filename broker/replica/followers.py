@@ -183,6 +183,11 @@ class Followers:
 
     # -- log starts
 
+    def told_start(self, replica_id: int, start_offset: int) -> None:
+        """One of them was told where to begin, and needs the local segments from there on."""
+        if replica_id in self.in_sync.followers:
+            self._leading.hold(self._leader.log, start_offset)
+
     @property
     def checkpointed_log_start(self) -> int:
         """Every replica that may lead begins at or above this, durably; LONG_MAX without any.

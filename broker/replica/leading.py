@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
 from broker.replica.isr import NO_EPOCH, Lack
+from local_log.log.partition_log import PartitionLog
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
 from runtime.metrics import Counter
@@ -52,6 +53,7 @@ class Leading(Generic[P]):
         image: Callable[[], MetadataImage],
         broker_epoch: Callable[[], int],
         lag_ms_max: Callable[[], int],
+        bootstrap_hold_ms: int,
     ) -> None:
         """Lead nothing yet.
 
@@ -60,6 +62,7 @@ class Leading(Generic[P]):
             image: the committed metadata.
             broker_epoch: of this life of this broker.
             lag_ms_max: `replica.lag.time.max.ms` now.
+            bootstrap_hold_ms: `tidemark.follower.bootstrap.hold.ms`.
         """
         self.led: dict[P, None] = {}
         self.lacking: dict[Lack, dict[P, None]] = {lack: {} for lack in Lack}
@@ -69,6 +72,7 @@ class Leading(Generic[P]):
         self.expands: Counter | None = None
         self.failures: Counter | None = None
         self.broker_epoch, self.lag_ms_max = broker_epoch, lag_ms_max
+        self._bootstrap_hold_ms = bootstrap_hold_ms
         self._image, self._scheduler = image, ports.scheduler
         self._clock: Clock = ports.clock
         self._awake_ms = self.now_ms()
@@ -84,6 +88,11 @@ class Leading(Generic[P]):
     def since_ms(self) -> int:
         """Who was caught up at this time, or later, keeps pace."""
         return self.now_ms() - self.lag_ms_max()
+
+    def hold(self, log: PartitionLog, start_offset: int) -> None:
+        """Keep the local segments that end above an offset for a while, see `LocalHold`."""
+        now_ms = self._clock.wall_ms()  # by which segments expire
+        log.hold.begin(start_offset, now_ms=now_ms, for_ms=self._bootstrap_hold_ms)
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether the metadata let this life of a broker into an ISR (KIP-841, KIP-903)."""

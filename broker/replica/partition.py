@@ -544,6 +544,7 @@ class Partition:
             self.followers.end()
             self.followers.cuts.fail(self._led_elsewhere())
         self.followers = None
+        self.log.hold.end()
         if self._leading is not None:
             self._leading.note(self, ())
 

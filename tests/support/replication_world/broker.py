@@ -256,6 +256,7 @@ class ReplicaSide(BrokerSide):
             image=self._image,
             broker_epoch=lambda: life.epoch,
             lag_ms_max=lambda: self._live.current.replica_lag_time_max_ms,
+            bootstrap_hold_ms=self._live.current.tidemark_follower_bootstrap_hold_ms,
         )
         requests = IsrRequests(
             lambda asked: alter_partitions(self.active, node.id, life.epoch, asked),

@@ -34,6 +34,7 @@ from tests.support.sim.ports import simulated
 NODE = 1
 NOW_MS = 1_700_000_000_000
 LAG_MS = 30_000
+HOLD_MS = 600_000
 
 
 @dataclass
@@ -57,7 +58,11 @@ class World:
         self.logs.load()
         self.brokers: dict[int, BrokerImage] = {}
         self.leading: Leading[Leader] = Leading(
-            ports, image=lambda: self.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+            ports,
+            image=lambda: self.image,
+            broker_epoch=lambda: 7,
+            lag_ms_max=lambda: LAG_MS,
+            bootstrap_hold_ms=HOLD_MS,
         )
         self.replicas = ReplicaManager(
             logs=self.logs,

@@ -346,3 +346,15 @@ def test_the_control_listener_has_an_address_of_loopback(listener: str) -> None:
     host, port = config.control_listener or ("", -1)
     shown = f"[{host}]" if ":" in host else host
     assert f"{shown}:{port}" == listener
+
+
+def test_where_followers_begin_is_set_over_the_wire_their_hold_is_not() -> None:
+    config = load()
+    assert config.follower_fetch_last_tiered_offset_enable is False
+    assert config.tidemark_follower_bootstrap_hold_ms == 600_000
+    changed = config.with_dynamic({"follower.fetch.last.tiered.offset.enable": "true"}, {})
+    assert changed.follower_fetch_last_tiered_offset_enable is True
+    without = load(tidemark__follower__bootstrap__hold__ms="0")
+    assert without.tidemark_follower_bootstrap_hold_ms == 0
+    with pytest.raises(ConfigError, match=r"tidemark\.follower\.bootstrap\.hold\.ms"):
+        load(tidemark__follower__bootstrap__hold__ms="-1")

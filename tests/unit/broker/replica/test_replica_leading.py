@@ -236,7 +236,11 @@ def test_a_pass_that_is_held_up_begins_all_clocks_again(world: World) -> None:
 
     begun: list[int] = []
     leading: Leading[Watched] = Leading(
-        world.ports, image=lambda: world.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+        world.ports,
+        image=lambda: world.image,
+        broker_epoch=lambda: 7,
+        lag_ms_max=lambda: LAG_MS,
+        bootstrap_hold_ms=0,
     )
     leading.led.update((Watched(number), None) for number in range(SLICE + 1))
     leading.review_soon()
@@ -255,7 +259,11 @@ def test_a_pass_looks_again_at_what_is_said_while_it_runs(world: World) -> None:
 
     looked: list[int] = []
     leading: Leading[Watched] = Leading(
-        world.ports, image=lambda: world.image, broker_epoch=lambda: 7, lag_ms_max=lambda: LAG_MS
+        world.ports,
+        image=lambda: world.image,
+        broker_epoch=lambda: 7,
+        lag_ms_max=lambda: LAG_MS,
+        bootstrap_hold_ms=0,
     )
     numbers = range(SLICE + 2)
     leading.led.update((Watched(number), None) for number in numbers)
