@@ -1,12 +1,13 @@
-"""What this broker counts of reads of the remote tier: here, as most are served from what was lent.
+"""What this broker counts of reads of the remote tier: for clients, and for its own followers.
 
-By topic, for topics that are hosted: with the last partition of a topic all that was counted of it
-goes, and a read that ends later counts for nobody.
+Here, as most reads are served from what was lent. By topic, for topics that are hosted: with the
+last partition of a topic all that was counted of it goes, and a read that ends later counts for
+nobody.
 """
 
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.types import TopicPartition
-from runtime.metrics import Registry
+from runtime.metrics import Counter, Registry
 
 _PREFIX = "kafka_server_BrokerTopicMetrics_"
 
@@ -77,3 +78,44 @@ class RemoteFetchMetrics:
             counter.remove(topic)
         for partition in self._expired.pop(topic, ()):
             self._expired_lookups.remove(topic, partition)
+
+
+class RemoteStateMetrics:
+    """Of followers that build their state from the remote tier: begun, and failed.
+
+    An attempt that fails counts in both, as in Kafka.
+    """
+
+    def __init__(self, metrics: Registry) -> None:
+        self._begun = metrics.counter(
+            f"{_PREFIX}BuildRemoteLogAuxStateRequestsPerSec_total",
+            "Attempts of followers to build their state from the remote tier",
+            ("topic",),
+        )
+        self._failed = metrics.counter(
+            f"{_PREFIX}BuildRemoteLogAuxStateErrorsPerSec_total",
+            "Attempts of followers to build their state from the remote tier that failed",
+            ("topic",),
+        )
+        self._hosted: TopicMetrics | None = None
+
+    def attach(self, hosted: TopicMetrics) -> None:
+        """Say which topics there are."""
+        self._hosted = hosted
+        hosted.on_forget.append(self._forget)
+
+    def building(self, topic: str) -> None:
+        """A follower begins to build."""
+        self._count(self._begun, topic)
+
+    def building_failed(self, topic: str) -> None:
+        """That ended with an error."""
+        self._count(self._failed, topic)
+
+    def _count(self, counter: Counter, topic: str) -> None:
+        if self._hosted is not None and topic in self._hosted:
+            counter.inc(1, topic)
+
+    def _forget(self, topic: str) -> None:
+        self._begun.remove(topic)
+        self._failed.remove(topic)

@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.remote.answers import BrokerAnswers, ControllerQuestions
 from broker.remote.assignments import Assignments
-from broker.remote.fetch_metrics import RemoteFetchMetrics
+from broker.remote.fetch_metrics import RemoteFetchMetrics, RemoteStateMetrics
 from broker.remote.process import start_tier_process
 from broker.remote.reads import RemoteFetched, RemoteRead, RemoteReads
 from broker.remote.removed_topics import RemovedTopicsFile
@@ -74,6 +74,7 @@ class RemoteTier:
     Attributes:
         judgements: how many partitions the tier has judged.
         metrics: what the tier counts.
+        state_metrics: for followers that build their state from the remote tier.
         removed_topics: of which the remote store has to follow.
         store_faults: makes the faults of the store that are in force when a tier comes up.
         on_store_fault: told of each hit of one.
@@ -103,6 +104,7 @@ class RemoteTier:
         metrics = ports.metrics
         self.metrics = TierMetrics(self._supervisor, ports.clock, loop, metrics)
         self._fetches = RemoteFetchMetrics(metrics)
+        self.state_metrics = RemoteStateMetrics(metrics)
         metrics.gauge(
             "tidemark_remote_unjudged_partitions",
             "Partitions led here that the tier has not judged yet",
@@ -133,6 +135,7 @@ class RemoteTier:
         """Say what there is to answer from, before clients are served."""
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
+        self.state_metrics.attach(replicas.metrics)
         self._answers = BrokerAnswers(
             replicas,
             metadata,

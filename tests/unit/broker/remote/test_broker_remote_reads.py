@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.remote.assignments import Assignments, settings_of
-from broker.remote.fetch_metrics import RemoteFetchMetrics
+from broker.remote.fetch_metrics import RemoteFetchMetrics, RemoteStateMetrics
 from broker.remote.reads import epoch_span
 from broker.replica.hosting import ReplicaEvents
 from broker.replica.topic_metrics import TopicMetrics
@@ -309,3 +309,33 @@ def test_all_of_a_topic_goes_with_it_and_a_late_answer_brings_nothing_back() -> 
     count_all(metrics, "orders")
     assert samples("orders") == set()
     assert samples("others")
+
+
+def test_state_that_followers_build_is_counted_as_kafka_names_it_and_goes_with_its_topic() -> None:
+    registry = Registry()
+    metrics, hosted = RemoteStateMetrics(registry), TopicMetrics(registry)
+
+    def counted(topic: str) -> dict[str, float]:
+        prefix = "kafka_server_BrokerTopicMetrics_BuildRemoteLogAuxState"
+        return {
+            sample.name.removeprefix(prefix): sample.value
+            for sample in registry.samples()
+            if sample.labels == {"topic": topic} and sample.name.startswith(prefix)
+        }
+
+    def build_all() -> None:
+        for topic in ("orders", "orders", "others"):
+            metrics.building(topic)
+        metrics.building_failed("orders")
+
+    metrics.building("orders")  # of no topic that is hosted
+    metrics.attach(hosted)
+    metrics.building("orders")
+    assert counted("orders") == {}
+    hosted.of("orders"), hosted.of("others")
+    build_all()
+    assert counted("orders") == {"RequestsPerSec_total": 2, "ErrorsPerSec_total": 1}
+    assert counted("others") == {"RequestsPerSec_total": 1}
+    hosted.forget("orders")
+    build_all()
+    assert counted("orders") == {}
