@@ -74,7 +74,6 @@ class RemoteTier:
     Attributes:
         judgements: how many partitions the tier has judged.
         metrics: what the tier counts.
-        state_metrics: for followers that build their state from the remote tier.
         removed_topics: of which the remote store has to follow.
         store_faults: makes the faults of the store that are in force when a tier comes up.
         on_store_fault: told of each hit of one.
@@ -104,7 +103,7 @@ class RemoteTier:
         metrics = ports.metrics
         self.metrics = TierMetrics(self._supervisor, ports.clock, loop, metrics)
         self._fetches = RemoteFetchMetrics(metrics)
-        self.state_metrics = RemoteStateMetrics(metrics)
+        self._states = RemoteStateMetrics(metrics)
         metrics.gauge(
             "tidemark_remote_unjudged_partitions",
             "Partitions led here that the tier has not judged yet",
@@ -135,7 +134,7 @@ class RemoteTier:
         """Say what there is to answer from, before clients are served."""
         self._replicas, self._metadata = replicas, metadata
         self._fetches.attach(replicas.metrics)
-        self.state_metrics.attach(replicas.metrics)
+        self._states.attach(replicas.metrics)
         self._answers = BrokerAnswers(
             replicas,
             metadata,
@@ -237,7 +236,14 @@ class RemoteTier:
         done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
     ) -> None:
         """See `RemoteReads.auxiliary_state`."""
-        self._reads.auxiliary_state(partition, offset, epoch, done)
+        self._states.building(partition.topic)
+
+        def answered(state: AuxiliaryStateAnswer | KafkaError) -> None:
+            if isinstance(state, KafkaError):
+                self._states.building_failed(partition.topic)
+            done(state)
+
+        self._reads.auxiliary_state(partition, offset, epoch, answered)
 
     def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
         if done.cancelled():

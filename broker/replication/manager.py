@@ -127,6 +127,7 @@ class ReplicaFetchers:
                 ),
                 backoff_ms=config.replica_fetch_backoff_ms,
                 timeout_ms=config.replica_socket_timeout_ms,
+                from_last_tiered=config.follower_fetch_last_tiered_offset_enable,
             ),
             broker_epoch=self._broker_epoch,
             bootstraps=self._bootstraps,

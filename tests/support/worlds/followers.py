@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from broker.config.broker_config import BrokerConfig
 from broker.handlers.fetch import FetchHandler, FetchLimits
@@ -24,9 +24,11 @@ from broker.handlers.holding import Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.network.registry import RawHandler, RequestContext
+from broker.remote.tier import RemoteTier
 from broker.replication.manager import ReplicaFetchers
 from broker.replication.tier_bootstrap import AskState, TierBootstraps
 from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
@@ -62,6 +64,17 @@ class Served:
             self._side.serve(frame, answer)
 
 
+class Copies:
+    """The leader's tier, as far as ListOffsets asks it: by what the logs were told is copied."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def earliest_pending_upload(self, tp: TopicPartition) -> int:
+        log = self._world.log(tp.topic, tp.partition)
+        return max(log.copied_through + 1, log.log_start_offset)
+
+
 class LeaderSide:
     """What a leader answers, and what a test makes of it.
 
@@ -84,7 +97,11 @@ class LeaderSide:
         self._handlers = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(
-                world.replicas, clock=ports.clock, pool=ports.executors.reads, holding=holding
+                world.replicas,
+                clock=ports.clock,
+                pool=ports.executors.reads,
+                holding=holding,
+                remote=cast("RemoteTier", Copies(world)),
             ),
             ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(world.replicas, holding),
         }

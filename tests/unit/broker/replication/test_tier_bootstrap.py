@@ -95,6 +95,7 @@ def expire(pair: Pair, end: int) -> None:
     """Everything below `end` is copied, and leaves the leader's disk."""
     log = pair.leader.log("t")
     assert log.set_copied_through(end - 1, log.epochs.epoch_for(end - 1))
+    log.hold.end()
     pair.leader.logs.retention.run([log], pair.leader.clock.wall_ms(), release_copied=True)
     assert log.local_log_start_offset == end
 
@@ -238,6 +239,24 @@ async def test_a_deleted_beginning_is_not_taken_over(tmp_path: Path) -> None:
         directory = pair.follower.logs.directory_of(TP)
         assert directory is not None
         assert directory.entry("log-start-offset-checkpoint", TP) == 25
+
+
+async def test_an_empty_log_leaves_out_what_is_copied_where_the_setting_says_so(
+    tmp_path: Path,
+) -> None:
+    """`follower.fetch.last.tiered.offset.enable` (KIP-1023)."""
+    settings = {"follower.fetch.last.tiered.offset.enable": "true"}
+    async with following(tmp_path, settings=settings) as pair:
+        tier = tiered(pair)
+        fill(pair)
+        expire(pair, 10)
+        led = pair.leader.log("t")
+        assert led.set_copied_through(29, 3)
+        pair.share("t")
+        await pair.run(1_000)
+        log = pair.follower.log("t")
+        assert tier.asked == [(29, 3)]
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 30, 40)
 
 
 async def test_other_partitions_of_the_leader_go_on(tmp_path: Path) -> None:
