@@ -88,7 +88,7 @@ class Followers:
         cuts: who waits for them to checkpoint a log start.
     """
 
-    __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
+    __slots__ = ("_has_barrier", "_leader", "_leading", "_pool", "cuts", "in_sync")
 
     def __init__(
         self,
@@ -100,6 +100,7 @@ class Followers:
     ) -> None:
         """Know nothing of them yet; flushes run on `pool`."""
         self._leader, self._leading, self._pool = leader, leading, pool
+        self._has_barrier = False
         self.cuts = CommitFutures()
         self.in_sync = InSyncReplicas(
             node_id=leader.node_id,
@@ -244,9 +245,24 @@ class Followers:
         if self.in_sync.must_flush(len(self.in_sync.isr)):
             flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it
             flushed.add_done_callback(self._last_copies_flushed)
-        # DIFFERS: Kafka says with its next proposal that it has recovered; until then nobody joins.
-        # A tiered log has recovered when the tier has read its barrier back.
-        if not self._leader.log.config.is_tiered and self.in_sync.to_recover() is not None:
+        self._offer_to_recover()
+
+    def barrier_read(self) -> None:
+        """The tier has read its barrier of this leader epoch back."""
+        self._has_barrier = True
+        self._offer_to_recover()
+
+    @property
+    def _may_recover(self) -> bool:
+        """Whether an unclean election is settled.
+
+        DIFFERS: Kafka says with its next proposal that it has recovered. The barrier of a tiered
+        log names the election to later owners, which the metadata then name no more.
+        """
+        return self._has_barrier or not self._leader.log.config.is_tiered
+
+    def _offer_to_recover(self) -> None:
+        if self._may_recover and self.in_sync.to_recover() is not None:
             self._offer()
 
     def _last_copies_flushed(self, done: "concurrent.futures.Future[None]") -> None:
@@ -280,6 +296,8 @@ class Followers:
 
     def _offer_joining(self, replica_id: int) -> None:
         leader = self._leader
+        if self.in_sync.is_recovering and not self._may_recover:
+            return  # the first that joins ends the recovery
         joined = self.in_sync.to_join(
             replica_id,
             high_watermark=leader.log.high_watermark,

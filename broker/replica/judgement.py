@@ -47,6 +47,16 @@ def after(before: Verdict, report: Report) -> Verdict:
             assert_never(report)
 
 
+def has_barrier(report: Report) -> bool:
+    """Whether the tier has read its barrier of this leader epoch back.
+
+    It writes none under a leader epoch that is too low.
+    """
+    if isinstance(report, LossFound):
+        return report.loss is not Loss.LEADER_EPOCH
+    return isinstance(report, CopiedThrough)
+
+
 class Standing(Enum):
     """Where a partition stands with the tier."""
 

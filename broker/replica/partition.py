@@ -38,6 +38,7 @@ from broker.replica.judgement import (
     Standing,
     Verdict,
     after,
+    has_barrier,
     reopened,
 )
 from broker.replica.leading import Leading
@@ -376,6 +377,8 @@ class Partition:
 
     def take_report(self, report: Report) -> None:
         """Take what the tier has found out; whoever waits is told."""
+        if self.followers is not None and has_barrier(report):
+            self.followers.barrier_read()
         verdict = after(self.verdict, report)
         if verdict is Judgement.SOUND:
             self.unjudged_end = -1

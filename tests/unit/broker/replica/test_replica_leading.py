@@ -17,12 +17,13 @@ from broker.replica.leading import SLICE, Leading
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
+from rlm.link.messages import JudgementWithdrawn, Loss, Report
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, parts
 from tests.support.worlds.leading import Cluster, asked, broker
 from tests.support.worlds.pools import HeldPool, turns
-from tests.support.worlds.remote_log import impatient
+from tests.support.worlds.remote_log import NAMES, SOUND, impatient, lost
 
 FETCH, PRODUCE, LIST = 15, 9, 8
 
@@ -415,6 +416,27 @@ def test_an_uncleanly_elected_leader_says_first_that_it_has_recovered(world: Wor
     assert cluster.partition.unclean_epoch == 5
     world.change("t", unclean_epoch=-1, leader_recovery_state=0)
     assert cluster.partition.unclean_epoch == -1
+
+
+@pytest.mark.parametrize("report", [SOUND, lost(Loss.HOLE)])
+def test_a_tiered_log_recovers_once_the_tier_has_read_its_barrier(
+    world: World, report: Report
+) -> None:
+    """Later owners learn of the election by that barrier: the metadata name it no more then."""
+    cluster = Cluster(world, remote_storage_enable=True)
+    unclean: dict[str, Any] = {"unclean_epoch": 5, "leader_recovery_state": 1}
+    world.change("t", isr=(1,), leader_epoch=5, **unclean)
+    cluster.fetch(2, 0, current_leader_epoch=5)
+    for early in (JudgementWithdrawn(*NAMES), lost(Loss.LEADER_EPOCH)):
+        cluster.partition.take_report(early)
+    assert cluster.proposals == [], "nobody joins before either"
+    cluster.partition.take_report(report)
+    assert cluster.proposals == [(1,)]
+    proposal = cluster.in_sync.proposal
+    assert proposal is not None
+    assert proposal.is_recovered
+    world.change("t", isr=(1,), leader_epoch=6, **unclean)
+    assert cluster.proposals == [(1,)], "the barrier of an earlier epoch does not count"
 
 
 def test_an_isr_below_the_minimum_is_asked_for_when_the_log_is_flushed(world: World) -> None:
