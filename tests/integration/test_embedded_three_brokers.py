@@ -6,12 +6,13 @@ Only real processes show that one node is lost alone, and that none is left in t
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import ConfigResource
+from confluent_kafka.admin import ConfigResource, NewTopic
 
 import tidemark
 from tests.support.brokers.embedded import assert_nothing_left, facts_in, is_running, put, told
@@ -66,6 +67,27 @@ def test_topics_have_three_copies_of_which_acks_all_needs_two(cluster: tidemark.
     admin, resource = cluster.admin(), ConfigResource(ConfigResource.Type.TOPIC, "kept")
     described = admin.describe_configs([resource])[resource].result(PATIENCE_S)
     assert described["min.insync.replicas"].value == "2"
+
+
+def local_segments(broker: tidemark.Broker, topic: str) -> list[int]:
+    """How many segments of the only partition each broker has."""
+    places = [path.parent for path in broker.data_dir.glob(f"broker*/logs/{topic}-0/*.log")]
+    return sorted(Counter(places).values())
+
+
+def test_a_tiered_topic_has_three_copies_and_one_store(cluster: tidemark.Broker) -> None:
+    """Else the brokers have a store each, and the next leader does not find what is copied."""
+    config = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+    tiered = NewTopic("tides", 1, 3, config=config | {"segment.bytes": "1048576"})
+    admin = cluster.admin()  # it must outlive its request
+    admin.create_topics([tiered])["tides"].result(PATIENCE_S)
+    values = [b"%d " % number * 5_000 for number in range(200)]
+    put(cluster, "tides", values)
+    until(lambda: local_segments(cluster, "tides") == [1, 1, 1], "only what is active is local")
+    cluster.kill(leader_of(cluster.producer(), "tides"))
+    assert read(cluster, "tides", len(values)) == values
+    (store,) = (path for path in cluster.data_dir.glob("**/remote-tier") if path.is_dir())
+    assert store.parent == cluster.data_dir
 
 
 @pytest.mark.parametrize("deed", ["kill", "stop", "pause", "isolate"])

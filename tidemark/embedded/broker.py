@@ -64,7 +64,7 @@ def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> d
 
 
 class Broker:
-    """A Kafka-compatible broker with a remote tier, or several without, for tests.
+    """A Kafka-compatible broker with a remote tier, or several that share one store, for tests.
 
     A context manager: started when it is entered, gone with all its data when it is left, unless
     the data directory was given. Several brokers have the ids 11, 12 and so on, controllers 1, 2

@@ -33,8 +33,6 @@ _AMONG_BROKERS: Final = {
         "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLLER:PLAINTEXT"
     ),
     "inter.broker.listener.name": "REPLICATION",
-    # Tiered topics have one replica still, and a tier is one more process for each broker.
-    "remote.log.storage.system.enable": "false",
 }
 
 
