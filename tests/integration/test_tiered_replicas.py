@@ -125,7 +125,8 @@ async def test_the_next_leader_copies_on_and_so_does_the_one_that_comes_back(
     tmp_path: Path,
 ) -> None:
     """Else the next one copies from the start again, waits for a barrier that nobody writes, or
-    deletes as dangling what the first one finished."""
+    deletes as dangling what the first one finished. Else, when all were killed, nobody leads: the
+    log of each begins above the high watermark that it had noted."""
     async with tiers_combined(tmp_path) as cluster:
         first = cluster.node((await cluster.create("t", replicas=3, **SAFE, **STAYS))[0])
         traffic = Traffic(cluster.servers, "t", 1)
@@ -151,6 +152,11 @@ async def test_the_next_leader_copies_on_and_so_does_the_one_that_comes_back(
         assert offset_of(first, "t", EARLIEST) == 0
         (local_start,) = first.local_segments("t")
         assert offset_of(first, "t", LATEST_TIERED) == local_start - 1
+        for node in cluster.nodes:  # what they find committed is older than what is in the store
+            node.kill()
+        await asyncio.gather(*(one.start() for one in cluster.nodes))
+        await cluster.until_all_serve()
+        await until_in_sync(cluster, "t")
         await judge_records(first, traffic, "t")
         await cluster.until_green()
 
@@ -159,7 +165,7 @@ async def test_the_next_leader_copies_on_and_so_does_the_one_that_comes_back(
             return all(last + 1 == start for (_, last), (start, _) in pairwise(ranges))
 
         await until_true(copies, "each offset is in the store once")
-        assert cluster.copied_end("t") == local_start
+        assert cluster.copied_end("t") >= local_start
         await audited(first, "--deep")
 
 

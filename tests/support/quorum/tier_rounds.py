@@ -1,6 +1,7 @@
 """Rounds of losing controllers, brokers and tiers of a cluster while it tiers.
 
-    python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic]
+    python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic] \
+        [--replicas 3]
 
 Records are produced all the time, and tiered topics made and deleted. In the end everything
 acknowledged is there at its offset, the audit of the store finds nothing, and no broker was fenced
@@ -16,20 +17,21 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, ResourceType
 
 from metadata_topic.quorum.log.batches import read_batches
 from tests.support.brokers.clients import read_all
+from tests.support.brokers.tiered_topics import alter
 from tests.support.quorum.committed import batches_of
 from tests.support.quorum.quorum import Quorum, until, until_asked
-from tests.support.quorum.serving import admin
+from tests.support.quorum.serving import admin, leaders
 from tests.support.quorum.tiering import (
     TOPIC,
     Cluster,
@@ -44,6 +46,8 @@ DEEDS = (
     "cut the controller off", "stop the controller", "pause a broker",
 )  # fmt: skip
 KEPT = "kept"
+STAYS: Final = {"local.retention.bytes": str(1 << 40)}
+"""A replica that was away finds what it lacks on its leader's disk."""
 RECORD_BYTES = 40_000
 BETWEEN_S = 60.0
 PAUSE_S = 0.02
@@ -124,8 +128,10 @@ class Traffic:
 class Churn:
     """Makes tiered topics and deletes them when they have something remote."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, replicas: int, settings: Mapping[str, str]) -> None:
+        """`replicas` of each partition; `settings` of the topics, over the usual ones."""
+        self._cluster, self._replicas = cluster, replicas
+        self._settings = TOPIC | settings
         self.deleted: list[str] = []
         self._there: list[str] = []
 
@@ -162,7 +168,7 @@ class Churn:
             time.sleep(PAUSE_S)
 
     def _make(self, tools: AdminClient, name: str) -> Any:
-        return tools.create_topics([NewTopic(name, 2, 1, config=TOPIC)])
+        return tools.create_topics([NewTopic(name, 2, self._replicas, config=self._settings)])
 
     def _delete(self, tools: AdminClient, name: str) -> Any:
         return tools.delete_topics([name])
@@ -176,13 +182,21 @@ class Churn:
 
 
 async def run_rounds(
-    cluster: Cluster, *, seed: int, rounds: int, say: Callable[[str], None] = lambda _text: None
+    cluster: Cluster,
+    *,
+    seed: int,
+    rounds: int,
+    replicas: int = 1,
+    say: Callable[[str], None] = lambda _text: None,
 ) -> None:
     """Go through rounds; fails with what cannot be."""
     dice = Random(seed)
     partitions = 2 * len(cluster.nodes)
-    led = await cluster.create(KEPT, partitions)
-    traffic, churn = Traffic(cluster.servers, KEPT, partitions), Churn(cluster)
+    stays = STAYS if replicas > 1 else {}
+    await cluster.create(KEPT, partitions, replicas=replicas, **stays)
+    record_bytes = RECORD_BYTES // replicas  # each is written so many times
+    traffic = Traffic(cluster.servers, KEPT, partitions, record_bytes=record_bytes)
+    churn = Churn(cluster, replicas, stays)
     lost: Counter[int] = Counter()
     churning = asyncio.create_task(churn.run())
     try:
@@ -202,7 +216,10 @@ async def run_rounds(
         churning.cancel()
         await asyncio.wait({churning})
         await asyncio.to_thread(traffic.stop)
-    await _judge(cluster, traffic, churn, led)
+    if stays:
+        less = {"local_retention_bytes": "1"}
+        await asyncio.to_thread(alter, cluster.nodes[0], ResourceType.TOPIC, KEPT, **less)
+    await _judge(cluster, traffic, churn)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
     assert fenced <= lost, f"sessions that ran out: {fenced}, killed or paused: {lost}"
     say("everything is there, and the audit is clean")
@@ -279,8 +296,9 @@ async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
         assert not twice, f"{topic}-{partition} has {twice} records twice"
 
 
-async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn, led: dict[int, int]) -> None:
+async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn) -> None:
     await cluster.until_green()
+    led = await asyncio.to_thread(leaders, cluster.nodes[0].address, KEPT)
     await cluster.until_only_active_is_local(KEPT, led)
     here = cluster.nodes[0]
     await judge_records(here, traffic, KEPT)
@@ -300,11 +318,14 @@ async def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--combined", action="store_true")
     parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--replicas", type=int, default=1)
     asked = parser.parse_args()
     starts = tiers_combined if asked.combined else tiers_apart
     with tempfile.TemporaryDirectory() as place:
         async with starts(Path(place), is_dynamic=asked.dynamic) as cluster:
-            await run_rounds(cluster, seed=asked.seed, rounds=asked.rounds, say=print)
+            await run_rounds(
+                cluster, seed=asked.seed, rounds=asked.rounds, replicas=asked.replicas, say=print
+            )
     return 0
 
 
