@@ -242,6 +242,8 @@ class Followers:
         """A new ISR is committed: settle an unclean election, and keep the last copies safe."""
         self._leading.note(self._leader, self.in_sync.lacks)
         self._tell_cuts()
+        if len(self.in_sync.isr) > len(self.in_sync.followers):
+            self._leader.log.hold.end()  # no follower needs it: all are in sync
         if self.in_sync.must_flush(len(self.in_sync.isr)):
             flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it
             flushed.add_done_callback(self._last_copies_flushed)

@@ -17,18 +17,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from metadata_topic.quorum.log.batches import read_batches
 from tests.support.brokers.clients import read_all
-from tests.support.brokers.tiered_topics import alter
 from tests.support.quorum.committed import batches_of
 from tests.support.quorum.quorum import Quorum, until, until_asked
 from tests.support.quorum.serving import admin, leaders
@@ -46,8 +45,6 @@ DEEDS = (
     "cut the controller off", "stop the controller", "pause a broker",
 )  # fmt: skip
 KEPT = "kept"
-STAYS: Final = {"local.retention.bytes": str(1 << 40)}
-"""A replica that was away finds what it lacks on its leader's disk."""
 RECORD_BYTES = 40_000
 BETWEEN_S = 60.0
 PAUSE_S = 0.02
@@ -128,10 +125,9 @@ class Traffic:
 class Churn:
     """Makes tiered topics and deletes them when they have something remote."""
 
-    def __init__(self, cluster: Cluster, replicas: int, settings: Mapping[str, str]) -> None:
-        """`replicas` of each partition; `settings` of the topics, over the usual ones."""
+    def __init__(self, cluster: Cluster, replicas: int) -> None:
+        """`replicas` of each partition."""
         self._cluster, self._replicas = cluster, replicas
-        self._settings = TOPIC | settings
         self.deleted: list[str] = []
         self._there: list[str] = []
 
@@ -168,7 +164,7 @@ class Churn:
             time.sleep(PAUSE_S)
 
     def _make(self, tools: AdminClient, name: str) -> Any:
-        return tools.create_topics([NewTopic(name, 2, self._replicas, config=self._settings)])
+        return tools.create_topics([NewTopic(name, 2, self._replicas, config=TOPIC)])
 
     def _delete(self, tools: AdminClient, name: str) -> Any:
         return tools.delete_topics([name])
@@ -192,11 +188,10 @@ async def run_rounds(
     """Go through rounds; fails with what cannot be."""
     dice = Random(seed)
     partitions = 2 * len(cluster.nodes)
-    stays = STAYS if replicas > 1 else {}
-    await cluster.create(KEPT, partitions, replicas=replicas, **stays)
+    await cluster.create(KEPT, partitions, replicas=replicas)
     record_bytes = RECORD_BYTES // replicas  # each is written so many times
     traffic = Traffic(cluster.servers, KEPT, partitions, record_bytes=record_bytes)
-    churn = Churn(cluster, replicas, stays)
+    churn = Churn(cluster, replicas)
     lost: Counter[int] = Counter()
     churning = asyncio.create_task(churn.run())
     try:
@@ -216,9 +211,6 @@ async def run_rounds(
         churning.cancel()
         await asyncio.wait({churning})
         await asyncio.to_thread(traffic.stop)
-    if stays:
-        less = {"local_retention_bytes": "1"}
-        await asyncio.to_thread(alter, cluster.nodes[0], ResourceType.TOPIC, KEPT, **less)
     await _judge(cluster, traffic, churn)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
     assert fenced <= lost, f"sessions that ran out: {fenced}, killed or paused: {lost}"

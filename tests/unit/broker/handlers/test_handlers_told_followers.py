@@ -143,6 +143,15 @@ def test_the_hold_ends_with_the_leadership(world: World, successor: int) -> None
     assert held_from(world) == LONG_MAX
 
 
+def test_the_hold_ends_when_all_replicas_are_in_sync(world: World) -> None:
+    listed(world, -4, FOLLOWER)
+    replicas = world.topics["t"].partitions[0].replicas
+    world.change("t", isr=replicas[:-1])
+    assert held_from(world) == 2
+    world.change("t", isr=replicas)
+    assert held_from(world) == LONG_MAX
+
+
 def test_a_leader_without_followers_holds_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.add_topic("t", remote_storage_enable=True)
