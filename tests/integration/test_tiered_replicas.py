@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import NewTopic, ResourceType
 
 from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition as Partition
@@ -202,3 +202,39 @@ async def test_the_log_start_goes_with_the_leadership_and_to_all_replicas(
         await until_true(lambda: cluster.remote_ranges("t")[0][1] >= start, "what is below is gone")
         await cluster.until_green()
         await audited(second, "--deep")
+
+
+async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) -> None:
+    """K405-97. Else a cluster has to be stopped for it: a tier that waits for the others, or for
+    its topic, holds up its broker, or the topic is refused for replicas whose tier is on."""
+    async with tiers_combined(tmp_path, are_on=False) as cluster:
+        tools = admin(cluster.servers)
+        plain = NewTopic("t", 1, 3, config={"segment.bytes": "1048576", "min.insync.replicas": "2"})
+        await asyncio.to_thread(tools.create_topics([plain])["t"].result, 30)
+        traffic = Traffic(cluster.servers, "t", 1)
+        try:
+            for node in cluster.nodes:
+                before = traffic.least
+                assert await node.stop() == 0
+                node.switch_on()
+                await node.start()
+                await until_in_sync(cluster, "t")
+                await until_true(
+                    lambda before=before: traffic.least > before + 20,  # type: ignore[misc]
+                    "records are acknowledged",
+                )
+            await until_true(
+                lambda: "__remote_log_metadata" in tools.list_topics(timeout=10).topics,
+                "the tiers have their topic",
+            )
+            here, on = cluster.nodes[0], {"remote_storage_enable": "true"}
+            await asyncio.to_thread(alter, here, ResourceType.TOPIC, "t", **on)
+            less = {"local_retention_bytes": "1"}
+            await asyncio.to_thread(alter, here, ResourceType.TOPIC, "t", **less)
+            await until_copied(cluster, "t", traffic.least + 20)
+        finally:
+            await asyncio.to_thread(traffic.stop)
+        await cluster.until_replicas_have_the_active_alone("t")
+        await judge_records(here, traffic, "t")
+        await cluster.until_green()
+        await audited(here, "--deep")

@@ -46,6 +46,7 @@ REPLICATED = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "rlmm.config.remote.log.metadata.topic.min.isr": "2",
 }
+OFF = {"remote.log.storage.system.enable": "false"}
 SECRET = "cluster.secret"
 STORE = "remote-tier"
 TOPIC = {
@@ -84,9 +85,11 @@ class Cluster:
         """First and last offset of the complete segments in the store, ascending."""
         root = self.quorum.directory / STORE
         found = []
-        for path in root.glob(f"**/{topic}-*/{partition}/*.manifest"):
+        for name in glob.glob(
+            f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True
+        ):
             with suppress(FileNotFoundError):  # deleted in the meantime
-                told = json.loads(path.read_bytes())
+                told = json.loads((root / name).read_bytes())
                 found.append((told["startOffset"], told["endOffset"]))
         return sorted(found)
 
@@ -195,6 +198,10 @@ class Tiering(TidemarkController):
             "tidemark.http.listener": f"127.0.0.1:{self.http_port}",
         }
 
+    def switch_on(self) -> None:
+        """Have the tier from the next start on."""
+        self.settings = REPLICATED
+
     def page(self, name: str) -> str:
         """What a page says, whatever its status; nothing where nobody listens."""
         try:
@@ -272,9 +279,15 @@ async def tiers_apart(
 
 
 @asynccontextmanager
-async def tiers_combined(directory: Path, *, is_dynamic: bool = False) -> AsyncIterator[Cluster]:
-    """Three nodes with both roles, each with a tier, whose metadata have three replicas."""
-    plan = Plan(TieringCombined, is_dynamic, settings=REPLICATED, has_links=False)
+async def tiers_combined(
+    directory: Path, *, is_dynamic: bool = False, are_on: bool = True
+) -> AsyncIterator[Cluster]:
+    """Three nodes with both roles, each with a tier, whose metadata have three replicas.
+
+    With `are_on=False` they start without it; `Tiering.switch_on` changes that for the next start.
+    """
+    settings = REPLICATED if are_on else REPLICATED | OFF
+    plan = Plan(TieringCombined, is_dynamic, settings=settings, has_links=False)
     quorum = Quorum(directory, plan)
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
     async with quorum:
