@@ -91,6 +91,7 @@ class HostedLogs:
         Returns:
             The directories its files lie in.
         """
+        self.being_replaced.discard(tp)
         log = self._logs.pop(tp, None)
         if log is None:
             refused = self.refused.pop(tp, None)

@@ -248,6 +248,8 @@ class Loader:
         for future in sorted(futures, key=lambda one: one.marker.offset, reverse=True):
             self.check_stop()
             tp = future.marker.topic_partition
+            if not future.directory.works:
+                continue
             try:
                 if settle_future(future, self._dice.uuid(), is_there=tp in found):
                     found[tp] = [future.directory]

@@ -120,10 +120,11 @@ class LogReplacement:
         return Future(present, directory, path, marker)
 
     def drop(self, future: Future) -> None:
-        """Remove what is not swapped in any more; what a failure leaves, the next start removes."""
+        """Remove what will not be swapped in; what a failure leaves, the next start removes."""
         tp = future.marker.topic_partition
         try:
-            remove_future(self._disk, tp, future.path, self._dice.uuid())
+            if self._disk.exists(future.path):
+                remove_future(self._disk, tp, future.path, self._dice.uuid())
         except OSError as error:
             self._failures.blame(future.directory, error)
 

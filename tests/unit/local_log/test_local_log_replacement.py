@@ -30,6 +30,8 @@ from tests.support.worlds.replacement import (
     swapped,
 )
 
+MARKS = {LOG_STARTS: 3000, RECOVERY_POINTS: 5000, HIGH_WATERMARKS: 5000}
+
 
 def host_of(root: Path, config: LogConfig = TIERED) -> Host:
     host = Host(root, config=config)
@@ -84,8 +86,7 @@ def test_the_new_log_is_the_partition_s_from_the_swap_on(tmp_path: Path) -> None
     assert manager.directory_of(ORDERS) is manager.dirs[0]
     (region,) = read.regions
     assert len(old.disk.read_at(region.file, region.position, region.size_bytes)) > 60
-    expected = {LOG_STARTS: 3000, RECOVERY_POINTS: 5000, HIGH_WATERMARKS: 5000}
-    assert {name: host.checkpoint(name)[ORDERS] for name in expected} == expected
+    assert {name: host.checkpoint(name)[ORDERS] for name in MARKS} == MARKS
     (aside,) = host.paths[0].glob("orders-0.*-delete")
     assert FUTURE_MARKER not in names_in(host.directory())
     host.clock.advance(TIERED.file_delete_delay_ms + 10)
@@ -142,8 +143,10 @@ def test_a_log_that_is_another_by_now_is_not_swapped(tmp_path: Path) -> None:
     with pytest.raises(LogClosed):
         manager.plan_swap(future)
     assert manager.is_open(new)
-    manager.drop_future(future)
+    for _ in range(2):
+        manager.drop_future(future)
     assert not list(tmp_path.rglob("*-future"))
+    assert manager.dirs[0].works
 
 
 # -- what goes on meanwhile
@@ -184,6 +187,7 @@ def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) ->
     swapped_in = swap.carry_out()
     files = {path.name: path.read_bytes() for path in host.directory().iterdir()}
     go_on()
+    assert {name: host.checkpoint(name)[ORDERS] for name in MARKS} == MARKS
     with pytest.raises(LogClosed):
         old.flush()
     new = manager.take_swapped(swap, swapped_in)
@@ -278,3 +282,18 @@ def test_a_directory_that_failed_before_is_not_touched(tmp_path: Path) -> None:
     manager.fail(manager.dirs[0], OSError(errno.EIO, "broken"))
     assert isinstance(swap.carry_out(), KafkaStorageError)
     assert names_in(host.paths[0]) == before
+
+
+def test_after_a_swap_that_failed_the_name_can_be_used_elsewhere(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2, config=TIERED)
+    manager = host.start()
+    make(manager, ORDERS)
+    swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
+    swap.future.replaces.loan.lend(truncates=True)
+    host.disk.fail(["rename"], path_part="-delete")  # type: ignore[attr-defined]
+    manager.take_swapped(swap, swap.carry_out())
+    swap.future.replaces.loan.take_back()
+    manager.delete(ORDERS)
+    append(manager.create(*ORDERS, b"n" * 16))
+    manager.checkpoint_recovery_points()
+    assert host.checkpoint(RECOVERY_POINTS, 1) == {ORDERS: 0}

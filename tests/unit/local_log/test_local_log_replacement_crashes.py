@@ -24,8 +24,8 @@ pytestmark = pytest.mark.lasts(seconds=15)
 CONFIG = replace(TIERED, segment_bytes=1 << 16)
 OLD = {LOG_STARTS: 10, RECOVERY_POINTS: 60, HIGH_WATERMARKS: 55, CLEANER_OFFSETS: 40}
 NEW = {LOG_STARTS: 3000, RECOVERY_POINTS: 5000, HIGH_WATERMARKS: 5000}
-SECOND_STEP = rounds("TIDEMARK_REPLACEMENT_STEP", quick=17, full=1)
-"""From one operation of the second life that is stopped to the next."""
+SECOND_STEP = rounds("TIDEMARK_REPLACEMENT_STEP", quick=5, full=1)
+"""From one operation of the second life that is stopped to the next; elsewhere ten times that."""
 WAYS = ("kill", "power cut")
 
 
@@ -93,6 +93,22 @@ class Lives:
 
         return self.live(swap)
 
+    def drop(self, operations: int) -> bool:
+        """One life that drops what it has built, and loses power in this operation of that."""
+
+        def drop(manager: LogManager) -> None:
+            future = manager.build_future(ORDERS, BEGINNING)
+            self.disk.begin(operations)
+            manager.drop_future(future)
+
+        return self.live(drop)
+
+    def names(self) -> str:
+        """Which of the partition's directories are there, with which of these files."""
+        found = sorted(path.relative_to(self.root) for path in self.root.glob("*/orders-0*"))
+        markers = sorted(path.parent.name for path in self.root.glob("*/*/tidemark-future"))
+        return f"{found} {markers}"
+
     def cut(self) -> None:
         """Lose what no life has made durable."""
         self.disk.cut()
@@ -156,23 +172,64 @@ def test_a_stop_at_every_operation_leaves_one_of_the_two_logs(way: str) -> None:
         assert at > 50
 
 
+def test_a_stop_while_a_future_directory_is_removed_leaves_nothing_of_it() -> None:
+    with quick_directory() as root:
+        make_base(root / "base")
+        at, is_whole = 0, False
+        while not is_whole:
+            at += 1
+            for seed in range(10 * at, 10 * at + 6):
+                print(f"replay: operation {at}, seed {seed}")
+                lives = Lives(shutil.copytree(root / "base", root / "lives"), seed)
+                is_whole = lives.drop(at)
+                lives.cut()
+                assert lives.live(lives.check)
+                shutil.rmtree(lives.root)
+        assert at > 10
+
+
+def test_a_cut_takes_a_rename_back_before_a_start_has_removed_anything() -> None:
+    """Killed right after the old log's rename: a cut in the next start gives it its name again."""
+    with quick_directory() as root:
+        make_base(root / "base")
+
+        def killed(at: int, seed: int) -> Lives:
+            shutil.rmtree(root / "lives", ignore_errors=True)
+            lives = Lives(shutil.copytree(root / "base", root / "lives"), seed)
+            lives.swap("kill", at)
+            return lives
+
+        at = next(one for one in range(1, 100) if not killed(one, 0).host.directory().exists())
+        for second in range(1, 13):
+            for seed in range(8):
+                print(f"replay: operations {at} and {second}, seed {seed}")
+                lives = killed(at, 100 * second + seed)
+                assert not lives.live(lives.check, "", second)
+                lives.cut()
+                assert lives.live(lives.check)
+
+
 @pytest.mark.rounds(seconds=60)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_second_stop_while_the_swap_is_finished_does_so_too(way: str) -> None:
+    """Where a name has just changed, which a cut may take back, from more operations."""
     with quick_directory() as root:
         make_base(root / "base")
-        at, second, is_whole = 1, 0, False
+        at, second, before, step, is_whole = 1, 1, "", 0, False
         while not is_whole:
-            second += 1 if second == 0 else SECOND_STEP
             print(f"replay: {way}, operations {at} and {second}")
             lives = Lives(shutil.copytree(root / "base", root / "lives"), 1000 * at + second)
             is_whole = lives.swap(way, at)
+            if second == 1:
+                names, before = before, lives.names()
+                step = SECOND_STEP if names != before else SECOND_STEP * 10
             if way != "kill":
                 lives.cut()
-            is_settled = lives.live(lives.check, WAYS[second % 2], second)
+            is_settled = lives.live(lives.check, "kill" if second % 4 == 3 else "", second)
             lives.cut()
             assert lives.live(lives.check)
             shutil.rmtree(lives.root)
             is_whole &= is_settled
+            second += step
             if is_settled or not lives.had_begun:
-                at, second = at + 1, at % SECOND_STEP
+                at, second = at + 1, 1
