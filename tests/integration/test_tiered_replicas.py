@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, ResourceType
 
 from kafka_protocol.files import offset_checkpoint
@@ -26,7 +26,7 @@ from tests.support.quorum.serving import admin, leaders, until_true
 from tests.support.quorum.tier_rounds import Traffic, judge_records
 from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combined
 
-pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=300)]
+pytestmark = [pytest.mark.lasts(seconds=180), pytest.mark.patience(seconds=300)]
 
 RECORDS = [(b"%d" % n, (b"%d " % n) * 200) for n in range(6_000)]
 AS_READ = [(n, key, value) for n, (key, value) in enumerate(RECORDS)]
@@ -67,12 +67,15 @@ async def until_another_leads(cluster: Cluster, topic: str, lost: Tiering) -> Ti
     return cluster.node(found[0])
 
 
-async def until_in_sync(cluster: Cluster, topic: str) -> None:
+async def until_in_sync(cluster: Cluster, topic: str, ids: set[int] | None = None) -> None:
+    """Wait until the in-sync replicas are these, or all brokers."""
+    wanted = cluster.ids if ids is None else ids
+
     def are() -> bool:
         found = admin(cluster.servers).list_topics(topic, timeout=10).topics[topic]
-        return all(set(one.isrs) == cluster.ids for one in found.partitions.values())
+        return all(set(one.isrs) == wanted for one in found.partitions.values())
 
-    await until_true(are, f"all replicas of {topic} are in sync")
+    await until_true(are, f"in-sync replicas of {topic} are {wanted}")
 
 
 async def until_copied(cluster: Cluster, topic: str, end: int) -> None:
@@ -238,3 +241,50 @@ async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) 
         await judge_records(here, traffic, "t")
         await cluster.until_green()
         await audited(here, "--deep")
+
+
+async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -> None:
+    """Else readers get segments that the lost lineage copied, the next leader is red because the
+    store reaches above its log end, or nobody joins it."""
+    shared, lost, anew = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
+    kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *anew])]
+    async with tiers_combined(tmp_path) as cluster:
+        first = cluster.node((await cluster.create("t", replicas=2, **STAYS))[0])
+        second = next(one for one in cluster.nodes if one is not first and one.local_segments("t"))
+        both = {first.node_id, second.node_id}
+        await asyncio.to_thread(produce, first, "t", shared, **IN_ORDER)
+        second.kill()
+        await until_in_sync(cluster, "t", {first.node_id})
+        await asyncio.to_thread(produce, first, "t", lost, **IN_ORDER)
+        await until_copied(cluster, "t", 2_500)
+        first.kill()
+        await second.start()
+
+        def is_elected() -> bool:
+            tools = admin(second.address)
+            with suppress(KafkaException):  # while it is not known that nobody leads
+                tools.elect_leaders(ElectionType.UNCLEAN, [TopicPartition("t", 0)]).result(30)
+            return leaders(second.address, "t") == {0: second.node_id}
+
+        await until_true(is_elected, "the one that was behind leads")
+        await asyncio.to_thread(produce, second, "t", anew, **IN_ORDER)
+        assert await asyncio.to_thread(read_all, second, "t") == kept
+        await first.start()
+        await until_in_sync(cluster, "t", both)
+        less = {"local_retention_bytes": "1"}
+        await asyncio.to_thread(alter, second, ResourceType.TOPIC, "t", **less)
+        for node in (first, second):
+            await until_true(lambda node=node: len(node.local_segments("t")) == 1, "it is copied")  # type: ignore[misc]
+        assert await asyncio.to_thread(read_all, second, "t") == kept
+        await cluster.until_green()
+        await audited(second, "--deep")
+        second.kill()
+        first_again = await until_another_leads(cluster, "t", second)
+        assert first_again is first
+        assert await asyncio.to_thread(read_all, first, "t") == kept
+        await second.start()
+        await until_in_sync(cluster, "t", both)
+        await asyncio.to_thread(delete_records, first, "t", len(kept))
+        await until_true(lambda: not cluster.remote_ranges("t"), "both lineages are gone")
+        await cluster.until_green()
+        await audited(first, "--deep")
