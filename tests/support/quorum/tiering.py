@@ -111,17 +111,23 @@ class Cluster:
             await until_true(lambda at=at: brokers(at) == self.ids, "all serve")  # type: ignore[misc]
 
     async def until_only_active_is_local(self, topic: str, led: Mapping[int, int]) -> None:
-        """Wait for each partition; `led` says by whom."""
+        """Wait for each partition, as long as more of it is copied; `led` says by whom."""
         for partition, leader in led.items():
-            node = self.node(leader)
-            await until_asked(
-                lambda node=node, partition=partition: (  # type: ignore[misc]
-                    len(node.local_segments(topic, partition)) == 1
-                    and len(self.remote_segments(topic, partition)) > 1
-                ),
-                f"all but the active segment of {topic}-{partition} are remote, and local no more",
-                deadline_s=PATIENCE_S,
-            )
+            node, copied = self.node(leader), -1
+
+            def is_remote(node: "Tiering" = node, partition: int = partition) -> bool:
+                is_local = len(node.local_segments(topic, partition)) > 1
+                return not is_local and len(self.remote_segments(topic, partition)) > 1
+
+            what = f"all but the active segment of {topic}-{partition} are remote, local no more"
+            while True:
+                try:
+                    await until_asked(is_remote, what, deadline_s=PATIENCE_S)
+                    break
+                except AssertionError:
+                    before, copied = copied, len(self.remote_segments(topic, partition))
+                    if copied <= before:
+                        raise
 
     async def until_replicas_have_the_active_alone(self, topic: str, partition: int = 0) -> None:
         """Wait until no replica of a partition has a closed segment on its disk."""
