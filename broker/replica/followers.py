@@ -66,6 +66,7 @@ class Leader(Protocol):
     followers: "Followers | None"
     node_id: int
     leader_epoch: int
+    has_barrier: bool
     isr: Sequence[int]
     replicas: Sequence[int]
 
@@ -88,7 +89,7 @@ class Followers:
         cuts: who waits for them to checkpoint a log start.
     """
 
-    __slots__ = ("_has_barrier", "_leader", "_leading", "_pool", "cuts", "in_sync")
+    __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
 
     def __init__(
         self,
@@ -100,7 +101,6 @@ class Followers:
     ) -> None:
         """Know nothing of them yet; flushes run on `pool`."""
         self._leader, self._leading, self._pool = leader, leading, pool
-        self._has_barrier = False
         self.cuts = CommitFutures()
         self.in_sync = InSyncReplicas(
             node_id=leader.node_id,
@@ -247,12 +247,7 @@ class Followers:
         if self.in_sync.must_flush(len(self.in_sync.isr)):
             flushed = self._pool.submit(self._leader.log.flush)  # nobody waits for it
             flushed.add_done_callback(self._last_copies_flushed)
-        self._offer_to_recover()
-
-    def barrier_read(self) -> None:
-        """The tier has read its barrier of this leader epoch back."""
-        self._has_barrier = True
-        self._offer_to_recover()
+        self.offer_to_recover()
 
     @property
     def _may_recover(self) -> bool:
@@ -261,9 +256,10 @@ class Followers:
         DIFFERS: Kafka says with its next proposal that it has recovered. The barrier of a tiered
         log names the election to later owners, which the metadata then name no more.
         """
-        return self._has_barrier or not self._leader.log.config.is_tiered
+        return self._leader.has_barrier or not self._leader.log.config.is_tiered
 
-    def _offer_to_recover(self) -> None:
+    def offer_to_recover(self) -> None:
+        """Report an unclean election as settled, if it is."""
         if self._may_recover and self.in_sync.to_recover() is not None:
             self._offer()
 

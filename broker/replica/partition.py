@@ -66,6 +66,7 @@ class Partition:
 
     Attributes:
         followers: of a leader; None for a follower, and where there is one replica alone.
+        has_barrier: the tier has read its barrier of this leader epoch back.
         watches: fetches of consumers, which wait for what is visible.
         log_watches: fetches of followers, which wait for what is appended.
     """
@@ -82,6 +83,7 @@ class Partition:
         "deleted",
         "durable",
         "followers",
+        "has_barrier",
         "is_flushing",
         "is_internal",
         "is_leader",
@@ -131,6 +133,7 @@ class Partition:
         self.isr: Sequence[int] = ()
         self.deleted = False
         self.verdict: Verdict = Judgement.OPEN
+        self.has_barrier = False
         self.unjudged_end = -1
         # In the order in which they came: so they are told, and a run can be replayed.
         self.waiters: dict[Waiter, None] = {}
@@ -183,7 +186,7 @@ class Partition:
         if changed:
             if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
                 self.unjudged_end = self.log.log_end_offset
-            self.verdict = reopened(self.verdict)
+            self.verdict, self.has_barrier = reopened(self.verdict), False
             self._count()
             self.log.forget_copies()  # what an earlier role was told does not count
             self._note_epoch(leader_epoch)
@@ -377,8 +380,9 @@ class Partition:
 
     def take_report(self, report: Report) -> None:
         """Take what the tier has found out; whoever waits is told."""
-        if self.followers is not None and has_barrier(report):
-            self.followers.barrier_read()
+        self.has_barrier = has_barrier(report)
+        if self.followers is not None:
+            self.followers.offer_to_recover()
         verdict = after(self.verdict, report)
         if verdict is Judgement.SOUND:
             self.unjudged_end = -1

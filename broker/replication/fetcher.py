@@ -721,8 +721,7 @@ class ReplicaFetcher:
 
     def _built(self, followed: _Followed, outcome: Wait | Stop | None) -> None:
         """A bootstrap has ended: go on from where the log begins now, or try again later."""
-        if outcome is None:
-            followed.following.built()
+        followed.following.built()
         if not self._is_led(followed):
             return  # `follow` asks for it, if it comes back
         if outcome is None:

@@ -72,6 +72,20 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
     )
 
 
+def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
+    """The log is judged, and nothing may be relied on for local expiry."""
+    log = facts.log
+    return CopiedThrough(
+        log.topic_id,
+        log.partition,
+        log.leader_epoch,
+        last_offset=-1,
+        last_offset_epoch=-1,
+        remote_start=-1,
+        remote_bytes=0,
+    )
+
+
 def loss_report(facts: LogFacts, loss: Loss) -> LossFound:
     """While red nothing is known to be remote, so that the broker expires nothing locally."""
     log = facts.log

@@ -132,9 +132,11 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     or since the log was opened, does not stand for what was lost. Stories H3, H6.
 
     An unclean election gives up what the new leader lacks. One that has nothing at all lacks what
-    the store has: it is no lineage to go on with, and offsets would be given again.
+    the store has: it is no lineage to go on with, and offsets would be given again. Once an owner
+    since that election has settled, and carries a log start, there is such a lineage.
     """
-    if _has_nothing(log):
+    is_settled = any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
+    if _has_nothing(log) and not is_settled:
         history = replace(history, last_unclean_epoch=-1)
     proofs = [end for _, end in given_otherwise(log, history)]
     return max([finished_otherwise(log, history), *proofs])

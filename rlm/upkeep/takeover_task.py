@@ -12,7 +12,7 @@ from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Loss, LossFound
 from rlm.red_kinds import TierRed
 from rlm.upkeep.chain_restore import Index, chain_is_lost, restored_chain
-from rlm.upkeep.copy_task import copied_through_report, loss_report
+from rlm.upkeep.copy_task import copied_through_report, loss_report, nothing_copied_report
 from rlm.upkeep.effects import (
     Carry,
     Judge,
@@ -60,6 +60,9 @@ def take_over() -> Task[PassResult]:
         reason = "carried" if log.log_start_known else "rebuilt"
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
+            # Above the high watermark, which stands still until others are in sync. After an
+            # unclean election nobody joins before the log is judged: chain and end are.
+            yield Report(nothing_copied_report(facts))
             return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=verdict.log_start))
         facts = yield Judge(closed_segments=False)
     yield Carry(verdict.log_start)

@@ -439,6 +439,19 @@ def test_a_tiered_log_recovers_once_the_tier_has_read_its_barrier(
     assert cluster.proposals == [(1,)], "the barrier of an earlier epoch does not count"
 
 
+def test_a_barrier_counts_that_was_read_before_there_were_followers(world: World) -> None:
+    """A partition of one replica grows under the same leader epoch: no other report comes."""
+    world.brokers = {one: broker(one) for one in (NODE, 2)}
+    world.add_topic("t", remote_storage_enable=True)
+    world.change("t", leader_epoch=5, unclean_epoch=5, leader_recovery_state=1)
+    world.replicas.require("t", 0).take_report(SOUND)
+    cluster = Cluster.of(world)
+    world.change("t", replicas=(NODE, 2), adding=(2,))
+    assert cluster.proposals == [(NODE,)]
+    world.replicas.require("t", 0).take_report(JudgementWithdrawn(*NAMES))
+    assert not world.replicas.require("t", 0).has_barrier
+
+
 def test_an_isr_below_the_minimum_is_asked_for_when_the_log_is_flushed(world: World) -> None:
     cluster = Cluster(world, isr=(1, 2), min_insync_replicas=2)
     world.append("t", b"1")

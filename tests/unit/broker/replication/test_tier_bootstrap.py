@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.replica.hosting import ReplicaEvents
 from broker.replica.partition import Partition
 from broker.replication.following import LocalStart
 from broker.replication.tier_bootstrap import State, why_unfit
@@ -291,6 +292,35 @@ async def test_a_new_leadership_meanwhile_keeps_the_old_log(tmp_path: Path) -> N
         assert pair.follower.log("t") is pair.follower.logs.get(TP) is before
         assert pair.follower.replicas.partitions[TP].is_leader
         assert [each.name for each in before.directory.parent.glob("t-0*future")] == []
+
+
+async def test_a_failure_while_the_role_is_settled_does_not_end_the_attempts(
+    tmp_path: Path,
+) -> None:
+    """The ISR has changed, not the leader epoch: nobody else would ask for the partition again."""
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=0)
+        tier.held = []
+        fill(pair)
+        expire(pair, 30)
+        pair.share("t")
+        await pair.run(300)
+        partition = pair.follower.replicas.partitions[TP]
+        leader, epoch = partition.leader_id, partition.leader_epoch
+        partition.pause()
+        held, tier.held, tier.known = tier.held, None, 40
+        for done in held:
+            done()
+        partition.become_follower(
+            leader_id=leader,
+            leader_epoch=epoch,
+            partition_epoch=partition.partition_epoch + 1,
+            replicas=partition.replicas,
+            isr=partition.isr,
+        )
+        pair.fetchers.on_events(ReplicaEvents(followed=(partition,)))
+        await pair.run(1_000)
+        assert pair.follower.log("t").log_end_offset == 40
 
 
 async def test_a_second_time_under_the_same_leadership(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     assert settle(deleted, given_up) == Settled(70), "all was deleted, and it knows"
 
 
+def test_what_was_given_up_stays_so_when_all_records_are_deleted_later() -> None:
+    """A lineage since has settled: its topic became idle, and retention took everything."""
+    given_up = history(given_ends={1: 4_500}, log_starts={1: 60, 3: 10}, unclean=2)
+    deleted = log(start=4_000, local_start=4_000, end=4_000, chain=((3, 4_000),), leader_epoch=3)
+    assert settle(deleted, given_up) == Settled(4_000)
+
+
 def test_what_kafka_wrote_proves_no_loss() -> None:
     others = segment(0, 59, ((7, 0),), under=None)
     assert settle(log(end=50), history(others, given_ends={-1: 60})) == Settled(0)
