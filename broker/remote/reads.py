@@ -46,7 +46,7 @@ WINDOW_BYTES = 4 << 20
 AHEAD_MS = 500
 """How long a question waits that was asked before its reader came."""
 
-AUXILIARY_MS = 60_000
+AUXILIARY_MS = 20_000
 """How long a follower waits for the state of one segment; then it asks again."""
 
 GRACE_MS = 50

@@ -103,7 +103,7 @@ class FetcherSettings:
     terms: FetchTerms
     backoff_ms: int = 1_000
     timeout_ms: int = 30_000
-    from_last_tiered: bool = False
+    from_last_tiered: Callable[[], bool] = lambda: False
 
 
 @dataclass(slots=True, eq=False)
@@ -670,7 +670,7 @@ class ReplicaFetcher:
     def _settle_moved(self, asking: Sequence[_Followed]) -> Work[None]:
         """Find out where the leader's local logs begin, and have the state before that built."""
         starts = yield from self._local_starts(asking, EARLIEST_LOCAL)
-        if self._settings.from_last_tiered:
+        if self._settings.from_last_tiered():
             empty = [one for one in asking if one.log.log_start_offset == one.log.log_end_offset]
             further = yield from self._local_starts(empty, EARLIEST_PENDING_UPLOAD)
             for name, pending in further.items():

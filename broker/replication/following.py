@@ -96,10 +96,13 @@ class Wait:
 
     Attributes:
         is_fault: the leader's answer is wrong, not late.
+        is_for_tier: the own remote tier has not what is needed, as it may be for all partitions at
+            once: `TierBootstraps.problems` names it, for all of them together.
     """
 
     reason: str
     is_fault: bool = False
+    is_for_tier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +280,11 @@ class Following:
         if not self._failures:
             self._failing_since_ms = now_ms
         self._failures += 1
+        if wait.is_for_tier:
+            pause_ms = min(FIRST_WAIT_MS << min(self._failures - 1, 20), FAILED_WAIT_MS)
+            self.standing, self.reason = Standing.WAITING, wait.reason
+            self.due_ms, self._failing_since_ms = now_ms + pause_ms, now_ms
+            return False
         self._faults = self._faults + 1 if wait.is_fault else 0
         was_failed = self.is_failed
         self.is_failed |= (

@@ -84,6 +84,7 @@ class ReplicaFetchers:
         fetcher = self._by_partition.pop(partition, None)
         if fetcher is not None:
             fetcher.let_go(partition)
+            self._bootstraps.forget(partition)
 
     def _fetcher_of(self, partition: Partition) -> ReplicaFetcher | None:
         """The fetcher for its leader; None where it has none.
@@ -127,7 +128,7 @@ class ReplicaFetchers:
                 ),
                 backoff_ms=config.replica_fetch_backoff_ms,
                 timeout_ms=config.replica_socket_timeout_ms,
-                from_last_tiered=config.follower_fetch_last_tiered_offset_enable,
+                from_last_tiered=self._is_from_last_tiered,
             ),
             broker_epoch=self._broker_epoch,
             bootstraps=self._bootstraps,
@@ -135,6 +136,9 @@ class ReplicaFetchers:
         )
         made.reach(self._address_of(leader_id))
         return made
+
+    def _is_from_last_tiered(self) -> bool:
+        return self._config().follower_fetch_last_tiered_offset_enable
 
     # -- where leaders are
 
@@ -177,7 +181,8 @@ class ReplicaFetchers:
             if one.trouble and len(one)
         )
         failed = (why for one in self._fetchers.values() for why in one.failed.values())
-        return list(islice(chain(silent, failed), _SHOWN_MAX))
+        waiting = self._bootstraps.problems()
+        return list(islice(chain(silent, waiting, failed), _SHOWN_MAX))
 
     @property
     def failed_count(self) -> int:

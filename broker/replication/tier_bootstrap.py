@@ -43,8 +43,11 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 4
-"""Partitions whose state is built side by side: each is two requests to the store."""
+AT_ONCE: Final = 16
+"""Partitions whose state is asked for side by side: each is two requests to the store."""
+THREADS: Final = 4
+LONG_MS: Final = 60_000
+"""A partition that has waited so long for the tier is named to people."""
 POOL: Final = "log-bootstrap"
 
 State = AuxiliaryStateAnswer | KafkaError
@@ -80,7 +83,8 @@ class TierBootstraps:
         """Build nothing yet; without a tier to `ask` every partition waits for one."""
         self.logs = logs
         self._ask, self._clock = ask, ports.clock
-        self._pool = ports.executors.pool(POOL, AT_ONCE)
+        self._pool = ports.executors.pool(POOL, THREADS)
+        self._late: dict[Partition, tuple[int, str]] = {}  # since when, and why
         self._waiting: deque[TierBootstrap] = deque()
         self._asked: dict[TierBootstrap, Callable[[State], None]] = {}
         self._is_stopping = False
@@ -91,6 +95,22 @@ class TierBootstraps:
     def count(self) -> int:
         """Partitions that wait or are worked on."""
         return len(self._waiting) + sum(one.is_running for one in self._runners)
+
+    def problems(self) -> list[str]:
+        """One line for all that have waited long for the remote tier of this broker."""
+        before_ms = self._clock.monotonic_ms() - LONG_MS
+        late = {one: why for one, (since_ms, why) in self._late.items() if since_ms <= before_ms}
+        if not late:
+            return []
+        partition, why = next(iter(late.items()))
+        return [
+            f"{len(late)} partition(s) cannot be followed before the remote tier has their state: "
+            f"{partition.topic_partition}: {why}"
+        ]
+
+    def forget(self, partition: Partition) -> None:
+        """It is not followed any more."""
+        self._late.pop(partition, None)
 
     def begin(self, bootstrap: TierBootstrap) -> None:
         """Build it when it has its turn."""
@@ -124,8 +144,17 @@ class TierBootstraps:
                 log.exception("bootstrap failed: %s", bootstrap.partition.topic_partition)
                 outcome = Stop(f"a defect: {error!r}", is_failure=True)
             if not self._is_stopping:
+                self._note(bootstrap, outcome)
                 bootstrap.ended(outcome)
             yield None
+
+    def _note(self, bootstrap: TierBootstrap, outcome: Wait | Stop | None) -> None:
+        partition = bootstrap.partition
+        if isinstance(outcome, Wait) and outcome.is_for_tier and bootstrap.is_current():
+            since_ms, _ = self._late.get(partition, (self._clock.monotonic_ms(), ""))
+            self._late[partition] = since_ms, outcome.reason
+        else:
+            self.forget(partition)
 
     def _built(self, one: TierBootstrap) -> Work[Wait | Stop | None]:
         if not one.is_current():
@@ -134,10 +163,12 @@ class TierBootstraps:
         began_ms, tp = self._clock.monotonic_ms(), partition.topic_partition
         state = yield from self._state(one)
         if isinstance(state, KafkaError):
+            is_fault = state.code == ErrorCode.CORRUPT_MESSAGE
             return Wait(
                 f"the remote tier does not give the state at offset {theirs.offset - 1} of epoch "
                 f"{theirs.epoch_below} yet: {state}",
-                is_fault=state.code == ErrorCode.CORRUPT_MESSAGE,
+                is_fault=is_fault,
+                is_for_tier=not is_fault,
             )
         beginning = NewBeginning(
             state.end_offset,

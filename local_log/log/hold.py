@@ -7,6 +7,9 @@ back to the tier again and again. So the leader holds them for a while.
 A hold keeps segments from local retention alone. The total retention and DeleteRecords raise the
 log start, and go before it; so does a disk that fills.
 DIFFERS: Apache Kafka holds nothing.
+
+A follower that asks again and again, and never gets there, does not keep a log for ever: after
+`TIMES_MAX` times the hold's length it pauses as long as a hold lasts.
 """
 
 import logging
@@ -18,6 +21,7 @@ from runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
+TIMES_MAX: Final = 6
 FREE_SHARE_MIN: Final = 0.1
 """Nothing is held while less of the log directory's file system is free."""
 
@@ -29,10 +33,11 @@ class LocalHold:
         is_disk_short: the last look at the disk found less than `FREE_SHARE_MIN` free.
     """
 
-    __slots__ = ("_held", "is_disk_short")
+    __slots__ = ("_held", "_since_ms", "is_disk_short")
 
     def __init__(self) -> None:
         self._held: tuple[int, int] | None = None  # start and end of the time: read as one
+        self._since_ms = 0
         self.is_disk_short = False
 
     def begin(self, start_offset: int, *, now_ms: int, for_ms: int) -> None:
@@ -40,8 +45,13 @@ class LocalHold:
 
         An earlier hold that is not over keeps its start where that is lower.
         """
-        if for_ms > 0:
-            self._held = (min(start_offset, self.start_at(now_ms)), now_ms + for_ms)
+        if for_ms <= 0:
+            return
+        if self._held is None or now_ms >= self._held[1] + for_ms:
+            self._since_ms = now_ms
+        until_ms = min(now_ms + for_ms, self._since_ms + TIMES_MAX * for_ms)
+        if until_ms > now_ms:
+            self._held = (min(start_offset, self.start_at(now_ms)), until_ms)
 
     def end(self) -> None:
         """Hold nothing any more."""

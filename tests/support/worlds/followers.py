@@ -188,7 +188,7 @@ class Pair:
         self.sides: dict[int, LeaderSide] = {}
         self.add_leader(NODE)
         self.leader, self.side = self.worlds[NODE], self.sides[NODE]
-        config, _ = BrokerConfig.load({
+        self.config, _ = BrokerConfig.load({
             "process.roles": "broker",
             "node.id": str(FOLLOWER),
             "controller.quorum.bootstrap.servers": "localhost:1",
@@ -197,7 +197,7 @@ class Pair:
             **self.settings,
         })  # fmt: skip
         self.fetchers = ReplicaFetchers(
-            lambda: config,
+            lambda: self.config,
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
             bootstraps=TierBootstraps(

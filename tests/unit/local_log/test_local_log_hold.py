@@ -7,7 +7,7 @@ import pytest
 
 from local_log.config import LONG_MAX
 from local_log.log import retention
-from local_log.log.hold import LocalHold
+from local_log.log.hold import TIMES_MAX, LocalHold
 from local_log.log.partition_log import PartitionLog
 from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
 from runtime.disk import Disk
@@ -97,6 +97,15 @@ def test_a_hold_ends_by_the_wall_clock_and_with_the_leadership() -> None:
     assert held.start_at(NOW_MS + FOR_MS) == LONG_MAX
     held.end()
     assert held.start_at(NOW_MS) == LONG_MAX
+
+
+def test_a_follower_that_never_gets_there_does_not_hold_a_log_for_ever() -> None:
+    hold, held = LocalHold(), []
+    for asked_ms in range(NOW_MS, NOW_MS + 20 * FOR_MS, FOR_MS // 10):
+        hold.begin(7, now_ms=asked_ms, for_ms=FOR_MS)
+        held.append(hold.start_at(asked_ms) == 7)
+    assert held.index(False) == 10 * TIMES_MAX
+    assert held[held.index(False) :].index(True) == 10, "then it may begin again"
 
 
 def test_zero_milliseconds_hold_nothing() -> None:

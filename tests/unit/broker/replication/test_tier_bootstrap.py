@@ -1,7 +1,7 @@
 """A follower below its leader's local log begins at a remote segment's end, with its state."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Tier:
     leader: PartitionLog
     known: int = 0
     asked: list[tuple[int, int]] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
     change: Callable[[AuxiliaryStateAnswer], State] = lambda answer: answer
     held: list[Callable[[], None]] | None = None
 
@@ -47,6 +48,7 @@ class Tier:
         self, partition: Partition, offset: int, epoch: int, done: Callable[[State], None]
     ) -> None:
         self.asked.append((offset, epoch))
+        self.partitions.append(partition.partition)
         answer = self.answer(partition, offset, epoch)
         if self.held is None:
             done(answer)
@@ -245,9 +247,10 @@ async def test_a_deleted_beginning_is_not_taken_over(tmp_path: Path) -> None:
 async def test_an_empty_log_leaves_out_what_is_copied_where_the_setting_says_so(
     tmp_path: Path,
 ) -> None:
-    """`follower.fetch.last.tiered.offset.enable` (KIP-1023)."""
-    settings = {"follower.fetch.last.tiered.offset.enable": "true"}
-    async with following(tmp_path, settings=settings) as pair:
+    """`follower.fetch.last.tiered.offset.enable` (KIP-1023), set while it is followed."""
+    async with following(tmp_path) as pair:
+        await pair.add_followed("u", b"a")
+        pair.config = replace(pair.config, follower_fetch_last_tiered_offset_enable=True)
         tier = tiered(pair)
         fill(pair)
         expire(pair, 10)
@@ -258,6 +261,35 @@ async def test_an_empty_log_leaves_out_what_is_copied_where_the_setting_says_so(
         log = pair.follower.log("t")
         assert tier.asked == [(29, 3)]
         assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 30, 40)
+
+
+async def test_many_that_wait_for_the_tier_are_named_in_one_line(tmp_path: Path) -> None:
+    """The tier of a wiped broker reads its metadata first: nothing is wrong with a partition."""
+    async with following(tmp_path) as pair:
+        pair.leader.add_topic("t", 20, remote_storage_enable=True)
+        for index in range(20):
+            pair.leader.change("t", index, replicas=(*pair.worlds, 2))
+            pair.leader.append("t", b"a", index=index)
+            log = pair.leader.log("t", index)
+            log.roll()
+            assert log.set_copied_through(0, 3)
+            pair.leader.logs.retention.run([log], pair.leader.clock.wall_ms(), release_copied=True)
+        tier = Tier(pair.leader.log("t"))
+        pair.ask_tier = tier
+        pair.share("t")
+        await pair.run(1_000)
+        assert len({*tier.partitions}) == 20, "none waits for the others"
+        assert pair.fetchers.problems() == []
+        await pair.run(90_000)
+        (line,) = pair.fetchers.problems()
+        assert line.startswith("20 partition(s) cannot be followed before the remote tier has")
+        assert not pair.fetchers.failed_count
+        before = len(tier.asked)
+        await pair.run(60_000)
+        assert len(tier.asked) - before <= 3 * 20, "they ask ever more seldom"
+        pair.delete("t")
+        await pair.run(100)
+        assert pair.fetchers.problems() == []
 
 
 async def test_other_partitions_of_the_leader_go_on(tmp_path: Path) -> None:
