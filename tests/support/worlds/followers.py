@@ -82,18 +82,21 @@ class LeaderSide:
         fetches: decoded requests, in their order.
         tamper: changes each answer to Fetch.
         cut: changes the bytes of its body.
+        fetch, epochs: the handlers of Fetch and OffsetForLeaderEpoch.
         versions: of Fetch that are served.
         version: of the last request.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, tier: RemoteTier | None = None) -> None:
+        """Answer for a broker; without a tier for what lies on its disk alone."""
         ports = world.ports
         self.fetches: list[Any] = []
         self.tamper: Tamper = lambda body: body
         self.cut: Callable[[bytes], bytes] = lambda data: data
         self.versions, self.version = (4, 18), -1
         holding = Holding(ports.clock, ports.scheduler)
-        self.fetch = FetchHandler(world.replicas, ports, limits=FetchLimits())
+        self.fetch = FetchHandler(world.replicas, ports, limits=FetchLimits(), remote=tier)
+        self.epochs = OffsetForLeaderEpochHandler(world.replicas, holding)
         self._handlers = {
             ApiKey.FETCH: self.fetch,
             ApiKey.LIST_OFFSETS: ListOffsetsHandler(
@@ -101,9 +104,9 @@ class LeaderSide:
                 clock=ports.clock,
                 pool=ports.executors.reads,
                 holding=holding,
-                remote=cast("RemoteTier", Copies(world)),
+                remote=tier or cast("RemoteTier", Copies(world)),
             ),
-            ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(world.replicas, holding),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.epochs,
         }
         self._tasks: set[asyncio.Task[None]] = set()
 
