@@ -1,4 +1,4 @@
-"""KIP-405's scenario 5 with real processes: lineages that diverge in the store, and one comes back.
+"""KIP-405's scenarios 3 and 5 with real processes: lineages that diverge in the store.
 
 The states step by step are those of `tests/simulation/test_kip405_scenarios.py`; scenario 4 is in
 `test_tiered_replicas.py`. Only real processes show that the controller's unclean elections reach
@@ -12,10 +12,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import ResourceType
 
+from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.types import TopicPartition as Partition
 from kafka_protocol.wire.api_keys import ApiKey
+from local_log.manager.log_dir import RUNNING_LIFE
 from tests.support.brokers.clients import Read, Sent, end_offsets, produce, read_all
 from tests.support.brokers.raw_client import RawClient
+from tests.support.brokers.tiered_topics import alter
 from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.serving import admin, leaders, until_true
 from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combined
@@ -23,6 +29,8 @@ from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combin
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=300)]
 
 UNCLEAN = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
+STAYS = {"local_retention_bytes": str(1 << 30)}
+SMALL_BATCHES = {"batch.size": 10_000}
 LATEST_TIERED = -5
 PATIENCE_S = 120
 SHARED, OLD, NEW = 500, 4_000, 3_000
@@ -80,15 +88,79 @@ async def until_both_are_in_sync(cluster: Cluster) -> None:
     await until_true(are, "both replicas are in sync")
 
 
+def lose_power(node: Tiering, least: int) -> int:
+    """A killed node's machine loses power: little of its log of `t` had reached the disk.
+
+    Returns:
+        Where the log ends, not below `least`.
+    """
+    (node.logs / RUNNING_LIFE).unlink()
+    first, *others = sorted((node.logs / "t-0").glob("*.log"))
+    data = first.read_bytes()
+    position, end = next(
+        (at, header.base_offset) for at, header in iter_batches(data) if header.base_offset >= least
+    )
+    with first.open("r+b") as file:
+        file.truncate(position)
+    for path in (node.logs / "t-0").iterdir():
+        if path.suffix == ".snapshot" or path.stem in {other.stem for other in others}:
+            path.unlink()
+    for name in (offset_checkpoint.RECOVERY_POINTS, offset_checkpoint.HIGH_WATERMARKS):
+        path = node.logs / name
+        kept = offset_checkpoint.parse(path.read_bytes())
+        kept[Partition("t", 0)] = 0
+        path.write_bytes(offset_checkpoint.dump(kept))
+    return end
+
+
+async def test_offsets_lost_in_two_failures_are_given_again_uncleanly(tmp_path: Path) -> None:
+    """K405-73: what the store has of them is not served, and the other replica truncates."""
+    async with tiers_combined(tmp_path) as cluster:
+        first, second = await two_replicas(cluster, **STAYS)
+        old = records(b"old", 0, OLD)
+        await asyncio.to_thread(produce, first, "t", old, **SMALL_BATCHES)
+        await until_copied(first, NEW)
+        await until_both_are_in_sync(cluster)
+        second.kill()
+        first.kill()
+        (first.logs / RUNNING_LIFE).unlink()
+        end = lose_power(second, SHARED)
+        assert end < NEW
+        await second.start()
+        await until_it_leads(second, end)
+        sent = old[:end] + records(b"new", end, NEW)
+        await asyncio.to_thread(produce, second, "t", sent[end:])
+        await until_copied(second, NEW // 2)
+        await first.start()
+        await until_both_are_in_sync(cluster)
+        assert await asyncio.to_thread(read_all, second, "t") == as_read(sent)
+        less = {"local_retention_bytes": "1"}
+        await asyncio.to_thread(alter, second, ResourceType.TOPIC, "t", **less)
+        for node in (first, second):
+            await until_asked(
+                lambda node=node: len(node.local_segments("t")) == 1,  # type: ignore[misc]
+                f"{node.node_id} has the active segment alone",
+                deadline_s=PATIENCE_S,
+            )
+        assert await asyncio.to_thread(read_all, second, "t") == as_read(sent)
+        await cluster.until_green()
+        await audited(second, "--deep")
+
+
+async def two_replicas(cluster: Cluster, **config: str) -> tuple[Tiering, Tiering]:
+    """Make the topic: its leader, and its other replica."""
+    first = cluster.node((await cluster.create("t", replicas=2, **UNCLEAN, **config))[0])
+    found = admin(cluster.servers).list_topics("t", timeout=10).topics["t"].partitions[0]
+    return first, next(cluster.node(one) for one in found.replicas if one != first.node_id)
+
+
 async def diverged(cluster: Cluster) -> tuple[Tiering, Tiering, list[Sent]]:
     """Two lineages are in the store: that of the first leader, and that of the replica which leads.
 
     Returns:
         Both of them, the first one is killed; and what the second one has acknowledged.
     """
-    first = cluster.node((await cluster.create("t", replicas=2, **UNCLEAN))[0])
-    found = admin(cluster.servers).list_topics("t", timeout=10).topics["t"].partitions[0]
-    second = next(cluster.node(one) for one in found.replicas if one != first.node_id)
+    first, second = await two_replicas(cluster)
     old = records(b"old", 0, OLD)
     await asyncio.to_thread(produce, first, "t", old[:SHARED])
     await until_both_are_in_sync(cluster)
