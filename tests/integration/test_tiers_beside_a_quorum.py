@@ -24,6 +24,7 @@ from tests.support.quorum.serving import leaders
 from tests.support.quorum.tier_rounds import run_rounds
 from tests.support.quorum.tiering import (
     Cluster,
+    Tiering,
     audited,
     tiers_apart,
     tiers_beside_one_voter,
@@ -75,6 +76,34 @@ async def test_a_topics_life_in_the_tiers_of_several_brokers(
         await cluster.until_green()
         for node in cluster.nodes:
             assert await node.stop() == 0
+
+
+async def test_a_topic_whose_only_broker_is_gone_leaves_the_store(tmp_path: Path) -> None:
+    """K405-39: another process removes it, which never hosted the topic."""
+    async with tiers_combined(tmp_path) as cluster:
+        led = await cluster.create("t")
+        gone = cluster.node(led[0])
+        here = next(one for one in cluster.nodes if one is not gone)
+        await asyncio.to_thread(produce, here, "t", RECORDS, **IN_ORDER)
+        await cluster.until_only_active_is_local("t", led)
+        gone.kill()
+        await until_led_by_others(cluster, gone, METADATA)
+        await asyncio.to_thread(delete_topic, here, "t")
+        await until(lambda: not cluster.objects("t"), "nothing is left of it", deadline_s=120)
+        await gone.start()
+        await cluster.until_green()
+        assert not gone.local_segments("t")
+        await audited(here, "--deep")
+
+
+async def until_led_by_others(cluster: Cluster, gone: Tiering, topic: str) -> None:
+    here = next(one for one in cluster.nodes if one is not gone)
+    others = cluster.ids - {gone.node_id}
+    await until(
+        lambda: bool(led := set(leaders(here.address, topic).values())) and led <= others,
+        f"others lead {topic}",
+        deadline_s=60,
+    )
 
 
 @pytest.mark.parametrize("starts", [tiers_apart, tiers_combined], ids=["apart", "combined"])

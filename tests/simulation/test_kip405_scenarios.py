@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from broker.replica.errors import NotJudgedSound
+from tests.support.tiered_world.broker import COPY_MAX_MS
 from tests.support.tiered_world.world import TieredWorld, tiered
 
 
@@ -413,3 +414,33 @@ store 0-2  0:m0/0 1:m1/0 2:m2/0; epochs 0@0; metadata 0@0
 store 3-4  3:m3/1 4:m4/1; epochs 0@0 1@3; metadata 1@3
 store 4-6  4:m4/1 5:m5/1 6:m6/2; epochs 0@0 1@3 2@6; metadata 1@4 2@6
 """)
+
+
+async def test_of_a_copy_that_lost_its_leadership_nothing_is_served(tmp_path: Path) -> None:
+    """K405-25, "Replica Manager": the next leader copies the same records; the late copy goes."""
+    async with tiered(tmp_path) as world:
+        world.create(leader="A")
+        store = world.a.loop_tier.storage
+        store.is_held = True
+        await messages(world, "A", (0, "0 1 2"))
+        world.roll("AB")
+        await world.until(lambda: store.waiting == 1, "A copies")
+        world.elect("B", 1, isr="AB")
+        await messages(world, "B", (1, "3"))
+        await world.run(2_000)
+        store.is_held = False
+        await world.until(lambda: store.waiting == 0, "A's copy is there, late")
+        await world.run(2_000)
+        assert world.objects() == 2
+        world.expire("B", 3)
+        assert await world.fetch("B", 1, 0) == "1:m1/0"
+        await world.run(COPY_MAX_MS)
+        await world.copied()
+        world.expect("""
+A follows  0:m0/0 1:m1/0 2:m2/0 | 3:m3/1
+           epochs 0@0 1@3; high watermark 4; copied to 2
+B leads    3:m3/1
+           epochs 0@0 1@3; high watermark 4; copied to 2
+store 0-2  0:m0/0 1:m1/0 2:m2/0; epochs 0@0; metadata 0@0
+""")
+        assert await world.fetch("B", 1, 0) == "1:m1/0"

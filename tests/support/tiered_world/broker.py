@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.support.tiered_world.world import TieredWorld
 
 CLUSTER = "c"
+COPY_MAX_MS = 30_000
+"""A copy that was given up is deleted for good after this."""
 PARTITION = TopicIdPartition(b"T" * 16, 0, "t")
 
 
@@ -163,7 +165,7 @@ class TieredBroker:
                 "log.dir": state_dir,
             },
             task_interval_ms=500,
-            copy_max_ms=60_000,
+            copy_max_ms=COPY_MAX_MS,
         )
 
     def step(self, step_ms: int) -> None:

@@ -53,6 +53,28 @@ class TurnedManager(TopicBasedRemoteLogMetadataManager):
         return write
 
 
+class HeldStore(LocalFsRemoteStorageManager):
+    """A store whose copies wait while they are held.
+
+    Attributes:
+        is_held: whether copies wait before anything of them is there.
+        waiting: how many do.
+    """
+
+    def __init__(self, tier: "LoopTier") -> None:
+        super().__init__()
+        self._tier = tier
+        self.is_held = False
+        self.waiting = 0
+
+    def copy_log_segment_data(self, *args: Any) -> bytes | None:
+        self.waiting += 1
+        while self.is_held:
+            self._tier.workers.pause(None, 1)
+        self.waiting -= 1
+        return super().copy_log_segment_data(*args)
+
+
 class _TurnBroker(LinkBroker):
     """Asks the broker from a pool's thread, which gives its turn away until the answer is there."""
 
@@ -73,6 +95,7 @@ class LoopTier:
     Attributes:
         pid: there is none.
         workers: its pools; there once it is configured.
+        storage: the store as it sees it.
         metadata: its manager, whose cache outlives it.
     """
 
@@ -90,7 +113,7 @@ class LoopTier:
         self._ports, self._store = ports, store
         self._endpoint: Endpoint | None = None
         self.workers: TurnWorkers
-        self.storage = LocalFsRemoteStorageManager()
+        self.storage = HeldStore(self)
         self.metadata = TurnedManager(
             port_factory=lambda settings: topic.port(),
             store_factory=lambda settings, count: cache,

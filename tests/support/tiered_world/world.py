@@ -186,6 +186,10 @@ class TieredWorld:
         """All is as this table says."""
         assert table(self) == state
 
+    def objects(self) -> int:
+        """How many segments lie in the store, whatever is known of them."""
+        return len([*self.store.rglob("*.log")])
+
     # -- questions of consumers
 
     async def fetch(
