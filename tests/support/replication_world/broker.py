@@ -1,6 +1,6 @@
 """The broker's side of a node with replicas: its logs, what it leads, and what it follows.
 
-In the order of `broker.broker.Broker`; tier, cleaner and pages are left out.
+In the order of `broker.broker.Broker`; cleaner and pages are left out.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from broker.handlers.holding import Holding
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_commit import OffsetCommitHandler
 from broker.handlers.offset_fetch import OffsetFetchHandler
+from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.parts import Unserved
 from broker.handlers.produce import ProduceHandler
 from broker.network.dispatch import decoders
@@ -30,13 +31,17 @@ from broker.network.server import Server
 from broker.node.alter_partition import alter_partitions
 from broker.node.broker_life import BrokerLife, LifeSettings
 from broker.node.committed_mark import MarkKeeper
-from broker.node.directories import DirectoryError, open_directories
+from broker.node.directories import Directories, DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories
 from broker.node.endpoints import advertised_endpoints, network_limits
 from broker.node.housekeeping import Housekeeping, housekeeping_tasks
 from broker.observe.health import Health
 from broker.process.broker_logs import BrokerLogs, RemovalsRead
+from broker.process.broker_tier import BrokerTier
+from broker.remote.answers import ControllerQuestions
 from broker.remote.confirmed_images import ConfirmedImages
+from broker.remote.process import start_tier_process
+from broker.remote.tier import RemoteTier
 from broker.replica import partition
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
@@ -62,7 +67,8 @@ from runtime.work import run_in_steps
 from tests.support.nodes_world.broker import BrokerSide
 from tests.support.nodes_world.connections import NodeNetwork
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME, INDEX_BYTES
-from tests.support.replication_world.plan import DATA_PORT, DURABLE
+from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, ReplicationPlan
+from tests.support.replication_world.tier_process import TierSupervisor
 
 if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
@@ -77,15 +83,17 @@ class SmallSegments(LiveConfig):
     """Settings whose segments are small; index files are made in full size and in memory here."""
 
     def __init__(
-        self, static: BrokerConfig, image: Callable[[], MetadataImage], segment_bytes: int
+        self, static: BrokerConfig, image: Callable[[], MetadataImage], plan: ReplicationPlan
     ) -> None:
         super().__init__(static, image)
-        self._segment_bytes = segment_bytes
+        self._segment_bytes, self._tier = plan.log_segment_bytes, plan.tier
 
     def log_config(self, topic: str) -> LogConfig:
         config, segment_bytes = super().log_config(topic), self._segment_bytes
         if topic == OFFSETS_TOPIC:
             segment_bytes = max(segment_bytes, COMMIT_BYTES_MAX)
+        if topic == TIERED and self._tier is not None:
+            segment_bytes = self._tier.segment_bytes
         return replace(config, segment_bytes=segment_bytes, segment_index_bytes=INDEX_BYTES)
 
 
@@ -95,6 +103,7 @@ class ReplicaSide(BrokerSide):
     Attributes:
         replicas: what is hosted; None before its logs are open.
         opened: its logs.
+        tier: the broker's side of its remote tier; None where there is none.
     """
 
     node: "ReplicaNode"
@@ -103,13 +112,13 @@ class ReplicaSide(BrokerSide):
         super().__init__(node, network)
         self.replicas: ReplicaManager | None = None
         self.opened: BrokerLogs
+        self.tier: RemoteTier | None = None
         self._network = network
         self._epoch = -1
         self._undo: list[Undo] = []
         self._starting: asyncio.Task[object] | None = None
         ports, metadata = node.ports, node.metadata
-        segment_bytes = node.world.plan.log_segment_bytes
-        self._live = SmallSegments(node.settings_file, lambda: metadata.image, segment_bytes)
+        self._live = SmallSegments(node.settings_file, lambda: metadata.image, node.world.plan)
         elect = ElectLeadersHandler(metadata.submit, metadata.brokers.election_defaults)
         self._handlers[elect.api_key] = Forwarded(
             elect, self.active, ports.clock, ports.scheduler, decoders(ports.executors)
@@ -144,6 +153,7 @@ class ReplicaSide(BrokerSide):
             config.log_dirs, metadata_path=HOME, node_id=node.id, disk=ports.disk
         )
         self._undo.append(directories.release)
+        wiring = await self._start_tier(directories)
         is_missing_some = await pool.run(
             lambda: settle_directories(
                 directories,
@@ -175,6 +185,25 @@ class ReplicaSide(BrokerSide):
             await self.opened.set_aside(removed)
         removals.end()
         await self._serve()
+        if self.tier is not None:
+            assert self.replicas is not None
+            self._undo.append(self.tier.stop)
+            await wiring.connect(
+                metadata, self.replicas, self._live, {"bootstrap.servers": "here:1"}
+            )
+
+    async def _start_tier(self, directories: Directories) -> BrokerTier:
+        """Its process is started first; it works last."""
+        node = self.node
+        wiring = BrokerTier(node.settings_file, directories, node.ports, start_tier_process)
+        self.tier = tier = wiring.tier
+        if tier is not None:
+            loop = asyncio.get_running_loop()
+            tier._supervisor = TierSupervisor(node, tier, node.ports, loop)
+            self._undo.append(tier.stop)
+            await tier.start()
+            await wiring.follow(node.metadata)
+        return wiring
 
     def _wire(self) -> None:
         node, ports, metadata = self.node, self.node.ports, self.node.metadata
@@ -188,6 +217,7 @@ class ReplicaSide(BrokerSide):
             tuple(one.directory_id for one in self.logs.online_dirs()),
             keeps_directories=True,
             previous_epoch=self.logs.clean_epoch,
+            remote_store=None if self.tier is None else self.tier.store,
         )
         self.life = life = BrokerLife(
             self.active,
@@ -216,6 +246,7 @@ class ReplicaSide(BrokerSide):
             requests=ControllerRequests(
                 assign=life.assign, raise_epoch=epochs.ask, leading=self._begin_leading()
             ),
+            judgements=None if self.tier is None else self.tier.judgements,
         )
         replicas.on_failure = self._is_broken
         self._undo.append(replicas.stop)
@@ -223,7 +254,9 @@ class ReplicaSide(BrokerSide):
             lambda: self._live.current,
             image=self._image,
             broker_epoch=lambda: life.epoch,
-            bootstraps=TierBootstraps(None, self.logs, ports),
+            bootstraps=TierBootstraps(
+                None if self.tier is None else self.tier.auxiliary_state, self.logs, ports
+            ),
             ports=ports,
             network=self._network,
         )
@@ -241,6 +274,11 @@ class ReplicaSide(BrokerSide):
         )
         self.groups = begin_groups(creation, metadata, replicas, config, ports)
         self._undo.append(self.groups.stop)
+        if self.tier is not None:
+            questions = ControllerQuestions(
+                epochs.ask, life.update_removed_topics, life.describe_quorum
+            )
+            self.tier.attach(replicas, metadata, questions)
         tasks = housekeeping_tasks(config, self.logs, ports.clock)
         housekeeping = Housekeeping(
             tasks, scheduler=ports.scheduler, pool=ports.executors.background
@@ -309,10 +347,15 @@ class ReplicaSide(BrokerSide):
         table = HandlerTable(
             [
                 ProduceHandler(replicas, ports.executors),
-                FetchHandler(replicas, ports, limits=FetchLimits()),
+                FetchHandler(replicas, ports, limits=FetchLimits(), remote=self.tier),
                 ListOffsetsHandler(
-                    replicas, clock=ports.clock, pool=ports.executors.reads, holding=holding
+                    replicas,
+                    clock=ports.clock,
+                    pool=ports.executors.reads,
+                    holding=holding,
+                    remote=self.tier,
                 ),
+                OffsetForLeaderEpochHandler(replicas, holding),
                 DeleteRecordsHandler(replicas, ports.executors.commit, holding),
                 FindCoordinatorHandler(self.groups, cluster, Unserved()),
                 OffsetCommitHandler(self.groups, cluster),

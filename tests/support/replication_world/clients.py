@@ -23,7 +23,7 @@ from kafka_protocol.wire.codec import request, response
 from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
-from tests.support.replication_world.plan import DATA_PORT, DURABLE, TopicPlan
+from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, TopicPlan
 
 if TYPE_CHECKING:
     from tests.support.replication_world.groups import GroupConsumer
@@ -466,6 +466,9 @@ class DataClients:
             self.world.at(self.world.now_us + 500_000, self._create, f"r{number}", topic)
         if self.world.plan.has_durable:
             self.world.at(self.world.now_us + 500_000, self._create, DURABLE, TopicPlan(1, 3, 2))
+        if (tier := self.world.plan.tier) is not None:
+            tiered = TopicPlan(tier.partitions, 3, 2)
+            self.world.at(self.world.now_us + 500_000, self._create, TIERED, tiered)
         if self.groups:
             offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)
             self.world.at(self.world.now_us + 500_000, self._create, OFFSETS_TOPIC, offsets)
@@ -506,6 +509,10 @@ class DataClients:
             "message.timestamp.after.max.ms": str(2**63 - 1),
             "retention.ms": "-1",  # clocks on walls jump
         }
+        if name == TIERED and (tier := world.plan.tier) is not None:
+            configs["remote.storage.enable"] = "true"
+            configs["retention.bytes"] = str(tier.retention_bytes)
+            configs["local.retention.bytes"] = str(tier.local_bytes)
         asked = cls.Topics(
             name=name,
             num_partitions=topic.partitions,

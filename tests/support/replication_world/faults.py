@@ -91,6 +91,28 @@ class ReplicationFaults(NodesFaults):
     def _elect(self, node: "QuorumNode", coming: Fault) -> None:
         self._world.workload.data.elect(int(coming.part < 0.1))
 
+    # -- the remote tier
+
+    def _end_tier(self, node: "QuorumNode", coming: Fault) -> None:
+        """Of a leader or a follower; what it has sent may land later."""
+        one = self._some(coming, leads=coming.number % 3 > 0)
+        tier = None if one is None or one.broker is None else one.broker.tier
+        if one is not None and tier is not None and tier.state().process == "up":
+            assert one.tier_process is not None
+            one.tier_process.kill()
+
+    def _store_away(self, node: "QuorumNode", coming: Fault) -> None:
+        remote, world = self._world.remote_objects, self._world
+        remote.is_away_until = world.now_us + coming.for_ms * 1_000
+
+    def _store_slow(self, node: "QuorumNode", coming: Fault) -> None:
+        remote, world = self._world.remote_objects, self._world
+        remote.is_slow_until = world.now_us + coming.for_ms * 1_000
+
+    def _store_loses_answers(self, node: "QuorumNode", coming: Fault) -> None:
+        remote, world = self._world.remote_objects, self._world
+        remote.loses_answers_until = world.now_us + coming.for_ms * 2_000
+
     # -- a disk for partitions is lost, and given up
 
     def _lose_logs(self, node: "QuorumNode", coming: Fault) -> None:

@@ -23,7 +23,7 @@ from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
 from metadata_topic.image.replay_topics import merge
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.copies import Copy, Stamp, name_of
-from tests.support.replication_world.plan import DURABLE
+from tests.support.replication_world.plan import DURABLE, TIERED
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -50,6 +50,8 @@ class Told:
         hurts: unclean ends of its brokers since it last had enough members in sync.
         image: as committed last.
         gave_up: something that was told may be gone.
+        key: topic id and number.
+        is_tiered: what lies below the first segment of a copy may be in the store.
     """
 
     name: TopicPartition
@@ -70,6 +72,8 @@ class Told:
     copies: dict[int, Copy] = field(default_factory=dict)
     sequences: dict[tuple[int, int], int] = field(default_factory=dict)
     gave_up: bool = False
+    key: tuple[bytes, int] = (b"", -1)
+    is_tiered: bool = False
 
     def has(self, base: int, epoch: int, crc: int) -> bool:
         """Whether a batch was told."""
@@ -200,6 +204,7 @@ class Judge:
         minimum = int(config.get("min.insync.replicas", "1"))
         name = TopicPartition(topic, index)
         told = Told(name, partition, min(minimum, len(partition.replicas)))
+        told.key, told.is_tiered = (topic_id, index), topic == TIERED
         told.hurts = sum(one in self._hurt for one in partition.replicas)
         if len(partition.isr) < told.needed:
             told.hurts = told.needed  # its only member may end uncleanly
@@ -291,7 +296,12 @@ class Judge:
                     self._moved(told, node, partition)
 
     def _look_at_copy(self, told: Told, node: "ReplicaNode", copy: Copy) -> None:
+        start, batches = copy.start, copy.batches
         new, has_less = copy.look()
+        if told.is_tiered and copy.start > start:
+            left = [one for one in batches if one.base < copy.start]
+            self.world.tier_judge.leaves(told, node, left)
+            self._agree(told, copy)
         if has_less:
             copy.agrees_to = min(copy.agrees_to, copy.end)
             self._agree(told, copy)
@@ -431,7 +441,7 @@ class Judge:
             if member in self._hurt:
                 is_whole = False
                 continue
-            lacks = copy.agrees_to < must or (copy.start > told.start_max)
+            lacks = copy.agrees_to < must or (copy.start > told.start_max and not told.is_tiered)
             if lacks and not told.is_pending:
                 kind = "ISR" if member in image.isr else "ELR"
                 what = f"n{member} of the {kind} from {copy.start} agrees to {copy.agrees_to}"

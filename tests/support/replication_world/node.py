@@ -17,6 +17,7 @@ from tests.support.nodes_world.node import ClusterNode
 from tests.support.quorum_world.plan import CLUSTER_ID
 from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.plan import LOGS
+from tests.support.replication_world.tier_process import TierProcess
 from tests.support.sim.memory_disk import MemoryDisk
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class ReplicaNode(ClusterNode):
         broker: of this life.
         logs_number: rises with each new disk for partitions.
         is_without_logs: its lost directory is not given up yet; it does not start before.
+        tier_lives: how many tier processes it has had.
+        tier_process: the last of them.
     """
 
     world: "ReplicationWorld"
@@ -37,6 +40,8 @@ class ReplicaNode(ClusterNode):
 
     def __init__(self, world: "ReplicationWorld", node_id: int) -> None:
         self.logs_number = 0
+        self.tier_lives = 0
+        self.tier_process: TierProcess | None = None
         self.is_without_logs = False
         super().__init__(world, node_id)
 
@@ -81,6 +86,8 @@ class ReplicaNode(ClusterNode):
     def crash(self, *, power: bool = False) -> None:
         if power and self.is_broker:
             self.world.judge.loses_power(self)
+        if self.tier_process is not None:
+            self.tier_process.kill()  # as the kernel does when its parent ends
         super().crash(power=power)
 
     def bytes_of(self, parts: Sequence[object]) -> bytes | None:

@@ -13,8 +13,12 @@ LOGS = Path("/logs")
 DATA_PORT = 9092
 DURABLE = "durable"
 """A topic whose records are on the disks of its members before they are committed."""
+TIERED = "tiered"
+"""A topic of which every closed segment goes to the remote tier."""
 GROWN_SEEDS = 100
 """From here on plans are larger; planted bugs are recorded with plans of below."""
+TIER_SEEDS = 300
+"""From here on each broker has a remote tier, and one topic more is tiered."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -30,6 +34,29 @@ OF_REPLICAS = (
     *("close",) * 3,
 )
 
+OF_TIERS = (
+    *("end_tier",) * 6,
+    *("store_away",) * 3,
+    *("store_slow",) * 2,
+    *("store_loses_answers",) * 2,
+)
+
+
+class TierPlan(NamedTuple):
+    """The remote tier, and the topic that is tiered.
+
+    Attributes:
+        partitions: of the topic; each has three replicas.
+        segment_bytes: of them.
+        retention_bytes: total retention; -1: none.
+        local_bytes: local retention.
+    """
+
+    partitions: int = 1
+    segment_bytes: int = 400
+    retention_bytes: int = -1
+    local_bytes: int = 1
+
 
 class TopicPlan(NamedTuple):
     """A topic: so many partitions, with so many replicas each."""
@@ -38,6 +65,23 @@ class TopicPlan(NamedTuple):
     replicas: int
     min_insync: int
     is_unclean: bool = False
+
+
+TIER_SETTINGS = (
+    ("remote.log.storage.system.enable", "true"),
+    ("remote.log.storage.manager.class.name", "tests.none:Loaded"),
+    ("remote.log.manager.copier.thread.pool.size", "2"),
+    ("remote.log.manager.expiration.thread.pool.size", "2"),
+    ("remote.log.reader.threads", "4"),
+    ("remote.log.manager.task.interval.ms", "2000"),
+    ("remote.log.manager.task.retry.backoff.ms", "200"),
+    ("remote.log.manager.task.retry.backoff.max.ms", "2000"),
+    ("rlmm.config.remote.log.metadata.consume.wait.ms", "6000"),
+    ("tidemark.cluster.secret.file", "/secret"),
+    ("tidemark.remote.copy.max.ms", "15000"),
+    ("tidemark.remote.call.max.ms", "8000"),
+    ("tidemark.remote.claim.interval.ms", "20000"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +99,7 @@ class ReplicationPlan(NodesPlan):
         log_segment_bytes: of partitions.
         fetch_partition_bytes: `replica.fetch.max.bytes`.
         delete_every_ms: mean time between two DeleteRecords; 0: none.
+        tier: None: no broker has one.
     """
 
     world: ClassVar[str] = "replication"
@@ -71,10 +116,12 @@ class ReplicationPlan(NodesPlan):
     delete_every_ms: int = 0
     minimum_every_ms: int = 0
     has_durable: bool = False
+    tier: TierPlan | None = None
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
         return (
+            *(() if self.tier is None else TIER_SETTINGS),
             ("metadata.log.dir", str(HOME)),
             ("log.dirs", str(LOGS)),
             ("replica.lag.time.max.ms", str(self.lag_ms)),
@@ -95,6 +142,37 @@ class ReplicationPlan(NodesPlan):
 
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
+    plan = _untiered(seed)
+    return plan if seed < TIER_SEEDS else _tiered(plan)
+
+
+def _tiered(plan: ReplicationPlan) -> ReplicationPlan:
+    """With a tiered topic that most batches go to, and as many faults as let it be copied."""
+    dice = Random(f"replication-tier-{plan.seed}")
+    tier = TierPlan(
+        partitions=dice.choice((1, 1, 2)),
+        segment_bytes=dice.choice((250, 400, 1_500)),
+        retention_bytes=dice.choice((-1, -1, 4_000)),
+        local_bytes=dice.choice((1, 1, 800)),
+    )
+    liked = [kind for kind in dict.fromkeys(OF_TIERS) if dice.random() < 0.7]
+    kinds = [kind for kind in OF_TIERS if kind in liked] * (1 + len(plan.kinds) // 20)
+    return replace(
+        plan,
+        tier=tier,
+        kinds=(*plan.kinds, *kinds),
+        fault_every_ms=dice.choice((1_000, 2_000, 4_000)),
+        topics=plan.topics[: dice.choice((0, 0, 1))],
+        groups=0,
+        producers=dice.choice((1, 2, 4)),
+        produce_every_ms=dice.choice((15, 40, 100)),
+        consumers=dice.choice((1, 2)),
+        delete_every_ms=dice.choice((0, 3_000, 10_000)),
+        batch_bytes=max(plan.batch_bytes, 500),  # a registration names the store
+    )
+
+
+def _untiered(seed: int) -> ReplicationPlan:
     plan = _plan_of(seed)
     if seed < GROWN_SEEDS:
         return plan

@@ -8,7 +8,7 @@ in-sync replicas, fetchers, logs on a disk that loses power, handlers of clients
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from metadata_topic.image.model import DIRECTORY_LOST, NO_LEADER, BrokerImage
@@ -22,6 +22,10 @@ from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
 from tests.support.replication_world.node import ReplicaNode
 from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
+from tests.support.replication_world.tier_judge import TierJudge
+from tests.support.replication_world.tier_process import TierProcess
+from tests.support.replication_world.tier_store import RemoteObjects
+from tests.support.replication_world.tier_topic import WorldTopic
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 IN_SYNC_WITHIN_MS = 90_000
 ANSWERED_WITHIN_MS = 60_000
 READ_WITHIN_MS = 120_000
+TIERS_REST_WITHIN_MS = 120_000
 
 
 class ReplicaLives(Lives):
@@ -70,6 +75,8 @@ class ReplicationWorld(NodesWorld):
 
     Attributes:
         judge: of all that is told of records.
+        remote_objects, tier_topic: what the tiers of all brokers share.
+        tier_judge: of what the tiers do.
     """
 
     plan: ReplicationPlan
@@ -81,6 +88,9 @@ class ReplicationWorld(NodesWorld):
         super().__init__(plan, trace_lines=trace_lines)
         self.lives = ReplicaLives(self)
         self.judge = Judge(self)
+        self.remote_objects = RemoteObjects(self)
+        self.tier_topic = WorldTopic(self)
+        self.tier_judge = TierJudge(self)
         for node in self.brokers:
             self.addresses.listens(node, DATA_PORT)
 
@@ -96,6 +106,14 @@ class ReplicationWorld(NodesWorld):
     def turn(self) -> None:
         super().turn()
         self.judge.after_turn(self._node_of(self.timeline.whom))
+        self.tier_judge.after_turn()
+
+    def _node_of(self, whom: Any) -> "QuorumNode | None":
+        return super()._node_of(whom.node if isinstance(whom, TierProcess) else whom)
+
+    def heal(self) -> None:
+        super().heal()
+        self.remote_objects.heal()
 
     def saw(self, what: str) -> None:
         """Count a step of partitions and make it part of the trace's hash."""
@@ -128,7 +146,15 @@ class ReplicationWorld(NodesWorld):
         if not self.run_until(lambda: not any(one.late for one in data.groups), READ_WITHIN_MS):
             waits = [f"{one.group_id}: {one.late}" for one in data.groups if one.late]
             raise Violation("a group goes on from its commit to the end", "; ".join(waits))
+        if self.plan.tier is not None:
+            self._tiers_rest()
         return calm
+
+    def _tiers_rest(self) -> None:
+        """The tiers come to rest; then all that was told is there, and is read."""
+        if not self.run_until(lambda: not self.tier_judge.unrest(), TIERS_REST_WITHIN_MS):
+            raise Violation("calm brings the tiers to rest", self.tier_judge.unrest())
+        self.tier_judge.judge_end()
 
     def all_in_sync(self) -> bool:
         """Whether each partition has all its replicas in sync, and all logs are equal."""

@@ -1,0 +1,230 @@
+"""What must hold of tiered partitions: nothing that was told leaves a disk but for the store.
+
+The metadata topic is folded here as every tier folds it, record by record as they land. What lies
+in FINISHED segments by that, and in the store, counts as kept. Each (leader epoch, offset) that
+leaves a disk is looked for there: so a replica goes by its own chain, whatever its leader says.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafka_protocol.records.batch import iter_batches
+from rlmm import lineage, records
+from rlmm.fold import Fold
+from rlmm.lifecycle import Verdict
+from rlmm.store import MemoryStore, Position
+from rsm_plugins.layout.objects import object_names
+from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from tests.support.quorum_world.errors import Violation
+from tests.support.replication_world.copies import Stamp
+
+if TYPE_CHECKING:
+    from tests.support.quorum_world.node import QuorumNode
+    from tests.support.replication_world.judge import Told
+    from tests.support.replication_world.world import ReplicationWorld
+
+FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+GONE = SegmentState.DELETE_SEGMENT_FINISHED
+Place = tuple[bytes, int]
+
+
+class TierJudge:
+    """See the module.
+
+    Attributes:
+        finished: by partition and id.
+        copied, dropped, deleted: segments that became FINISHED, batches that left a disk, segments
+            whose deletion began.
+    """
+
+    def __init__(self, world: "ReplicationWorld") -> None:
+        self.world = world
+        self.finished: dict[Place, dict[bytes, RemoteLogSegmentMetadata]] = {}
+        self.copied = self.dropped = self.deleted = 0
+        self._store = MemoryStore()
+        self._unfinished: dict[bytes, RemoteLogSegmentMetadata] = {}
+        self._left: list[tuple[Told, QuorumNode, list[Stamp]]] = []
+        self._ended: list[RemoteLogSegmentMetadata] = []
+        world.tier_topic.on_land = self.lands
+
+    # -- the metadata topic
+
+    def lands(self, partition: int, offset: int) -> None:
+        """A record has its place in the topic."""
+        value = self.world.tier_topic.logs[partition][offset].value
+        assert value is not None
+        event = records.decode(value)
+        fold = Fold(self._store, partition)
+        verdict = fold.take(event, order=offset, seen_ms=0)
+        self._store.write(partition, fold.changes, Position(offset + 1, 0))
+        self.world.saw(f"topic {partition} {offset} {type(event).__name__} {verdict.value}")
+        if verdict is not Verdict.ACCEPTED:
+            return
+        for (_, segment_id), change in fold.changes.segments.items():
+            before = None if change.before is None else change.before.metadata
+            after = None if change.after is None else change.after.metadata
+            self._moves(segment_id, before, after)
+
+    def _moves(
+        self,
+        segment_id: bytes,
+        before: RemoteLogSegmentMetadata | None,
+        after: RemoteLogSegmentMetadata | None,
+    ) -> None:
+        known = after or before
+        assert known is not None
+        tip = known.id.topic_id_partition
+        here = self.finished.setdefault((tip.topic_id, tip.partition), {})
+        if after is None or after.state is GONE:
+            self._unfinished.pop(segment_id, None)
+            here.pop(segment_id, None)
+        elif after.state is FINISHED:
+            self._unfinished.pop(segment_id, None)
+            if segment_id not in here:
+                self.copied += 1
+                here[segment_id] = after
+                self._is_copied(after)
+        else:
+            self._unfinished[segment_id] = after
+            if here.pop(segment_id, None) is not None:
+                self.deleted += 1
+                self._ended.append(after)
+
+    # -- what is looked at
+
+    def told_of(self, metadata: RemoteLogSegmentMetadata) -> "Told | None":
+        tip = metadata.id.topic_id_partition
+        return self.world.judge.partitions.get((tip.topic_id, tip.partition))
+
+    def leaves(self, told: "Told", node: "QuorumNode", stamps: list[Stamp]) -> None:
+        """Batches have left a disk; judged when the turn is over, with the log start of then."""
+        self._left.append((told, node, stamps))
+
+    def after_turn(self) -> None:
+        """Judge what has left, and what is to be deleted."""
+        if self._left:
+            left, self._left = self._left, []
+            for told, node, stamps in left:
+                self.dropped += len(stamps)
+                for stamp in self._wanted(told, stamps):
+                    if not self.holds(told, stamp):
+                        what = f"{node} {stamp}"
+                        self._breaks("what leaves a disk is FINISHED on its chain", told, what)
+        if self._ended:
+            ended, self._ended = self._ended, []
+            for metadata in ended:
+                self._is_not_needed(metadata)
+
+    def _is_not_needed(self, metadata: RemoteLogSegmentMetadata) -> None:
+        told = self.told_of(metadata)
+        if told is None or told.is_pending:
+            return
+        spans = lineage.segment_spans(metadata)
+        inside = [one for one in told.batches if any(_overlaps(one, span) for span in spans)]
+        for stamp in self._wanted(told, inside):
+            if not self.holds(told, stamp):
+                self._breaks("no segment is deleted that is needed", told, f"{metadata} {stamp}")
+
+    def _wanted(self, told: "Told", stamps: list[Stamp]) -> list[Stamp]:
+        """Those that were told, and must not be lost."""
+        return [
+            one
+            for one in stamps
+            if one.end > told.start_max
+            and one.base < told.weak_from
+            and told.has(one.base, one.epoch, one.crc)
+        ]
+
+    def holds(self, told: "Told", stamp: Stamp) -> bool:
+        """Whether a batch lies in a FINISHED segment."""
+        first = max(stamp.base, told.start_max)
+        return any(
+            _is_in(stamp, span, first)
+            for metadata in self._finished_of(told).values()
+            for span in lineage.segment_spans(metadata)
+        )
+
+    def _finished_of(self, told: "Told") -> dict[bytes, RemoteLogSegmentMetadata]:
+        return self.finished.get(told.key, {})
+
+    def _is_copied(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """FINISHED means that the objects are there, with the bytes that the leader wrote."""
+        names, objects = object_names(metadata), self.world.remote_objects.objects
+        for key in (names.log, names.indexes, names.manifest):
+            if key not in objects:
+                raise Violation("FINISHED means that all is in the store", f"{metadata}: no {key}")
+        told = self.told_of(metadata)
+        if told is None or told.is_pending:
+            return
+        data = objects[names.log]
+        for _, header in iter_batches(data):
+            if header.base_offset < told.start_max or header.base_offset >= told.weak_from:
+                continue
+            known = told.written.get((header.base_offset, header.partition_leader_epoch))
+            if known is None or known[0] != header.crc:
+                self._breaks("a copy has what a leader wrote", told, f"{metadata} {header}")
+
+    def deletes_objects(self, node: "QuorumNode", metadata: RemoteLogSegmentMetadata) -> None:
+        """A tier is about to delete the objects of a segment."""
+        tip = metadata.id.topic_id_partition
+        if metadata.id.id in self.finished.get((tip.topic_id, tip.partition), {}):
+            what = f"{node} {metadata}"
+            raise Violation("objects go only after DELETE_SEGMENT_STARTED", what)
+
+    # -- at the end
+
+    def unrest(self) -> str:
+        """Why the tiers are not at rest; empty: they are."""
+        world = self.world
+        if self._unfinished:
+            one = next(iter(self._unfinished.values()))
+            return f"{len(self._unfinished)} segments such as {one}"
+        wanted = {
+            key
+            for here in self.finished.values()
+            for metadata in here.values()
+            for key in _keys(metadata)
+        }
+        found = set(world.remote_objects.segments())
+        if wanted != found:
+            return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
+        for node in world.brokers:
+            tier = None if node.broker is None else node.broker.tier  # type: ignore[attr-defined]
+            if tier is None:
+                return f"{node} has no tier"
+            state = tier.state()
+            if state.process != "up" or state.reasons:
+                return f"the tier of {node} is {state.process}: {list(state.reasons)}"
+        return ""
+
+    def judge_end(self) -> None:
+        """All that was told is in the leader's log, or in the store with the same bytes."""
+        for told in self.world.judge.partitions.values():
+            if not told.is_tiered or self.world.is_given_up(told):
+                continue
+            kept = {one[:4] for one in told.copies[told.image.leader].batches}
+            for metadata in self._finished_of(told).values():
+                data = self.world.remote_objects.objects[object_names(metadata).log]
+                kept |= {
+                    (one.base_offset, one.next_offset, one.partition_leader_epoch, one.crc)
+                    for _, one in iter_batches(data)
+                }
+            for stamp in self._wanted(told, told.batches):
+                if stamp[:4] not in kept:
+                    self._breaks("nothing that was told is lost", told, f"{stamp}")
+
+    def _breaks(self, rule: str, told: "Told", what: str) -> None:
+        raise Violation(rule, f"{told}: {what}")
+
+
+def _is_in(stamp: Stamp, span: lineage.Span, first: int) -> bool:
+    """Whether a batch is in, from an offset on: what lies below the log start is in no chain."""
+    return stamp.epoch == span.epoch and span.first <= first and stamp.end - 1 <= span.last
+
+
+def _overlaps(stamp: Stamp, span: lineage.Span) -> bool:
+    return stamp.epoch == span.epoch and stamp.base <= span.last and stamp.end > span.first
+
+
+def _keys(metadata: RemoteLogSegmentMetadata) -> tuple[str, str, str]:
+    names = object_names(metadata)
+    return names.log, names.indexes, names.manifest
