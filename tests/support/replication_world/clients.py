@@ -360,7 +360,7 @@ class Consumer:
     def go_on(self) -> None:
         """Read some of a partition."""
         clients, world = self.clients, self.clients.world
-        names = clients.names
+        names = self._names()
         if not names:
             self.think()
             return
@@ -395,6 +395,9 @@ class Consumer:
             topics=[cls.Topics(topic=name.topic, partitions=[asked])],
         )
         clients.line.ask(node, ApiKey.FETCH, question, self._heard)
+
+    def _names(self) -> list[TopicPartition]:
+        return self.clients.names
 
     def _knows_epoch(self, name: TopicPartition, epoch: int) -> int:
         """A leader of before, which does not know yet, is not believed."""
@@ -435,6 +438,30 @@ class Consumer:
 
     def _breaks(self, rule: str, told: "Told", what: str) -> None:
         raise Violation(rule, f"consumer {self.number} {told}: {what}")
+
+
+class LastReader(Consumer):
+    """Reads one partition from its log start to its end, when all else is over."""
+
+    def __init__(self, clients: "DataClients", name: TopicPartition) -> None:
+        super().__init__(clients, -1)
+        self.name = name
+
+    @property
+    def late(self) -> str:
+        """What is not read yet; empty: nothing."""
+        told = self.clients.world.judge.by_name[self.name]
+        at, _ = self._offsets.get(self.name, (0, 0))
+        is_over = told.gave_up or max(at, told.start_max) >= told.end
+        return "" if is_over else f"{self.name} from {at} of {told.end}"
+
+    def think(self) -> None:
+        world = self.clients.world
+        if self.late:
+            world.at(world.now_us + 20_000, self.go_on)
+
+    def _names(self) -> list[TopicPartition]:
+        return [self.name]
 
 
 @dataclass(eq=False)
@@ -541,6 +568,7 @@ class DataClients:
         if node is None or told is None:
             return
         offset = told.start_max + int((told.end - told.start_max) * world.work_dice.random())
+        told.asked_start = max(told.asked_start, offset)
         cls = request(ApiKey.DELETE_RECORDS).cls
         asked = cls.Topics.Partitions(partition_index=name.partition, offset=offset)
         topic = cls.Topics(name=name.topic, partitions=[asked])

@@ -59,6 +59,11 @@ class Copy:
         """First offset (exclusive) that is not in it."""
         return self.batches[-1].end if self.batches else self.start
 
+    @property
+    def segment_count(self) -> int:
+        """How many files there are."""
+        return len(self._segments)
+
     def index_at(self, offset: int) -> int:
         """Place of the batch that begins at `offset`, or of the first after it."""
         return bisect_left(self.bases, offset)

@@ -52,6 +52,7 @@ class Told:
         gave_up: something that was told may be gone.
         key: topic id and number.
         is_tiered: what lies below the first segment of a copy may be in the store.
+        asked_start: up to where clients have asked to delete records.
     """
 
     name: TopicPartition
@@ -74,6 +75,7 @@ class Told:
     gave_up: bool = False
     key: tuple[bytes, int] = (b"", -1)
     is_tiered: bool = False
+    asked_start: int = 0
 
     def has(self, base: int, epoch: int, crc: int) -> bool:
         """Whether a batch was told."""
@@ -365,6 +367,8 @@ class Judge:
                 self._begins_uncleanly(told, copy)
             self._tells(told, node, copy, mark)
             told.start_max = max(told.start_max, partition.log.log_start_offset)
+            if told.is_tiered:
+                self.world.tier_judge.begins_at(told, node, partition.log.log_start_offset)
             followers = partition.followers
             if (
                 followers is not None

@@ -78,6 +78,7 @@ TIER_SETTINGS = (
     ("remote.log.manager.task.retry.backoff.max.ms", "2000"),
     ("rlmm.config.remote.log.metadata.consume.wait.ms", "6000"),
     ("tidemark.cluster.secret.file", "/secret"),
+    ("tidemark.follower.bootstrap.hold.ms", "5000"),
     ("tidemark.remote.copy.max.ms", "15000"),
     ("tidemark.remote.call.max.ms", "8000"),
     ("tidemark.remote.claim.interval.ms", "20000"),

@@ -155,6 +155,8 @@ class TierJudge:
         told = self.told_of(metadata)
         if told is None or told.is_pending:
             return
+        if metadata.end_offset >= told.end and not told.gave_up:
+            self._breaks("only what is committed is copied", told, f"{metadata}")
         data = objects[names.log]
         for _, header in iter_batches(data):
             if header.base_offset < told.start_max or header.base_offset >= told.weak_from:
@@ -162,6 +164,14 @@ class TierJudge:
             known = told.written.get((header.base_offset, header.partition_leader_epoch))
             if known is None or known[0] != header.crc:
                 self._breaks("a copy has what a leader wrote", told, f"{metadata} {header}")
+
+    def begins_at(self, told: "Told", node: "QuorumNode", log_start: int) -> None:
+        """A leader has this log start."""
+        tier = self.world.plan.tier
+        assert tier is not None
+        if tier.retention_bytes < 0 and log_start > told.asked_start and not told.gave_up:
+            what = f"{node} {log_start}, asked to {told.asked_start}"
+            self._breaks("a log start moves only where somebody asks", told, what)
 
     def deletes_objects(self, node: "QuorumNode", metadata: RemoteLogSegmentMetadata) -> None:
         """A tier is about to delete the objects of a segment."""
@@ -194,6 +204,18 @@ class TierJudge:
             state = tier.state()
             if state.process != "up" or state.reasons:
                 return f"the tier of {node} is {state.process}: {list(state.reasons)}"
+        return self._too_much_local()
+
+    def _too_much_local(self) -> str:
+        """Closed segments that a replica keeps though the topic wants none."""
+        tier = self.world.plan.tier
+        if tier is None or tier.local_bytes > 1:
+            return ""
+        for told in self.world.judge.partitions.values():
+            if told.is_tiered and not self.world.is_given_up(told):
+                for replica in told.image.replicas:
+                    if told.copies[replica].segment_count > 1:
+                        return f"{told}: n{replica} keeps closed segments"
         return ""
 
     def judge_end(self) -> None:

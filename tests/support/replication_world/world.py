@@ -16,7 +16,7 @@ from tests.support.nodes_world.lives import Lives
 from tests.support.nodes_world.world import NodesWorkload, NodesWorld
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.world import Calm
-from tests.support.replication_world.clients import DataClients
+from tests.support.replication_world.clients import DataClients, LastReader
 from tests.support.replication_world.faults import ReplicationFaults
 from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
@@ -155,6 +155,14 @@ class ReplicationWorld(NodesWorld):
         if not self.run_until(lambda: not self.tier_judge.unrest(), TIERS_REST_WITHIN_MS):
             raise Violation("calm brings the tiers to rest", self.tier_judge.unrest())
         self.tier_judge.judge_end()
+        data = self.workload.data
+        tiered = [told for told in self.judge.partitions.values() if told.is_tiered]
+        readers = [LastReader(data, told.name) for told in tiered if not self.is_given_up(told)]
+        for reader in readers:
+            reader.think()
+        if not self.run_until(lambda: not any(one.late for one in readers), READ_WITHIN_MS):
+            late = [one.late for one in readers if one.late]
+            raise Violation("all that was told is read from the leader", "; ".join(late))
 
     def all_in_sync(self) -> bool:
         """Whether each partition has all its replicas in sync, and all logs are equal."""
