@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from benchmarks.stall_probe import Client
@@ -48,9 +49,15 @@ class Nodes:
             deadline_s=60,
         )
 
-    async def create(self, names: Sequence[str], replicas: Sequence[Sequence[int]]) -> None:
+    async def create(
+        self,
+        names: Sequence[str],
+        replicas: Sequence[Sequence[int]],
+        config: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Make topics, each with these replicas a partition; returns when all are in sync."""
         cls = codec.request(ApiKey.CREATE_TOPICS).cls
+        configs = [cls.Topics.Configs(name=key, value=value) for key, value in config.items()]
         assigned = [
             cls.Topics.Assignments(partition_index=index, broker_ids=list(ids))
             for index, ids in enumerate(replicas)
@@ -58,7 +65,13 @@ class Nodes:
         address = next(iter(self.addresses.values()))
         for first in range(0, len(names), TOPICS_AT_ONCE):
             topics = [
-                cls.Topics(name=one, num_partitions=-1, replication_factor=-1, assignments=assigned)
+                cls.Topics(
+                    name=one,
+                    num_partitions=-1,
+                    replication_factor=-1,
+                    assignments=assigned,
+                    configs=configs,
+                )
                 for one in names[first : first + TOPICS_AT_ONCE]
             ]
             with Client(address) as client:
