@@ -44,8 +44,8 @@ from runtime.work import OnPool, Runner, Until, Work, logged
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""Partitions whose state is asked for side by side: each is two requests to the store."""
-THREADS: Final = 4
+"""Partitions that are worked on side by side: each is two requests to the store and some fsyncs,
+which the disk takes in common."""
 LONG_MS: Final = 60_000
 """A partition that has waited so long for the tier is named to people."""
 POOL: Final = "log-bootstrap"
@@ -83,7 +83,7 @@ class TierBootstraps:
         """Build nothing yet; without a tier to `ask` every partition waits for one."""
         self.logs = logs
         self._ask, self._clock = ask, ports.clock
-        self._pool = ports.executors.pool(POOL, THREADS)
+        self._pool = ports.executors.pool(POOL, AT_ONCE)
         self._late: dict[Partition, tuple[int, str]] = {}  # since when, and why
         self._waiting: deque[TierBootstrap] = deque()
         self._asked: dict[TierBootstrap, Callable[[State], None]] = {}

@@ -278,18 +278,40 @@ def settle_future(future: FoundFuture, unique: bytes, *, is_there: bool) -> bool
 def begin_at(directory: LogDir, marker: Marker) -> None:
     """Have the checkpoints of a log directory say where a log begins; durable on return.
 
+    Each is the whole file of a directory with thousands of logs: whoever gets the lock writes for
+    all that wait for it.
+
     Raises:
         OSError: the disk failed.
     """
-    tp, offset = marker.topic_partition, marker.offset
-    for name, at in (
-        (LOG_STARTS, marker.log_start),
-        (RECOVERY_POINTS, offset),
-        (HIGH_WATERMARKS, offset),
-    ):
-        with directory.checkpointing:
-            directory.write_checkpoint(name, {**directory.entries.get(name, {}), tp: at})
+    mine = Beginning(marker)
+    directory.beginnings.append(mine)
     with directory.checkpointing:
-        cleaned = dict(directory.entries.get(CLEANER_OFFSETS, {}))
-        if cleaned.pop(tp, None) is not None:
-            directory.write_checkpoint(CLEANER_OFFSETS, cleaned)
+        if mine.is_written:
+            return
+        waiting, directory.beginnings = directory.beginnings, []
+        group = {mine, *tuple(waiting)}  # without it, where another's write for both has failed
+        begun = {one.marker.topic_partition: one.marker for one in group}
+        starts = {tp: one.log_start for tp, one in begun.items()}
+        ends = {tp: one.offset for tp, one in begun.items()}
+        for name, places in (
+            (LOG_STARTS, starts),
+            (RECOVERY_POINTS, ends),
+            (HIGH_WATERMARKS, ends),
+        ):
+            directory.write_checkpoint(name, directory.entries.get(name, {}) | places)
+        cleaned = directory.entries.get(CLEANER_OFFSETS, {})
+        if not begun.keys().isdisjoint(cleaned):
+            kept = {tp: at for tp, at in cleaned.items() if tp not in begun}
+            directory.write_checkpoint(CLEANER_OFFSETS, kept)
+        for one in group:
+            one.is_written = True
+
+
+class Beginning:
+    """A log whose beginning is to be in the checkpoints."""
+
+    __slots__ = ("is_written", "marker")
+
+    def __init__(self, marker: Marker) -> None:
+        self.marker, self.is_written = marker, False

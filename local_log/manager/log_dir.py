@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import offset_checkpoint
@@ -61,6 +62,7 @@ class LogDir:
         failure: why it is offline, None while it works.
         checkpointing: held while a checkpoint is collected and written. The loop and pool threads
             write them, under one temporary name, and the older one must not come last.
+        beginnings: for the next one that writes checkpoints in `future_dirs.begin_at`.
         entries: what each offset checkpoint on the disk says. Entries of partitions that are not
             open here are written again with every new version: an offline log needs them when it
             comes back.
@@ -76,6 +78,7 @@ class LogDir:
         self.failure: Exception | None = None
         self._failing = make_mutex()
         self.checkpointing = make_mutex()
+        self.beginnings: list[Any] = []
         self.entries: dict[str, dict[TopicPartition, int]] = {}
         self._unsound: set[str] = set()
         self._stale: set[str] = set()

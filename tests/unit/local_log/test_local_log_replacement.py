@@ -1,21 +1,33 @@
 """A log begins again elsewhere, in a directory beside its own that takes its name."""
 
 import errno
+from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 
 import pytest
 
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.files.meta_properties import parse_partition_metadata
+from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogClosed, LogIsTruncated
 from local_log.file_names import FUTURE_MARKER
 from local_log.log.partition_log import PartitionLog
-from local_log.manager.future_dirs import parse_marker
-from local_log.manager.log_dir import CHECKPOINTS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from local_log.manager.future_dirs import Marker, begin_at, parse_marker
+from local_log.manager.log_dir import (
+    CHECKPOINTS,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    LogDir,
+)
 from runtime.disk import Disk
+from runtime.executors import ThreadPool
+from tests.support.brokers.process import until
 from tests.support.worlds.local_log import NOW_MS, append, read_bytes, with_config
 from tests.support.worlds.log_manager import IDS, ORDERS, Host, make, names_in
 from tests.support.worlds.replacement import (
@@ -297,3 +309,66 @@ def test_after_a_swap_that_failed_the_name_can_be_used_elsewhere(tmp_path: Path)
     append(manager.create(*ORDERS, b"n" * 16))
     manager.checkpoint_recovery_points()
     assert host.checkpoint(RECOVERY_POINTS, 1) == {ORDERS: 0}
+
+
+# -- many at a time: each checkpoint is one file for all logs of a directory
+
+
+class Waiting:
+    """Threads that have their beginnings written, all of which wait for the same lock."""
+
+    def __init__(self, directory: LogDir, count: int) -> None:
+        self.directory, self.written = directory, list[str]()
+        self.markers = [
+            Marker(bytes(16), TopicPartition("t", one), 50 + one, one, True) for one in range(count)
+        ]
+        self._write = directory.write_checkpoint
+        directory.write_checkpoint = self._counted  # type: ignore[method-assign]
+        self.failures: list[Exception] = []
+
+    def _counted(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.written.append(name)
+        if self.failures:
+            raise self.failures.pop()
+        self._write(name, offsets)
+
+    def run(self) -> list[Exception | None]:
+        pool = ThreadPool("begin", len(self.markers))
+        with self.directory.checkpointing:
+            calls = [pool.submit(begin_at, self.directory, one) for one in self.markers]
+            until(lambda: len(self.directory.beginnings) == len(calls), "all wait")
+        found = [one.exception() for one in calls]
+        pool.shutdown()
+        return found
+
+
+def directory_of(tmp_path: Path) -> LogDir:
+    directory = LogDir(tmp_path, Disk())
+    directory.prepare()
+    directory.write_checkpoint(CLEANER_OFFSETS, {TopicPartition("t", 0): 9})
+    return directory
+
+
+def test_one_write_of_each_checkpoint_is_for_all_that_wait(tmp_path: Path) -> None:
+    """Else a broker with ten thousand logs writes ten thousand times a file of all of them."""
+    waiting = Waiting(directory_of(tmp_path), 8)
+    assert waiting.run() == [None] * 8
+    assert waiting.written == [LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS]
+    found = LogDir(tmp_path, Disk())
+    found.prepare()
+    found.read_checkpoints()
+    for marker in waiting.markers:
+        tp = marker.topic_partition
+        told = [found.entry(name, tp) for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS)]
+        assert told == [marker.log_start, marker.offset, marker.offset]
+    assert found.entry(CLEANER_OFFSETS, TopicPartition("t", 0)) is None
+
+
+def test_who_waits_writes_for_itself_where_the_write_for_all_has_failed(tmp_path: Path) -> None:
+    waiting = Waiting(directory_of(tmp_path), 4)
+    waiting.failures = [OSError(errno.EIO, "once")]
+    found = waiting.run()
+    assert sorted(map(type, found), key=str) == [NoneType] * 3 + [OSError]
+    for marker, error in zip(waiting.markers, found, strict=True):
+        told = waiting.directory.entry(RECOVERY_POINTS, marker.topic_partition)
+        assert (told == marker.offset) == (error is None)
