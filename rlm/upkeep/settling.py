@@ -143,9 +143,13 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
 
 
 def _has_nothing(log: LogDescription) -> bool:
-    """Whether it held no record in either tier when it was opened."""
+    """Whether it held no record in either tier when it was opened, and never did.
+
+    A log whose records were all deleted has their epoch.
+    """
     ends = [end for end in (log.log_end_offset, log.unjudged_end) if end >= 0]
-    return min(ends) <= log.log_start_offset == log.local_log_start_offset
+    is_empty = min(ends) <= log.log_start_offset == log.local_log_start_offset
+    return is_empty and all(epoch == log.leader_epoch for epoch, _ in log.chain)
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:

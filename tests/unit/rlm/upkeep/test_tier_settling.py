@@ -72,8 +72,8 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     assert loss_of(settle(empty, given_up)) is Loss.LOG_END
     since = log(end=5, chain=((2, 0),), leader_epoch=2, unjudged_end=0)
     assert loss_of(settle(since, given_up)) is Loss.LOG_END, "it took records meanwhile"
-    deleted = log(start=70, local_start=70, end=70, chain=((2, 70),), leader_epoch=2)
-    assert settle(deleted, given_up) == Settled(70), "all was deleted, and it knows"
+    deleted = log(start=50, local_start=50, end=50, chain=((1, 50), (2, 50)), leader_epoch=2)
+    assert settle(deleted, given_up) == Settled(50), "it had records, and all were deleted"
 
 
 def test_what_was_given_up_stays_so_when_all_records_are_deleted_later() -> None:
