@@ -3,11 +3,11 @@
 A mutant without a story is one that no search finds; `why` says why.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from broker.replica.isr import InSyncReplicas, Proposal
+from tests.model.listed import Mutant
 from tests.model.replication.rules import Rules
 
 
@@ -119,25 +119,6 @@ class OlderStateTaken(InSyncReplicas):
     def learn(self, **facts: Any) -> bool:
         self.partition_epoch = -1
         return super().learn(**facts)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A rule left out.
-
-    Attributes:
-        name: what happens then.
-        turned: the rules that differ.
-        bounds: in which the story is found.
-        story: the shortest, see `stories`; empty: there is none.
-        why: there is none.
-    """
-
-    name: str
-    turned: Mapping[str, Any]
-    bounds: Rules
-    story: str = ""
-    why: str = ""
 
 
 MUTANTS: list[Mutant] = [

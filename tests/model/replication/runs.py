@@ -1,24 +1,9 @@
 """What is explored: the rules as they are within many bounds, and what is known not to hold."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tests.model.listed import Run
 from tests.model.replication.rules import Rules
-
-
-@dataclass(frozen=True)
-class Run:
-    """One exploration.
-
-    Attributes:
-        states: that it has; None: it is left to `--full`, which says how many.
-        broken: what the rules do not cover: the search must find that a promise breaks.
-    """
-
-    name: str
-    rules: Rules
-    states: int | None = None
-    broken: bool = False
-
 
 SMALL = Rules(records=2, epochs=3)
 WIDE = replace(SMALL, epochs=5)

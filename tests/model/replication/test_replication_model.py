@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.model.replication.explore import Broken, explore
-from tests.model.replication.mutants import MUTANTS, Mutant
-from tests.model.replication.runs import RUNS, Run
-from tests.model.replication.stories import NotOffered, play, text_of
+from tests.model.explore import Broken, explore
+from tests.model.listed import Mutant, Run
+from tests.model.replication.mutants import MUTANTS
+from tests.model.replication.runs import RUNS
 from tests.model.replication.world import Replication
+from tests.model.stories import NotOffered, play_to_rest, text_of
 
 STORIES = [mutant for mutant in MUTANTS if mutant.story]
 
@@ -28,24 +29,15 @@ def test_promises_hold_in_all_states_within_bounds(run: Run) -> None:
 @pytest.mark.parametrize("mutant", STORIES, ids=lambda mutant: mutant.name)
 def test_story_breaks_a_promise_without_its_rule(mutant: Mutant) -> None:
     with pytest.raises(Broken):
-        _played(Replication(replace(mutant.bounds, **mutant.turned)), mutant.story)
+        play_to_rest(Replication(replace(mutant.bounds, **mutant.turned)), mutant.story)
 
 
 @pytest.mark.parametrize("mutant", STORIES, ids=lambda mutant: mutant.name)
 def test_story_breaks_nothing_under_all_rules(mutant: Mutant) -> None:
     try:
-        _played(Replication(mutant.bounds), mutant.story)
+        play_to_rest(Replication(mutant.bounds), mutant.story)
     except NotOffered:
         return  # The rules do not let it happen.
-
-
-def _played(model: Replication, story: str) -> None:
-    state = play(model, story)
-    # Some stories end in a state that is no good place to stay for ever.
-    if not any(
-        model.is_fair(label) and make() not in (None, state) for label, make in model.steps(state)
-    ):
-        model.rest(state)
 
 
 def test_every_mutant_has_a_story_or_a_reason() -> None:

@@ -7,9 +7,9 @@ its own or a budget. README.md says what is left out, and why nothing is hidden 
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from tests.model.explore import Broken, Label
 from tests.model.replication.chains import Log, assigned, chain_of, cut, end_offset_for, epochs_by
 from tests.model.replication.controller import NOBODY, Committed, Controller, Request
-from tests.model.replication.explore import Broken, Label
 from tests.model.replication.leader import Lead, Leader, ids
 from tests.model.replication.rules import Rules
 from tests.model.replication.state import (

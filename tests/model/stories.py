@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.model.replication.explore import Label, State
-from tests.model.replication.world import Replication
+from tests.model.explore import Label, Model, State
 
 
 class NotOffered(Exception):
@@ -14,7 +13,7 @@ def text_of(label: Label) -> str:
     return " ".join(map(str, label))
 
 
-def play(model: Replication, story: str) -> State:
+def play(model: Model, story: str) -> State:
     """Go through a story, steps with `; ` between them.
 
     Raises:
@@ -22,12 +21,26 @@ def play(model: Replication, story: str) -> State:
         NotOffered: a step of it cannot be made.
     """
     state = model.start()
-    for wanted in story.split("; "):
+    for wanted in filter(None, story.split("; ")):
         state = _step(model, state, wanted)()
     return state
 
 
-def _step(model: Replication, state: State, wanted: str) -> Callable[[], State]:
+def play_to_rest(model: Model, story: str) -> None:
+    """Go through a story; where nothing fair is left to do then, it must be a good rest.
+
+    Raises:
+        Broken: a promise is broken, and here.
+        NotOffered: a step of it cannot be made.
+    """
+    state = play(model, story)
+    if not any(
+        model.is_fair(label) and make() not in (None, state) for label, make in model.steps(state)
+    ):
+        model.rest(state)
+
+
+def _step(model: Model, state: State, wanted: str) -> Callable[[], State]:
     for label, make in model.steps(state):
         if text_of(label) == wanted:
 
