@@ -138,6 +138,7 @@ prove: lint localstack pythons planted mutate
 	TIDEMARK_RAFT_SEEDS=$(ROUNDS) TIDEMARK_LOG_SEEDS=$(ROUNDS) TIDEMARK_TOPIC_SEEDS=$(ROUNDS) \
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
 	$(BIN)/python -m tests.model.replication --full
+	$(BIN)/python -m tests.model.tier --full
 	$(MAKE) --no-print-directory fuzz
 
 docs: $(VENV)/.installed-dev
