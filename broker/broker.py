@@ -282,13 +282,14 @@ class Broker(ServerProcess):
             judgements=None if self._tier is None else self._tier.judgements,
         )
         self._on_stop(self._replicas.stop)
+        self._bootstraps = TierBootstraps(
+            None if self._tier is None else self._tier.auxiliary_state, self._logs, ports
+        )
         self._fetchers = ReplicaFetchers(
             lambda: self.live.current,
             image=self._image,
             broker_epoch=lambda: self._registration.epoch,
-            bootstraps=TierBootstraps(
-                None if self._tier is None else self._tier.auxiliary_state, self._logs, ports
-            ),
+            bootstraps=self._bootstraps,
             ports=ports,
         )
         self._on_stop(self._fetchers.stop)
@@ -445,6 +446,7 @@ class Broker(ServerProcess):
             tier=self._tier,
             ports=ports,
             active=self._active,
+            bootstraps=self._bootstraps,
         )
         self._parts = parts
         limits, on_failure = network_limits(self.config), self._opened.file_failed

@@ -21,6 +21,13 @@ class TierRed(RedKind):
         "the partition's directory is an older copy, or its end is lost",
         "bring back the right directory, or `tidemark remote adopt` to begin at {begin}",
     )
+    COPIES = (
+        "log end lost: offsets below {offset} were given before, and no local record of them is "
+        "left; those that were copied are in the remote store",
+        "all local copies of the partition are lost, the store is whole",
+        "bring back one of the directories, or `tidemark remote restore-partition` to begin at "
+        "{begin}",
+    )
     CHAIN = (
         "chain lost: {problem}; {why}",
         "`leader-epoch-checkpoint` is lost or old, and no remote segment tells what it said",

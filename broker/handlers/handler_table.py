@@ -53,8 +53,10 @@ from broker.handlers import (
 from broker.handlers.forwarded import Forwarded
 from broker.handlers.parts import HandlerParts
 from broker.handlers.remote_data_wishes import RemoteDataWishes
+from broker.handlers.restored_partitions import RestoredPartitions
 from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, Handler, HandlerTable
+from broker.replication.restoring import PartitionRestoring
 from kafka_protocol.wire.api_keys import ApiKey
 
 
@@ -138,6 +140,10 @@ def build_handlers(parts: HandlerParts) -> HandlerTable:
             if handler.api_key == ApiKey.DELETE_TOPICS and parts.tier is not None:
                 removed = parts.tier.removed_topics
                 handler = RemoteDataWishes(handler, parts.active, parts.cluster, removed)
+        if handler.api_key == ApiKey.DELETE_RECORDS and parts.tier is not None:
+            assert isinstance(handler, DecodedHandler), "it is decoded"
+            restoring = PartitionRestoring(parts.replicas, parts.bootstraps)
+            handler = RestoredPartitions(handler, restoring)
         parts.table.add(handler)
     return parts.table
 

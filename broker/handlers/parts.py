@@ -14,6 +14,7 @@ from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
 from broker.replica.manager import ReplicaManager
+from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import TopicCreation
@@ -66,6 +67,7 @@ class HandlerParts:
     Attributes:
         tier: None without a remote tier.
         active: the way to the active controller.
+        bootstraps: of logs that begin again by the remote tier.
     """
 
     config: BrokerConfig
@@ -81,6 +83,7 @@ class HandlerParts:
     tier: RemoteTier | None
     ports: Ports
     active: ActiveController
+    bootstraps: TierBootstraps
 
     @cached_property
     def table(self) -> HandlerTable:

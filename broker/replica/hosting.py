@@ -251,6 +251,12 @@ class Hosting:
             if partition is not None and one.partition.leader != self._node_id:
                 partition.pause()  # nothing more is acknowledged under an epoch that is over
 
+    def serve_again(self, wanted: Wanted) -> None:
+        """Host it as before, with a log that took the place of the one before."""
+        self.want([wanted])
+        if not self.is_being_told:
+            self.is_told()
+
     def drop(self, gone: Iterable[Gone]) -> list[Partition]:
         """Serve these no more, from this moment on; their directories go soon.
 

@@ -281,6 +281,13 @@ class ReplicaManager:
         await self.hosting.stop()
         await self._runner.stop()
 
+    def serve_again(self, topic_partition: TopicPartition) -> None:
+        """Give a replica whose log was replaced its role anew, as the metadata say by now."""
+        topic, number = self._applied.get(topic_partition.topic), topic_partition.partition
+        partition = None if topic is None else topic.partitions.get(number)
+        if topic is not None and partition is not None and self.node_id in partition.replicas:
+            self.hosting.serve_again(Wanted(topic, number, partition))
+
     # -- what the controller says
 
     def epoch_refused(self, replica: ReplicaId) -> None:

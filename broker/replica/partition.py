@@ -51,7 +51,7 @@ from local_log.log.opened_batches import Opening
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import AppendInfo, LogRead
 from metadata_topic.controller.topic_specs import INTERNAL_TOPICS
-from rlm.link.messages import Loss, Report
+from rlm.link.messages import Loss, LossFound, Report, Restoration
 from runtime.executors import Pool
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class Partition:
     Attributes:
         followers: of a leader; None for a follower, and where there is one replica alone.
         has_barrier: the tier has read its barrier of this leader epoch back.
+        restoration: how the log may begin again, as the tier has found: nothing is left here.
         watches: fetches of consumers, which wait for what is visible.
         log_watches: fetches of followers, which wait for what is appended.
     """
@@ -96,6 +97,7 @@ class Partition:
         "partition",
         "partition_epoch",
         "replicas",
+        "restoration",
         "topic",
         "topic_id",
         "unclean_epoch",
@@ -135,6 +137,7 @@ class Partition:
         self.verdict: Verdict = Judgement.OPEN
         self.has_barrier = False
         self.unjudged_end = -1
+        self.restoration: Restoration | None = None
         # In the order in which they came: so they are told, and a run can be replayed.
         self.waiters: dict[Waiter, None] = {}
         self.watches: dict[FetchWatch[Any], None] = {}
@@ -187,6 +190,7 @@ class Partition:
             if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
                 self.unjudged_end = self.log.log_end_offset
             self.verdict, self.has_barrier = reopened(self.verdict), False
+            self.restoration = None
             self._count()
             self.log.forget_copies()  # what an earlier role was told does not count
             self._note_epoch(leader_epoch)
@@ -270,10 +274,14 @@ class Partition:
         return is_higher
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that took the place of the one before; not of a leader."""
+        """Go on with a log that took the place of the one before; not of a leader.
+
+        Reports on the log before do not count for it; a loss stays until this one is judged.
+        """
         assert not self.is_leader
         log.set_config(self.log.config)
         self.log, log.changed = log, self._wake
+        self.unjudged_end, self.restoration = -1, None
         self._wake()
 
     def retire(self) -> None:
@@ -383,6 +391,7 @@ class Partition:
         self.has_barrier = has_barrier(report)
         if self.followers is not None:
             self.followers.offer_to_recover()
+        self.restoration = report.restoration if isinstance(report, LossFound) else None
         verdict = after(self.verdict, report)
         if verdict is Judgement.SOUND:
             self.unjudged_end = -1

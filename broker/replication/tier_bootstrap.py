@@ -14,6 +14,10 @@ a start removes |
 finishes |
 | 4 the partition has the new log, and is asked for again | loop | nothing |
 
+A leader that has lost all it had here, as its followers have, begins again in the same way where a
+person orders it (`broker.replication.restoring`): its log begins at the end of the newest segment,
+and ends above all that was given. It is paused from step 3 until it has its role anew.
+
 It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher go on. A partition
 that gets another role before step 3 keeps its old log. A segment that the tier does not know yet is
 asked for again, as is everything that fails.
@@ -37,7 +41,8 @@ from local_log.errors import KafkaStorageError, LogClosed
 from local_log.leader_epoch_cache import LeaderEpochCache
 from local_log.manager.future_dirs import NewBeginning
 from local_log.manager.log_dirs import LogManager
-from rlm.link.messages import AuxiliaryStateAnswer
+from local_log.recovery.acceptance import Accepted, Adopted
+from rlm.link.messages import AuxiliaryStateAnswer, Restoration
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
 
@@ -64,12 +69,14 @@ class TierBootstrap:
         theirs: what its leader said.
         is_current: whether it is followed as it was, and not paused for its next role.
         ended: told once: None: the log begins elsewhere, or the partition has another role by now.
+        restoration: of a leader: where its log is to end. The log start is that of the segment.
     """
 
     partition: Partition
     theirs: LocalStart
     is_current: Callable[[], bool]
     ended: Callable[[Wait | Stop | None], None]
+    restoration: Restoration | None = None
 
 
 class TierBootstraps:
@@ -170,14 +177,14 @@ class TierBootstraps:
                 is_fault=is_fault,
                 is_for_tier=not is_fault,
             )
-        beginning = NewBeginning(
-            state.end_offset,
-            theirs.log_start,
-            [EpochEntry(epoch, start) for epoch, start in state.chain],
-            state.producer_snapshot,
-        )
+        chain = [EpochEntry(epoch, start) for epoch, start in state.chain]
+        if one.restoration is not None and chain:
+            theirs = theirs._replace(log_start=chain[0].start_offset)
+        beginning = NewBeginning(state.end_offset, theirs.log_start, chain, state.producer_snapshot)
         if reason := why_unfit(beginning, theirs):
             return Wait(reason, is_fault=True)
+        if one.restoration is not None:
+            beginning = ending_above(beginning, one.restoration)
         future = yield OnPool(self._pool, self.logs.build_future, tp, beginning)
         old = partition.log
         try:
@@ -188,6 +195,8 @@ class TierBootstraps:
         if swap is None:
             yield OnPool(self._pool, self.logs.drop_future, future)
             return None
+        if partition.is_leader:
+            partition.pause()
         old.loan.lend(truncates=True)
         try:
             swapped = self.logs.take_swapped(swap, (yield OnPool(self._pool, swap.carry_out)))
@@ -224,6 +233,20 @@ class TierBootstraps:
 
         yield Until(begin)
         return found.pop()
+
+
+def ending_above(beginning: NewBeginning, restoration: Restoration) -> NewBeginning:
+    """The same, and the log ends above all that was given: what lies between is a gap.
+
+    Raises:
+        CorruptFileError: the chain has a gap.
+    """
+    chain = tuple(beginning.clipped_chain())
+    adopted = None
+    if restoration.end > beginning.offset:
+        adopted = Adopted(None, restoration.end, chain)
+    accepted = Accepted(adopted=adopted, adopted_epoch=restoration.given_epoch)
+    return beginning._replace(accepted=accepted)
 
 
 def why_unfit(beginning: NewBeginning, theirs: LocalStart) -> str:

@@ -50,6 +50,7 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
+from local_log.recovery.acceptance import NOTHING, Accepted, write_accepted
 from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 
@@ -66,12 +67,14 @@ class NewBeginning(NamedTuple):
         log_start: at most `offset`; what lies between is remote.
         chain: epochs from `log_start` on at least; what lies elsewhere is left out.
         producer_snapshot: Kafka's file, as of `offset`.
+        accepted: what the log is to remember; an adopted end in it is made when it is opened.
     """
 
     offset: int
     log_start: int
     chain: Sequence[EpochEntry]
     producer_snapshot: bytes
+    accepted: Accepted = NOTHING
 
     def clipped_chain(self) -> list[EpochEntry]:
         """The epochs of [log start, offset).
@@ -179,6 +182,8 @@ def write_future(
     )
     segment.become_inactive()
     segment.release()
+    if beginning.accepted != NOTHING:
+        write_accepted(disk, path, beginning.accepted)
     for name in (SIDECAR, PARTITION_METADATA, EPOCH_CHECKPOINT, snapshot.name):
         disk.fsync_path(path / name)
     disk.fsync_path(path_of(path, beginning.offset, LOG))

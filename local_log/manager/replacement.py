@@ -9,6 +9,7 @@ runs for it on a pool thread ends in `LogClosed`, and finds no file of the new l
 """
 
 import errno
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -32,8 +33,11 @@ from local_log.manager.future_dirs import (
 )
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.log_dir import LogDir
+from local_log.recovery.acceptance import NOTHING
 from local_log.recovery.survey import OpenRequest
 from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
 
 
 class Future(NamedTuple):
@@ -44,12 +48,14 @@ class Future(NamedTuple):
         directory: the log directory of both.
         path: where it lies.
         marker: what its files say.
+        sets_records_aside: records of the other log are kept, for a person.
     """
 
     replaces: PartitionLog
     directory: LogDir
     path: Path
     marker: Marker
+    sets_records_aside: bool = False
 
 
 Swapped = PartitionLog | KafkaStorageError
@@ -117,7 +123,7 @@ class LogReplacement:
             with suppress(OSError):
                 remove_future(self._disk, tp, path, self._dice.uuid())
             raise KafkaStorageError(f"{tp} cannot begin again now: {error}") from error
-        return Future(present, directory, path, marker)
+        return Future(present, directory, path, marker, beginning.accepted != NOTHING)
 
     def drop(self, future: Future) -> None:
         """Remove what will not be swapped in; what a failure leaves, the next start removes."""
@@ -143,7 +149,10 @@ class LogReplacement:
         if self._hosted.get(tp) is not future.replaces or tp in self._hosted.being_replaced:
             raise LogClosed(f"{tp} has another log by now")
         self._hosted.close_replaced(tp)
-        aside = future.directory.path / renamed_dir(tp, self._dice.uuid(), "delete")
+        old = future.replaces
+        has_records = old.log_end_offset > old.local_log_start_offset
+        suffix = "stray" if has_records and future.sets_records_aside else "delete"
+        aside = future.directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
         return Swap(future, partial(self._swap, future, aside))
 
     def _swap(self, future: Future, aside: Path) -> Swapped:
@@ -162,7 +171,10 @@ class LogReplacement:
             failure = error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
             self._failures.take_offline(directory, failure)
             return KafkaStorageError(f"{directory.path} is offline: {error}")
-        self._deletion.later([aside], old.config.file_delete_delay_ms)
+        if aside.name.endswith("delete"):
+            self._deletion.later([aside], old.config.file_delete_delay_ms)
+        else:
+            log.warning("records of another lineage are set aside: path=%s", aside)
         return new
 
     def _open(self, old: PartitionLog, future: Future) -> PartitionLog:

@@ -400,10 +400,31 @@ class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
     remote_bytes: int
 
 
+class Restoration(msgspec.Struct, frozen=True, array_like=True):
+    """Where a log begins again of which no local record is left, and the remote ones are.
+
+    Attributes:
+        begin: the end (exclusive) of the newest finished segment.
+        epoch_below: leader epoch of the offset before it.
+        end: offsets below it (exclusive) were given, as far as accepted records prove.
+        given_epoch: the highest leader epoch under which they may have been given.
+    """
+
+    begin: int
+    epoch_below: int
+    end: int
+    given_epoch: int
+
+
 class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack."""
+    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack.
+
+    Attributes:
+        restoration: of a lost log end where nothing is left here; else None.
+    """
 
     loss: Loss
+    restoration: Restoration | None = None
 
 
 class JudgementWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):

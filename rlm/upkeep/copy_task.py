@@ -19,6 +19,7 @@ from rlm.link.messages import (
     Loss,
     LossFound,
     PartitionSettings,
+    Restoration,
 )
 from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX, is_over, lag, next_to_copy, started_metadata
 from rlm.upkeep.effects import (
@@ -86,10 +87,10 @@ def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
     )
 
 
-def loss_report(facts: LogFacts, loss: Loss) -> LossFound:
+def loss_report(facts: LogFacts, loss: Loss, restoration: Restoration | None = None) -> LossFound:
     """While red nothing is known to be remote, so that the broker expires nothing locally."""
     log = facts.log
-    return LossFound(log.topic_id, log.partition, log.leader_epoch, loss)
+    return LossFound(log.topic_id, log.partition, log.leader_epoch, loss, restoration)
 
 
 def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import LogDescription, Loss
+from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.red_kinds import TierRed
 from rlm.upkeep.log_facts import LogFacts, RemoteSegment
 from rlmm import lineage
@@ -51,11 +51,13 @@ class Red:
 
     Attributes:
         used: of a leader epoch that is too low: the highest that was used before.
+        restoration: where a log begins again that lost all it had here.
     """
 
     loss: Loss
     reason: RedText
     used: int = -1
+    restoration: Restoration | None = None
 
 
 def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Red:
@@ -117,6 +119,10 @@ def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
     proved = lost_end(log, history)
     if not proved:
         return None
+    restoration = restoration_of(log, history, proved)
+    if restoration is not None:
+        text = TierRed.COPIES.text(offset=proved, begin=restoration.end)
+        return Red(Loss.LOG_END, text, restoration=restoration)
     # Where other records than the remote ones are here, adoption begins above both.
     begin = max(proved, log.log_end_offset + 1)
     text = TierRed.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
@@ -140,6 +146,33 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
         history = replace(history, last_unclean_epoch=-1)
     proofs = [end for _, end in given_otherwise(log, history)]
     return max([finished_otherwise(log, history), *proofs])
+
+
+def restoration_of(
+    log: LogDescription, history: PartitionHistory, proved: int
+) -> Restoration | None:
+    """Where a log begins again that held nothing when it was opened.
+
+    None: it held something, or no finished segment is left.
+
+    The newest finished segment carries the epoch chain and the producers as of its end. Newest is
+    by leader epoch first: a lineage that was given up may reach higher.
+
+    Args:
+        log: as it is here.
+        history: what accepted records say.
+        proved: see `lost_end`.
+    """
+    ends = [
+        (spans[-1].epoch, segment.metadata.end_offset + 1)
+        for segment in history.segments
+        if _is_finished(segment.metadata) and (spans := lineage.segment_spans(segment.metadata))
+    ]
+    if not _has_nothing(log) or not ends:
+        return None
+    epoch, begin = max(ends)
+    given = min(history.highest_epoch, log.leader_epoch - 1)
+    return Restoration(begin, epoch, max(proved, begin), max(given, epoch))
 
 
 def _has_nothing(log: LogDescription) -> bool:

@@ -51,7 +51,7 @@ def take_over() -> Task[PassResult]:
             why = "so is the one that was taken from the store"
             return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
     if isinstance(verdict, Red):
-        yield Report(loss_report(facts, verdict.loss))
+        yield Report(loss_report(facts, verdict.loss, verdict.restoration))
         if verdict.loss is Loss.LEADER_EPOCH:
             return (yield from _ask_for_epoch(facts.log.leader_epoch, verdict.used))
         return PassResult(red=verdict.reason)

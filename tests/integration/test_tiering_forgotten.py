@@ -1,11 +1,11 @@
 """A tiered partition that was begun anew over its own remote segments, and its way out."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support.brokers.clients import produce, read_all
+from tests.support.brokers.lost_disks import lose_second_disk, with_second_disk
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.tiered_files import adopt, objects
 from tests.support.brokers.tiered_partition import TIERED, MakeBroker, reasons
@@ -24,27 +24,13 @@ def lost_second_disk(broker: BrokerProcess) -> int:
     Returns:
         First offset that is in no remote segment.
     """
-    first, second = broker.directory / "logs", broker.directory / "second"
-    broker.start()
-    until((first / "__remote_log_metadata-0").is_dir, "the metadata topic is there")
-    assert broker.terminate() == 0
-    second.mkdir()
-    broker.settings["log.dirs"] = f"{first},{second}"
-    broker.start()
+    second = with_second_disk(broker)
     create(broker, "orders", **TIERED)
     produce(broker, "orders", records("before", 45))
     until(lambda: len(local_segments(second)) == 1, "all but the active segment are remote")
     remote_end = int(local_segments(second)[0].stem)
     assert remote_end > 0
-    broker.kill()
-    shutil.rmtree(second)
-    config = ("--config", str(broker.config_file))
-    listed = broker.command("directories", "list", *config).stdout.splitlines()
-    (missing,) = [line.split()[0] for line in listed if line.rstrip().endswith("missing")]
-    given_up = ("--records-given-up", "unknown")
-    forgotten = broker.command("directories", "forget", missing, *given_up, "--yes", *config)
-    assert forgotten.returncode == 0, forgotten.stderr
-    broker.settings["log.dirs"] = str(first)
+    lose_second_disk(broker)
     return remote_end
 
 

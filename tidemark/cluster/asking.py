@@ -109,6 +109,23 @@ class Cluster:
                 partition_index=page.next_cursor.partition_index,
             )
 
+    def replica_bytes(self, broker: BrokerState, partition: PartitionState) -> int | None:
+        """The size of a broker's replica of a partition; None: it does not serve one."""
+        cls = codec.request(ApiKey.DESCRIBE_LOG_DIRS).cls
+        asked = cls.Topics(topic=partition.topic, partitions=[partition.index])
+        body = cls(topics=[asked])
+        answer = self._client.ask(broker.address, ApiKey.DESCRIBE_LOG_DIRS, 4, body)
+        _check(answer, f"the log directories of broker {broker.id}")
+        sizes = [
+            one.partition_size
+            for result in answer.results
+            for topic in result.topics
+            for one in topic.partitions
+            if (topic.name, one.partition_index) == (partition.topic, partition.index)
+            and not one.is_future_key
+        ]
+        return sizes[0] if sizes else None
+
     def min_isr(self, topics: Sequence[str]) -> dict[str, int]:
         """`min.insync.replicas` of topics that exist."""
         cls = codec.request(ApiKey.DESCRIBE_CONFIGS).cls

@@ -1,4 +1,4 @@
-"""`tidemark remote`: look at the remote tier of a cluster, and give a broker its claim back."""
+"""`tidemark remote`: look at the remote tier of a cluster, and the ways out of its losses."""
 
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ _COMMANDS = MappingProxyType(
         "claim": "Let a broker write to the store again that runs on an older copy of its files.",
         "forget": "Give up the remote data of a topic id that the cluster does not know.",
         "replicate-metadata": "Give the topic of the remote metadata more replicas.",
+        "restore-partition": "Begin a partition again of which only the store has records.",
         "segments": "Show where a topic's offsets lie: tiers, segments, problems.",
     }
 )

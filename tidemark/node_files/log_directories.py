@@ -190,8 +190,9 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
     if tiered:
         lines.append(
             f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
-            f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): their copies in the remote store are "
-            "served no more, and offsets that were acknowledged are given again."
+            f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): what was copied stays in the "
+            "remote store; where nobody has local records, `tidemark remote restore-partition` "
+            "goes on above it once they have begun anew."
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(

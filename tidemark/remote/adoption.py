@@ -29,6 +29,7 @@ from rlm.upkeep.settling import (
     local_chain,
     lost_end,
     problem_of,
+    restoration_of,
 )
 from rlmm import lineage
 from rlmm.api import PartitionHistory
@@ -114,6 +115,10 @@ def adopt_end(
     proved = lost_end(log, history)
     if not proved and asked is None:
         raise AdoptRefusedError("its log end is not lost: there is nothing to adopt")
+    if restoration_of(log, history, proved) is not None:
+        raise AdoptRefusedError(
+            "it has no local record: start the broker, then `tidemark remote restore-partition`"
+        )
     here = log.log_end_offset
     # Other records than the remote ones are here: an end above both tells that it was adopted.
     lowest = max(proved, here + 1)

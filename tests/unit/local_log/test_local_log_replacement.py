@@ -25,6 +25,7 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
+from local_log.recovery.acceptance import Accepted, Adopted
 from runtime.disk import Disk
 from runtime.executors import ThreadPool
 from tests.support.brokers.process import until
@@ -125,6 +126,32 @@ def test_after_a_restart_it_begins_there_and_knows_its_producers(
     info = append(log, 1, epoch=8, base_sequence=15, **PRODUCER)
     assert (info.first_offset, info.is_duplicate) == (5000, False)
     assert len(read_bytes(log, 5000, 1000)) > 60
+
+
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_an_end_above_is_made_where_it_is_opened(tmp_path: Path, stops_early: bool) -> None:
+    """A start opens it where the one that ordered it was killed before the second rename."""
+    host = host_of(tmp_path)
+    manager = host.start()
+    accepted = Accepted(adopted=Adopted(None, 5010, tuple(CLIPPED)), adopted_epoch=6)
+    beginning = BEGINNING._replace(accepted=accepted)
+    if stops_early:
+        future = manager.build_future(ORDERS, beginning)
+        future.replaces.directory.rename(future.path.with_suffix(f".{'0' * 32}-delete"))
+        assert future.path.is_dir()
+    else:
+        assert swapped(manager, beginning).log_end_offset == 5010
+    manager.close(clean=False)
+    host.assign(ORDERS)
+    log = host.start().get(ORDERS)
+    assert log is not None
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (
+        3000,
+        5000,
+        5010,
+    )
+    assert (log.epochs.entries(), log.adopted_epoch) == (CLIPPED, 6)
+    assert append(log, 5, epoch=8, base_sequence=10, **PRODUCER).is_duplicate
 
 
 def test_a_chain_with_a_gap_or_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import LogDescription, Loss
+from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.upkeep.chain_restore import restored_chain
 from rlm.upkeep.settling import ChainLost, Red, Settled, settle
 from rlmm.api import PartitionHistory, SegmentHistory
+from rsm_plugins.segment import SegmentState
 from tests.support.tier.partition_facts import log, segment
+
+STARTED = SegmentState.COPY_SEGMENT_STARTED
 
 
 def history(
@@ -208,3 +211,41 @@ def test_h11_a_pair_or_a_chain_above_the_own_leader_epoch_is_red() -> None:
     assert loss_of(settle(log(leader_epoch=3), history(highest_epoch=4))) is Loss.LEADER_EPOCH
     later = log(leader_epoch=3, chain=((1, 0), (7, 50)))
     assert loss_of(settle(later, history())) is Loss.LEADER_EPOCH
+
+
+def test_a_log_that_lost_all_begins_at_the_newest_segment_and_ends_above_what_was_given() -> None:
+    old = segment(0, 9, ((1, 0),), under=1)
+    newest = segment(10, 29, ((1, 10), (3, 15)), under=3)
+    unfinished = segment(30, 39, ((3, 30),), under=3, state=STARTED)
+    known = history(old, newest, unfinished, given_ends={3: 40}, unclean=5, highest_epoch=5)
+    empty = log(end=0, chain=((5, 0),), leader_epoch=5)
+    verdict = settle(empty, known)
+    assert isinstance(verdict, Red)
+    assert verdict.restoration == Restoration(30, 3, 40, 4)
+    assert "restore-partition` to begin at 40" in verdict.reason
+    since = log(end=5, chain=((5, 0),), leader_epoch=5, unjudged_end=0)
+    assert settle(since, known) == verdict, "what was taken before the judgement is no lineage"
+
+
+def test_of_a_lineage_that_was_given_up_the_higher_end_counts_and_not_the_state() -> None:
+    given_up = segment(0, 59, ((1, 0),), under=1)
+    newest = segment(0, 29, ((1, 0), (3, 20)), under=3)
+    empty = log(end=0, chain=((5, 0),), leader_epoch=5)
+    verdict = settle(
+        empty, history(given_up, newest, given_ends={1: 60, 3: 30}, unclean=3, highest_epoch=5)
+    )
+    assert isinstance(verdict, Red)
+    assert verdict.restoration == Restoration(30, 3, 60, 4)
+
+
+def test_where_records_are_left_or_no_copy_is_nothing_is_restored() -> None:
+    finished = segment(0, 29, ((1, 0),), under=1)
+    started = segment(0, 29, ((1, 0),), under=1, state=STARTED)
+    here = settle(log(end=20, chain=((1, 0),)), history(finished, given_ends={1: 30}))
+    nowhere = settle(
+        log(end=0, chain=((2, 0),), leader_epoch=2), history(started, given_ends={1: 30})
+    )
+    for verdict in (here, nowhere):
+        assert isinstance(verdict, Red)
+        assert verdict.restoration is None
+        assert "remote adopt" in verdict.reason

@@ -1,0 +1,73 @@
+"""A led partition of which no local copy is left begins again above all that was given.
+
+The tier has found it: the log here is empty, and remote records prove that offsets were given. That
+no other replica may return with records is for a person to say, so it begins on an order alone.
+"""
+
+import asyncio
+
+import msgspec
+
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from broker.replication.following import LocalStart, Stop, Wait
+from broker.replication.tier_bootstrap import TierBootstrap, TierBootstraps
+from kafka_protocol.errors import ApiError, ErrorCode
+from rlm.link.messages import Restoration
+
+
+class PartitionRestoring:
+    """Use it from the loop's thread only."""
+
+    def __init__(self, replicas: ReplicaManager, bootstraps: TierBootstraps) -> None:
+        """Restore partitions that `replicas` leads."""
+        self._replicas, self._bootstraps = replicas, bootstraps
+
+    def found(self, topic: str, index: int) -> tuple[Partition, Restoration]:
+        """The partition, and where its log would begin.
+
+        Raises:
+            KafkaError: as `ReplicaManager.require`; it is not led here.
+            ApiError: INVALID_REQUEST: the tier has not found that all its local copies are lost.
+        """
+        partition = self._replicas.require(topic, index)
+        partition.check_leader(-1)
+        if partition.restoration is None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"the remote tier has not found that {topic}-{index} lost its local copies",
+            )
+        return partition, partition.restoration
+
+    async def restore(self, partition: Partition, found: Restoration, end: int) -> None:
+        """Let the log begin there; returns when it does, and is durable.
+
+        Args:
+            partition: to restore.
+            found: see `found`.
+            end: where new records begin, at or above the end that is proved.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER: it has another role by now. KAFKA_STORAGE_ERROR: the
+                remote tier does not give the state, or the disk failed.
+        """
+        epoch, old = partition.leader_epoch, partition.log
+        done: asyncio.Future[Wait | Stop | None] = asyncio.get_running_loop().create_future()
+
+        def is_current() -> bool:
+            is_led = partition.is_leader and partition.leader_epoch == epoch
+            return is_led and partition.log is old and partition.restoration == found
+
+        def ended(outcome: Wait | Stop | None) -> None:
+            self._replicas.serve_again(partition.topic_partition)
+            if not done.done():
+                done.set_result(outcome)
+
+        theirs = LocalStart(found.begin, found.epoch_below, 0)
+        restoration = msgspec.structs.replace(found, end=end)
+        self._bootstraps.begin(TierBootstrap(partition, theirs, is_current, ended, restoration))
+        outcome = await done
+        if outcome is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, outcome.reason)
+        if partition.log is old:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has another role by now")
