@@ -26,11 +26,13 @@ from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.serving import admin, leaders, until_true
 from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combined
 
-pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=300)]
+pytestmark = [pytest.mark.lasts(seconds=120), pytest.mark.patience(seconds=300)]
 
 UNCLEAN = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
 STAYS = {"local_retention_bytes": str(1 << 30)}
 SMALL_BATCHES = {"batch.size": 10_000}
+IN_ORDER = {"enable.idempotence": True}
+"""Also where a leader does not know yet that it leads, and the first batch is sent again."""
 LATEST_TIERED = -5
 PATIENCE_S = 120
 SHARED, OLD, NEW = 500, 4_000, 3_000
@@ -118,7 +120,7 @@ async def test_offsets_lost_in_two_failures_are_given_again_uncleanly(tmp_path: 
     async with tiers_combined(tmp_path) as cluster:
         first, second = await two_replicas(cluster, **STAYS)
         old = records(b"old", 0, OLD)
-        await asyncio.to_thread(produce, first, "t", old, **SMALL_BATCHES)
+        await asyncio.to_thread(produce, first, "t", old, **SMALL_BATCHES, **IN_ORDER)
         await until_copied(first, NEW)
         await until_both_are_in_sync(cluster)
         second.kill()
@@ -129,7 +131,7 @@ async def test_offsets_lost_in_two_failures_are_given_again_uncleanly(tmp_path: 
         await second.start()
         await until_it_leads(second, end)
         sent = old[:end] + records(b"new", end, NEW)
-        await asyncio.to_thread(produce, second, "t", sent[end:])
+        await asyncio.to_thread(produce, second, "t", sent[end:], **IN_ORDER)
         await until_copied(second, NEW // 2)
         await first.start()
         await until_both_are_in_sync(cluster)
@@ -162,14 +164,14 @@ async def diverged(cluster: Cluster) -> tuple[Tiering, Tiering, list[Sent]]:
     """
     first, second = await two_replicas(cluster)
     old = records(b"old", 0, OLD)
-    await asyncio.to_thread(produce, first, "t", old[:SHARED])
+    await asyncio.to_thread(produce, first, "t", old[:SHARED], **IN_ORDER)
     await until_both_are_in_sync(cluster)
     second.kill()
-    await asyncio.to_thread(produce, first, "t", old[SHARED:])
+    await asyncio.to_thread(produce, first, "t", old[SHARED:], **IN_ORDER)
     await until_copied(first, NEW)
     await leads_alone(second, first, SHARED)
     new = records(b"new", SHARED, NEW)
-    await asyncio.to_thread(produce, second, "t", new)
+    await asyncio.to_thread(produce, second, "t", new, **IN_ORDER)
     await until_copied(second, NEW // 2)
     return first, second, old[:SHARED] + new
 
@@ -183,7 +185,7 @@ async def test_a_lineage_that_leads_again_has_its_segments_back(tmp_path: Path) 
         assert await asyncio.to_thread(read_all, second, "t") == as_read(sent)
         await leads_alone(first, second, OLD)
         sent = records(b"old", 0, OLD) + records(b"more", OLD, 2 * OLD)
-        await asyncio.to_thread(produce, first, "t", sent[OLD:])
+        await asyncio.to_thread(produce, first, "t", sent[OLD:], **IN_ORDER)
         await until_copied(first, OLD + NEW)
         await until_asked(
             lambda: first.local_segments("t")[0] > OLD,
