@@ -15,7 +15,9 @@ from rlmm.store import MemoryStore, Position
 from rsm_plugins.layout.objects import object_names
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tests.support.quorum_world.errors import Violation
+from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.copies import Stamp
+from tests.support.replication_world.plan import TIERED
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -198,10 +200,14 @@ class TierJudge:
         if wanted != found:
             return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
         for node in world.brokers:
-            tier = None if node.broker is None else node.broker.tier  # type: ignore[attr-defined]
-            if tier is None:
+            broker = node.broker
+            assert isinstance(broker, ReplicaSide)
+            if broker.tier is None or broker.replicas is None:
                 return f"{node} has no tier"
-            state = tier.state()
+            state = broker.tier.state()
+            hosted = sum(one.topic == TIERED for one in broker.replicas.partitions)
+            if not state.assigned == state.ready == hosted:
+                return f"{node} hosts {hosted} partitions, its tier says {state}"
             if state.process != "up" or state.reasons:
                 return f"the tier of {node} is {state.process}: {list(state.reasons)}"
         return self._too_much_local()
