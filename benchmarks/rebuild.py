@@ -46,13 +46,16 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=1_000, help="of the topic, one copy")
     parser.add_argument("--failover", type=int, default=1_000, help="partitions: below 100, or n00")
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka, too")
+    parser.add_argument("--no-tidemark", action="store_true")
     options = parser.parse_args()
     parts = parts_of(options.mb, options.failover)
     if wrong := set(options.part) - set(parts):
         sys.exit(f"no such part: {', '.join(sorted(wrong))}")
     if options.failover > PARTITIONS_A_TOPIC and options.failover % PARTITIONS_A_TOPIC:
         sys.exit(f"--failover {options.failover}: below 100, or a multiple of 100")
-    kinds: dict[str, type[Controller]] = {"tidemark": TidemarkController}
+    kinds: dict[str, type[Controller]] = {}
+    if not options.no_tidemark:
+        kinds["tidemark"] = TidemarkController
     if options.kafka:
         if (reason := why_not()) is not None:
             sys.exit(reason)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.replication_nodes import Nodes, alive, metadata
+from benchmarks.replication_nodes import Nodes, alive, are_in_sync
 from benchmarks.stall_probe import Client, produce_frame
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire import codec
@@ -91,18 +91,12 @@ class Three:
             time.sleep(0.02)
         return time.monotonic()
 
-    def is_in_sync(self, names: Sequence[str]) -> bool:
-        """Whether all replicas of these topics are in sync."""
-        return all(
-            partition.leader_id >= 0 and set(partition.isr_nodes) == set(partition.replica_nodes)
-            for topic in metadata(self.others[0].address, names).topics
-            for partition in topic.partitions
-        )
-
     async def until_in_sync(self, names: Sequence[str], deadline_s: float) -> float:
         """Return when they are (monotonic)."""
         what = f"{', '.join(names)} are in sync"
-        await until_asked(lambda: self.is_in_sync(names), what, deadline_s=deadline_s)
+        await until_asked(
+            lambda: are_in_sync(self.others[0].address, names), what, deadline_s=deadline_s
+        )
         return time.monotonic()
 
 

@@ -6,6 +6,7 @@ import re
 import statistics
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,7 @@ MB: Final = 1_000_000
 NAN: Final = float("nan")
 TOPIC, BESIDE = "rebuilt", "beside"
 REST_S: Final = 10.0
+LED_S: Final = 60.0
 COPIED_S: Final = 1_800.0
 REBUILT_S: Final = 1_800.0
 _PARTITION_MB: Final = 110
@@ -115,7 +117,8 @@ async def _lose_the_disk(cluster: Three, beside: Beside, *, is_tiered: bool) -> 
         "state built and swapped, median ms": statistics.median(builds or [0]),
         "state built and swapped, longest ms": max(builds, default=0),
         "produce beside, at rest: p99 ms": beside.p99_ms(rest_began, killed),
-        "produce beside, until in sync: p99 ms": beside.p99_ms(began, ended),
+        "produce beside, while it starts: p99 ms": beside.p99_ms(began, begun),
+        "produce beside, from then to in sync: p99 ms": beside.p99_ms(begun, ended),
     }
 
 
@@ -137,13 +140,14 @@ def fill(cluster: Three, partitions: int, each: int) -> int:
     found = metadata(cluster.others[0].address, [TOPIC]).topics[0].partitions
     led = {one.partition_index: one.leader_id for one in found}
     assert len(led) == partitions
+    clients = {leader: Client(cluster.nodes.addresses[leader]) for leader in set(led.values())}
+    _until_led(clients, led, batch)
     frames = {
         leader: produce_frame({(TOPIC, one): batch for one in led if led[one] == leader}, ALL)
         for leader in set(led.values())
     }
-    clients = {leader: Client(cluster.nodes.addresses[leader]) for leader in frames}
     rounds = each // len(batch)
-    for _ in range(rounds):
+    for _ in range(rounds - 1):
         for leader, client in clients.items():
             client.send(frames[leader])
         for client in clients.values():
@@ -152,6 +156,16 @@ def fill(cluster: Three, partitions: int, each: int) -> int:
     for client in clients.values():
         client.close()
     return rounds * len(batch) * partitions
+
+
+def _until_led(clients: Mapping[int, Client], led: Mapping[int, int], batch: bytes) -> None:
+    """Write a batch to each partition: its leader may not know yet that it is."""
+    for partition, leader in led.items():
+        frame = produce_frame({(TOPIC, partition): batch}, ALL)
+        deadline = time.monotonic() + LED_S
+        while refused(clients[leader].exchange(frame)):
+            assert time.monotonic() < deadline, f"{TOPIC}-{partition} is not led after {LED_S} s"
+            time.sleep(0.02)
 
 
 def log_bytes(logs: Path, topic: str) -> int:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from benchmarks.rebuild_cluster import ALL, VICTIM, Three, batch_of, refused, three
 from benchmarks.rebuild_disk import metric, say
 from benchmarks.replication_nodes import metadata
@@ -22,9 +24,9 @@ PARTITIONS_A_TOPIC: Final = 100
 PATIENCE_S: Final = 300.0
 _LOOK_S: Final = 0.5
 _AGAIN_S: Final = 0.02
-_APART_MS: Final = 10_000
-CONFIG: Final = {"remote.storage.enable": "true", "segment.ms": "1000"}
-"""Records are ten seconds apart by their time: each closes the segment of the one before."""
+_APART_MS: Final = 120_000
+CONFIG: Final = {"remote.storage.enable": "true", "segment.ms": "60000"}
+"""Records are two minutes apart by their time: each closes the segment of the one before."""
 Places = set[tuple[str, int]]
 
 
@@ -52,6 +54,7 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
         cluster.victim.kill()
         killed, killed_at = time.monotonic(), time.time()
         left = len(places) - copies.count(1)
+        spent = cpu_s(cluster)
         judged = Judged(cluster)
         fenced = await asyncio.to_thread(cluster.fenced_at)
         fenced_at = time.time()
@@ -59,6 +62,7 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
         led = time.monotonic()
         await asyncio.to_thread(records.append, places)
         await copies.until_all_have(3, len(places))
+        spent = cpu_s(cluster) - spent
         again = sorted(at - fenced_at for at in copies.of(3))
         others = sorted(at - fenced_at for at in copies.of(1) if at > killed_at)
         await asyncio.to_thread(judged.stop)
@@ -72,7 +76,19 @@ async def failover(kind: type[Controller], directory: Path, partitions: int) -> 
             "fenced to the copy of what is new: last s": again[-1],
             "fenced to all judged, s": judged.at - fenced,
             "most that waited for judgement": judged.most,
+            "CPU s of the two and their tiers until all was copied": spent,
         }
+
+
+def cpu_s(cluster: Three) -> float:
+    """CPU seconds so far of the brokers that are left, and of their tiers."""
+    found = 0.0
+    for broker in cluster.others:
+        process = psutil.Process(broker.pid)
+        for one in (process, *process.children(recursive=True)):
+            times = one.cpu_times()
+            found += times.user + times.system
+    return found
 
 
 def median(found: Sequence[float]) -> float:
@@ -153,7 +169,7 @@ class Judged:
         self._brokers = [one for one in cluster.others if isinstance(one, TieringBroker)]
         self.at, self.most = float("nan"), 0.0
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

@@ -78,11 +78,7 @@ class Nodes:
                 answer = client.ask(ApiKey.CREATE_TOPICS, 4, cls(topics=topics, timeout_ms=60_000))
             assert not any(one.error_code for one in answer.topics), answer
         await until_asked(
-            lambda: all(
-                set(one.isr_nodes) == set(one.replica_nodes) and one.leader_id >= 0
-                for topic in metadata(address, names).topics
-                for one in topic.partitions
-            ),
+            lambda: are_in_sync(address, names, len(replicas)),
             "all replicas are in sync",
             deadline_s=CREATED_S,
         )
@@ -93,6 +89,18 @@ def metadata(address: str, topics: Sequence[str] = ()) -> Any:
     cls = codec.request(ApiKey.METADATA).cls
     with Client(address) as client:
         return client.ask(ApiKey.METADATA, 9, cls(topics=[cls.Topics(name=one) for one in topics]))
+
+
+def are_in_sync(address: str, topics: Sequence[str], partitions: int = 1) -> bool:
+    """Whether a node knows so many partitions of each, led and with all replicas in sync."""
+    return all(
+        len(topic.partitions) >= partitions
+        and all(
+            set(one.isr_nodes) == set(one.replica_nodes) and one.leader_id >= 0
+            for one in topic.partitions
+        )
+        for topic in metadata(address, topics).topics
+    )
 
 
 def alive(address: str) -> set[int]:
