@@ -196,8 +196,9 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(
-            f"A part of {REMOTE_LOG_METADATA_TOPIC} is among them: which segments the remote store "
-            "holds is forgotten too, also of partitions in other directories."
+            f"A part of {REMOTE_LOG_METADATA_TOPIC} is among them: where no other broker has it, "
+            "which segments the remote store holds is forgotten too, also of partitions in other "
+            "directories."
         )
     return lines
 
