@@ -2,7 +2,7 @@
 
 REQUEST = """
 21 DeleteRecords req 0-2 f2 partitions |
-    Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, Offset:i64, RestoreEnd:i64@10000=-1}},
+    Topics:[]{Name:str, Partitions:[]{PartitionIndex:i32, Offset:i64, RestoreEnd:i64@10000=-1 2+}},
     TimeoutMs:i32
 """
 
@@ -13,7 +13,7 @@ RESPONSE = """
         Name:str,
         Partitions:[]{
             PartitionIndex:i32, LowWatermark:i64, ErrorCode:i16,
-            RemoteEnd:i64@10000=-1, LocalEnd:i64@10001=-1
+            RemoteEnd:i64@10000=-1 2+, LocalEnd:i64@10001=-1 2+
         }
     }
 """

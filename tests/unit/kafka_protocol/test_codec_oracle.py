@@ -17,6 +17,10 @@ def without_ours(value: Any) -> Any:
     for topic in getattr(value, "topics", ()):
         if hasattr(topic, "remote_data"):
             topic.remote_data = 0
+        for partition in getattr(topic, "partitions", ()):
+            for name in ("restore_end", "remote_end", "local_end"):
+                if hasattr(partition, name):
+                    setattr(partition, name, -1)
     if hasattr(value, "keeps_directories"):
         value.keeps_directories = 0
     if hasattr(value, "free_descriptors"):
