@@ -64,7 +64,15 @@ async def until_another_leads(cluster: Cluster, topic: str, lost: Tiering) -> Ti
         return found != [] and not {-1, lost.node_id} & set(found)
 
     await until_true(is_led, f"another than {lost.node_id} leads {topic}")
-    return cluster.node(found[0])
+    node = cluster.node(found[0])
+
+    def serves() -> bool:
+        with suppress(KafkaException):  # the metadata are a little ahead of the partition
+            return bool(end_offsets(node, topic))
+        return False
+
+    await until_true(serves, f"{node.node_id} serves {topic}")
+    return node
 
 
 async def until_in_sync(cluster: Cluster, topic: str, ids: set[int] | None = None) -> None:
