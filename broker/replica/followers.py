@@ -186,7 +186,7 @@ class Followers:
 
     def told_start(self, replica_id: int, start_offset: int) -> None:
         """One of them was told where to begin, and needs the local segments from there on."""
-        if replica_id in self.in_sync.followers:
+        if replica_id in self.in_sync.followers.keys() - self.in_sync.isr:
             self._leading.hold(self._leader.log, start_offset)
 
     @property

@@ -60,9 +60,9 @@ class Copy:
         return self.batches[-1].end if self.batches else self.start
 
     @property
-    def segment_count(self) -> int:
-        """How many files there are."""
-        return len(self._segments)
+    def bytes_above_first(self) -> int:
+        """What would be left without the oldest file."""
+        return sum(one.size for one in self._segments[1:])
 
     def index_at(self, offset: int) -> int:
         """Place of the batch that begins at `offset`, or of the first after it."""

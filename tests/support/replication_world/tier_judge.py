@@ -220,7 +220,7 @@ class TierJudge:
         for told in self.world.judge.partitions.values():
             if told.is_tiered and not self.world.is_given_up(told):
                 for replica in told.image.replicas:
-                    if told.copies[replica].segment_count > 1:
+                    if told.copies[replica].bytes_above_first >= tier.local_bytes:
                         return f"{told}: n{replica} keeps closed segments"
         return ""
 
