@@ -417,6 +417,10 @@ class LogSegments:
                 renamed += segment.rename_deleted()
                 renamed += snapshots.rename_away(segment.base_offset)
                 segment.release()
+                if self._config.is_tiered:
+                    # The log start lies below: a power cut that took back this rename and not a
+                    # later one would leave a hole, as a lost file does.
+                    self._disk.fsync_path(self._directory)
 
     def end_if_cut(self, offset: int) -> int:
         """Where the log ends once the batch that holds `offset` has gone."""

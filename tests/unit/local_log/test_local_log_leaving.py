@@ -372,6 +372,42 @@ def test_segments_stay_where_the_tier_takes_its_word_back_before_they_have_gone(
     assert log.segments.all[0].base_offset == third
 
 
+class Noted(Disk):
+    """Notes which segments leave, and when that is durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[str] = []
+
+    def rename(self, source: Path, target: Path, *, durable: bool = False) -> None:
+        if source.suffix == ".log" and target.suffix == ".deleted":
+            self.noted.append(source.name)
+        super().rename(source, target, durable=durable)
+
+    def fsync_path(self, path: Path) -> None:
+        if self.noted and self.noted[-1] != "durable" and path.is_dir():
+            self.noted.append("durable")
+        super().fsync_path(path)
+
+
+def test_of_a_tiered_log_no_segment_leaves_before_the_last_is_gone_for_good(
+    tmp_path: Path,
+) -> None:
+    """A power cut that took one back and not the next would leave a hole below the local end."""
+    disk = Noted()
+    config = with_config(
+        remote_storage_enable=True, local_retention_ms=1000, retention_ms=-1, retention_bytes=-1
+    )
+    log = filled(tmp_path, config=config, log_start=0, disk=disk)
+    log.roll(NOW_MS)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.set_copied_through(log.log_end_offset - 1, 0)
+    gone = [f"{base:020}.log" for base in log.segments.bases[:-1]]
+    retain(log, NOW_MS + 10_000)
+    assert len(gone) > 2
+    assert disk.noted == [each for name in gone for each in (name, "durable")]
+
+
 def test_a_retention_pass_that_is_over_is_freed_without_the_garbage_collector() -> None:
     pool = HeldPool()
     passes = RetentionPass(
