@@ -115,6 +115,9 @@ class Following:
         timer.cancel()
         known.own_timer = None
         if error is None:
+            # Said anew each time: the broker forgets it when the log takes its first batch of a
+            # leader epoch, and nothing else would be said before the next copy.
+            ownership.last_report = None
             self._start(known, ownership, follow_pass, withdraws=False)
         else:
             self._ended(False, known, None, error)

@@ -45,6 +45,14 @@ def test_a_follower_hears_what_is_copied_and_nothing_is_written_for_it(pair: Pai
     assert pair.log.log_start == 0
 
 
+def test_it_is_told_again_what_the_broker_has_forgotten(pair: Pair) -> None:
+    """The first batch of a leader epoch makes it forget; no copy may come for long after that."""
+    follow(pair)
+    pair.log.copied = -1
+    interval(pair)
+    assert pair.log.copied == 59
+
+
 def test_what_is_not_on_its_own_chain_does_not_count(pair: Pair) -> None:
     """It followed a leader that had other records from 25 on."""
     pair.log.chain = [EpochEntry(1, 0), EpochEntry(pair.log.leader_epoch, 25)]
