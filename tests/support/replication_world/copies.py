@@ -64,6 +64,13 @@ class Copy:
         """What would be left without the oldest file."""
         return sum(one.size for one in self._segments[1:])
 
+    @property
+    def in_first(self) -> list[Stamp]:
+        """Batches of the oldest file, where there is another."""
+        if len(self._segments) < 2:
+            return []
+        return self.batches[: self.index_at(self._segments[1].base)]
+
     def index_at(self, offset: int) -> int:
         """Place of the batch that begins at `offset`, or of the first after it."""
         return bisect_left(self.bases, offset)

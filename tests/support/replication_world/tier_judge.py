@@ -220,7 +220,11 @@ class TierJudge:
         for told in self.world.judge.partitions.values():
             if told.is_tiered and not self.world.is_given_up(told):
                 for replica in told.image.replicas:
-                    if told.copies[replica].bytes_above_first >= tier.local_bytes:
+                    copy = told.copies[replica]
+                    is_due = copy.bytes_above_first >= tier.local_bytes
+                    wanted = self._wanted(told, copy.in_first)
+                    # Its borders are its own: what its leader's active segment has may be in it.
+                    if is_due and all(self.holds(told, stamp) for stamp in wanted):
                         return f"{told}: n{replica} keeps closed segments"
         return ""
 
