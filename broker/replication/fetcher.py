@@ -542,6 +542,7 @@ class ReplicaFetcher:
             self._put_off(followed, _after_error(error, followed))
             return
         following = followed.following
+        self._bootstraps.forget(followed.partition)  # it is fetched, by whatever way
         if following.went_well():
             self.failed.pop(followed.id, None)
             log.info("partition is followed again: %s", followed.name)

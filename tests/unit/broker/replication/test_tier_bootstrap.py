@@ -292,6 +292,21 @@ async def test_many_that_wait_for_the_tier_are_named_in_one_line(tmp_path: Path)
         assert pair.fetchers.problems() == []
 
 
+async def test_a_partition_that_needs_the_tier_no_more_is_named_no_more(tmp_path: Path) -> None:
+    """All that it lacked was deleted meanwhile: it begins at the leader's log start."""
+    async with following(tmp_path) as pair:
+        tiered(pair, known=0)
+        fill(pair)
+        expire(pair, 30)
+        pair.share("t")
+        await pair.run(90_000)
+        assert pair.fetchers.problems() != []
+        pair.leader.log("t").raise_log_start(30)
+        await pair.run(40_000)
+        assert pair.follower.log("t").log_end_offset == 40
+        assert pair.fetchers.problems() == []
+
+
 async def test_other_partitions_of_the_leader_go_on(tmp_path: Path) -> None:
     async with following(tmp_path) as pair:
         tier = tiered(pair)
