@@ -103,7 +103,7 @@ class LogManager:
             is_open=self.is_open,
             keep_log_starts=self.keep_log_starts,
             pool=self._background,
-            to_loop=self._to_loop,
+            scheduler=ports.scheduler,
         )
         self._upkeep = LogUpkeep(
             logs=self.all,

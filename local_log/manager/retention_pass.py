@@ -10,7 +10,6 @@ goes. The rest is the loop's, a slice of the logs at a time; a log that is lent 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -21,26 +20,25 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Expiry
 from local_log.log.retention_policy import Reason
 from runtime.executors import Pool
+from runtime.scheduler import Scheduler
+from runtime.work import OnPool, Pace, Runner, Until, Work, logged
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 NotKept = Mapping[TopicPartition, KafkaStorageError]
 Dropped = list[tuple[TopicPartition, int, Reason]]
 Expired = list[tuple[PartitionLog, Expiry]]
-R = TypeVar("R")
-T = TypeVar("T", PartitionLog, tuple[PartitionLog, Expiry])
 
 SLICE_LOGS: Final = 50
-"""After so many logs the loop may serve somebody else."""
+"""For so many logs the pool does its part at a time."""
+LOOK_WORK: Final = 20
+CHANGE_WORK: Final = 1_000
+"""Units of work (`runtime.work`) of a log that stays as it is, and of one that files change of."""
 
 
 def _nothing() -> None:
     """Nobody waits for the end of a pass."""
-
-
-def _log_of(item: PartitionLog | tuple[PartitionLog, Expiry]) -> PartitionLog:
-    """The log of a step of the pass."""
-    return item if isinstance(item, PartitionLog) else item[0]
 
 
 class RetentionPass:
@@ -49,7 +47,8 @@ class RetentionPass:
     Args:
         is_open: whether a log is still served; one that is not is passed over.
         keep_log_starts: makes log starts durable, and names those that it could not.
-        to_loop: calls a function on the loop.
+        pool: waits for the disk.
+        scheduler: of the loop.
     """
 
     def __init__(
@@ -58,12 +57,12 @@ class RetentionPass:
         is_open: Callable[[PartitionLog], bool],
         keep_log_starts: Callable[[Iterable[TopicPartition]], NotKept],
         pool: Pool,
-        to_loop: Callable[[Callable[[], None]], object],
+        scheduler: Scheduler,
     ) -> None:
         self._is_open = is_open
         self._keep_log_starts = keep_log_starts
         self._pool = pool
-        self._to_loop = to_loop
+        self._scheduler = scheduler
 
     def run(
         self,
@@ -82,91 +81,69 @@ class RetentionPass:
             release_copied: also take out whatever is copied, as if local retention were over.
 
         Returns:
-            (partition, base offset, reason) of each dropped segment, once the pool is done.
+            (partition, base offset, reason) of each dropped segment, once the pass is over.
         """
         dropped: Dropped = []
-        expired: Expired = []
 
-        def decide(each: PartitionLog) -> None:
-            if not self._is_open(each):
-                return
-            with _reported(each):
-                each.roll_if_due(now_ms)
-                expiry = retention.expire(each, now_ms, release_copied=release_copied)
-                if expiry is not None:
-                    expired.append((each, expiry))
-
-        def keep() -> None:
+        def work() -> Work[None]:
+            expired = yield from self._decide(logs, now_ms, release_copied=release_copied)
             if expired:
                 names = [each.topic_partition for each, _ in expired]
-                self._then(partial(self._keep_log_starts, names), drop)
-            else:
-                ended()
+                not_kept = yield OnPool(self._pool, self._keep_log_starts, names)
+                kept = [item for item in expired if item[0].topic_partition not in not_kept]
+                yield from self._drop(kept, dropped)
+            ended()
 
-        def drop(not_kept: NotKept) -> None:
-            leaving = [
-                (each, expiry) for each, expiry in expired if each.topic_partition not in not_kept
-            ]
-            self._in_slices(leaving, _write_chains, take_out, ended, slice_ended=rename)
-
-        def take_out(leaving: tuple[PartitionLog, Expiry]) -> None:
-            each, expiry = leaving
-            if not self._is_open(each):
-                return
-            with _reported(each):
-                went = retention.take_out(each, expiry)
-                dropped.extend((each.topic_partition, base, reason) for base, reason in went)
-                gone.append(each)
-
-        def rename() -> None:
-            names, gone[:] = list(gone), []
-            self._then(partial(_rename, names), _delete_later)
-
-        gone: list[PartitionLog] = []
-        self._in_slices(logs, partial(_learn_ages, now_ms=now_ms), decide, keep)
+        Runner(work, self._scheduler, failed=_failed).start()
         return dropped
 
-    def _then(self, work: Callable[[], R], then: Callable[[R], None]) -> None:
-        """Do `work` on the pool, and `then` on the loop with what came of it."""
-        try:
-            done = self._pool.submit(work)
-        except RuntimeError:
-            return  # the process stops: the next one goes on
-        # Not by its name here: it keeps its callbacks, and would be in a cycle with all the logs.
-        done.add_done_callback(lambda future: self._to_loop(lambda: then(future.result())))
+    def _decide(
+        self, logs: Sequence[PartitionLog], now_ms: int, *, release_copied: bool
+    ) -> Work[Expired]:
+        pace, expired = Pace(), list[tuple[PartitionLog, Expiry]]()
+        for some in _slices(logs):
+            yield OnPool(self._pool, _learn_ages, some, now_ms)
+            for each in some:
+                work_done = LOOK_WORK
+                yield Until(each.loan.when_here)
+                if not self._is_open(each):
+                    continue
+                with _reported(each):
+                    if each.roll_if_due(now_ms):
+                        work_done = CHANGE_WORK
+                    expiry = retention.expire(each, now_ms, release_copied=release_copied)
+                    if expiry is not None:
+                        expired.append((each, expiry))
+                if pace.is_step_over(work_done):
+                    yield None
+        return expired
 
-    def _in_slices(
-        self,
-        items: Sequence[T],
-        prepare: Callable[[Sequence[T]], None],
-        do: Callable[[T], None],
-        end: Callable[[], None],
-        *,
-        slice_ended: Callable[[], None] = _nothing,
-    ) -> None:
-        """For a slice after the other: `prepare` it on the pool, then `do` each on the loop."""
-        slice_, rest = list(items[:SLICE_LOGS]), items[SLICE_LOGS:]
-        left = len(slice_)
+    def _drop(self, leaving: Expired, dropped: Dropped) -> Work[None]:
+        pace = Pace()
+        for some in _slices(leaving):
+            yield OnPool(self._pool, _write_chains, some)
+            gone = []
+            for each, expiry in some:
+                yield Until(each.loan.when_here)
+                if not self._is_open(each):
+                    continue
+                with _reported(each):
+                    went = retention.take_out(each, expiry)
+                    dropped.extend((each.topic_partition, base, reason) for base, reason in went)
+                    gone.append(each)
+                if pace.is_step_over(CHANGE_WORK):
+                    yield None
+            for each, paths in (yield OnPool(self._pool, _rename, gone)):
+                each.delete_later(paths)
 
-        def go_on(_: None) -> None:
-            for item in slice_:
-                _log_of(item).loan.when_here(partial(here, item))
-            if not slice_:
-                end()
 
-        def here(item: T) -> None:
-            nonlocal left
-            do(item)
-            left -= 1
-            if left:
-                return
-            slice_ended()
-            if rest:
-                self._in_slices(rest, prepare, do, end, slice_ended=slice_ended)
-            else:
-                end()
+def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + SLICE_LOGS] for start in range(0, len(items), SLICE_LOGS))
 
-        self._then(partial(prepare, slice_), go_on)
+
+def _failed(error: Exception) -> None:
+    if not isinstance(error, RuntimeError):  # the pool is shut down: the next start goes on
+        logged("retention pass")(error)
 
 
 @contextmanager
@@ -198,8 +175,3 @@ def _rename(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, list[Path]
         with _reported(each):
             renamed.append((each, retention.rename_leaving(each)))
     return renamed
-
-
-def _delete_later(renamed: Iterable[tuple[PartitionLog, list[Path]]]) -> None:
-    for each, paths in renamed:
-        each.delete_later(paths)

@@ -4,6 +4,8 @@ import errno
 import gc
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,12 +17,14 @@ from local_log.log import retention
 from local_log.log.partition_log import PartitionLog
 from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.manager.log_dirs import LogManager
-from local_log.manager.retention_pass import RetentionPass
+from local_log.manager.retention_pass import CHANGE_WORK, RetentionPass
 from runtime.disk import Buffer, Disk, OpenFile
-from runtime.executors import Pool, make_pool
+from runtime.executors import InlinePool, Pool, make_pool
+from runtime.work import STEP_WORK
 from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.ports import simulated
+from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.local_log import (
     NOW_MS,
     SMALL,
@@ -295,14 +299,26 @@ class OfChains(FaultyDisk):
         super().atomic_write(path, data, durable=durable)
 
 
+class Loop(ManualScheduler):
+    """The thread of a test, which takes what others put in."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock(NOW_MS))
+        self.calls = SimpleQueue[Callable[[], object]]()
+
+    def call_soon(self, fn: Callable[[], object]) -> None:
+        self.calls.put(fn)
+
+
 class TestAPass:
     """The chain's file is the pool's work, after the log start."""
 
     def _manager(
-        self, root: Path, disk: Disk, pool: Pool, to_loop: Callable[..., object] | None = None
+        self, root: Path, disk: Disk, pool: Pool, scheduler: ManualScheduler | None = None
     ) -> tuple[LogManager, PartitionLog]:
         ports = simulated(clock=ManualClock(NOW_MS), disk=disk, pool=pool)
-        manager = LogManager([root], lambda _: TIERED, ports, to_loop=to_loop)
+        ports = replace(ports, scheduler=scheduler or ports.scheduler)
+        manager = LogManager([root], lambda _: TIERED, ports)
         manager.load()
         log = manager.create("orders", 0, TOPIC_ID)
         _fill_three_epochs(log)
@@ -327,13 +343,13 @@ class TestAPass:
         assert _on_disk(log.directory) == log.epochs.entries()
 
     def test_the_loop_writes_no_chain(self, tmp_path: Path) -> None:
-        disk, calls = OfChains(), SimpleQueue[Callable[[], None]]()
+        disk, loop = OfChains(), Loop()
         pool = make_pool("beside", 1)
-        manager, log = self._manager(tmp_path, disk, pool, calls.put)
+        manager, log = self._manager(tmp_path, disk, pool, loop)
         disk.threads.clear()
         dropped = manager.run_retention(THEN_MS)
         while not dropped:
-            calls.get(timeout=30)()
+            loop.calls.get(timeout=30)()
         pool.shutdown()
         assert _on_disk(log.directory) == log.epochs.entries()
         assert log.epochs.entries()[0].start_offset > 40
@@ -408,11 +424,31 @@ def test_of_a_tiered_log_no_segment_leaves_before_the_last_is_gone_for_good(
     assert disk.noted == [each for name in gone for each in (name, "durable")]
 
 
+def _passes(pool: Pool, scheduler: ManualScheduler) -> RetentionPass:
+    return RetentionPass(
+        is_open=lambda _: True, keep_log_starts=lambda _: {}, pool=pool, scheduler=scheduler
+    )
+
+
+def test_a_pass_that_closes_many_segments_lets_others_on_the_loop_between(tmp_path: Path) -> None:
+    """Each is some milliseconds of files: fifty in one turn stopped all clients for a tenth."""
+    rolls = with_config(EXPIRES, segment_ms=1000)
+    logs = [open_log(tmp_path / f"{number}", config=rolls) for number in range(13)]
+    for log in logs:
+        append(log)
+    loop, rolled = Loop(), []
+    _passes(InlinePool(), loop).run(logs, LATER_MS)
+    while not loop.calls.empty():
+        loop.calls.get()()
+        rolled.append(sum(len(log.segments.all) > 1 for log in logs))
+    steps = {after - before for before, after in pairwise(rolled)}
+    assert rolled[-1] == len(logs)
+    assert max(steps) <= STEP_WORK / CHANGE_WORK
+
+
 def test_a_retention_pass_that_is_over_is_freed_without_the_garbage_collector() -> None:
     pool = HeldPool()
-    passes = RetentionPass(
-        is_open=lambda _: True, keep_log_starts=lambda _: {}, pool=pool, to_loop=lambda call: call()
-    )
+    passes = _passes(pool, ManualScheduler(ManualClock(NOW_MS)))
     gc.collect()
     gc.disable()
     try:
