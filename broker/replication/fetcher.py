@@ -11,8 +11,8 @@ So a partition may be added, let go or given another leader at any moment.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
@@ -45,6 +45,7 @@ from broker.replication.following import (
     check_order,
     decided,
     is_current,
+    is_cut_below,
 )
 from broker.replication.leader_requests import (
     EARLIEST_LOCAL,
@@ -62,7 +63,7 @@ from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from local_log.errors import KafkaStorageError, LogClosed
-from local_log.leader_epoch_cache import truncation_for
+from local_log.leader_epoch_cache import EpochEnd, truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
 from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
@@ -162,15 +163,36 @@ class _Change:
                     asked_offset=asked,
                 )
             case Truncate(theirs, their_start):
-                start, end = log.log_start_offset, log.log_end_offset
-                cut = truncation_for(log.epochs, theirs, log_start=start, log_end=end)
-                if cut == start:
+                cut = _cut_of(log, theirs)
+                if cut == log.log_start_offset:
                     truncate_fully_and_start_at(log, their_start)
                 else:
                     truncate_to(log, cut)
             case Begin(offset):
                 truncate_fully_and_start_at(log, offset)
         return log.log_end_offset
+
+
+def _cut_of(log: PartitionLog, theirs: EpochEnd) -> int:
+    """Where a log ends that is cut to where it may agree with the leader's."""
+    start, end = log.log_start_offset, log.log_end_offset
+    return truncation_for(log.epochs, theirs, log_start=start, log_end=end)
+
+
+@dataclass(slots=True)
+class _ToDo:
+    """What the partitions of one answer need.
+
+    Attributes:
+        changes: logs that are changed by what the answer says.
+        out_of_range: whose leader is asked for its range.
+        moved: whose leader is asked for its local start: what they need is remote there. With the
+            log end, or -1: nothing of the log counts.
+    """
+
+    changes: list[_Change] = field(default_factory=list)
+    out_of_range: list[_Followed] = field(default_factory=list)
+    moved: dict[_Followed, int] = field(default_factory=dict)
 
 
 def _carry_out(changes: Sequence[_Change], now_ms: int) -> None:
@@ -401,22 +423,22 @@ class ReplicaFetcher:
 
     def _take(self, answer: FetchAnswer) -> Work[None]:
         pace = Pace()
-        changes: list[_Change] = []
-        out_of_range: list[_Followed] = []
-        moved: list[_Followed] = []
+        todo = _ToDo()
         for one in answer.partitions.values():
             followed = self._current(one.partition)
             if followed is None:
                 self._dropped(one.partition)
             else:
-                self._decide(followed, one, changes, out_of_range, moved)
+                self._decide(followed, one, todo)
             if pace.is_step_over(_UNITS):
                 yield None
-        yield from self._change(changes)
+        yield from self._change(todo.changes)
+        out_of_range = todo.out_of_range
         for first in range(0, len(out_of_range), RANGES_AT_ONCE):
-            yield from self._settle_ranges(out_of_range[first : first + RANGES_AT_ONCE])
+            yield from self._settle_ranges(out_of_range[first : first + RANGES_AT_ONCE], todo)
+        moved = list(todo.moved)
         for first in range(0, len(moved), RANGES_AT_ONCE):
-            yield from self._settle_moved(moved[first : first + RANGES_AT_ONCE])
+            yield from self._settle_moved(moved[first : first + RANGES_AT_ONCE], todo.moved)
 
     def _current(self, partition_id: PartitionId) -> _Followed | None:
         """A partition whose log may be changed by the answer to what was asked last."""
@@ -443,25 +465,37 @@ class ReplicaFetcher:
         is_known = self._followed.get(followed.id) is followed
         return is_known and followed.partition.leader_id == self.leader_id
 
-    def _decide(
-        self,
-        followed: _Followed,
-        answer: PartitionAnswer,
-        changes: list[_Change],
-        out_of_range: list[_Followed],
-        moved: list[_Followed],
-    ) -> None:
+    def _decide(self, followed: _Followed, answer: PartitionAnswer, todo: _ToDo) -> None:
         decision = decided(answer)
         if isinstance(decision, FindRange):
-            out_of_range.append(followed)
+            todo.out_of_range.append(followed)
         elif isinstance(decision, FindLocalStart):
-            moved.append(followed)
+            todo.moved[followed] = followed.log.log_end_offset
         elif isinstance(decision, Append) and not answer.records:
             self._take_over(followed, answer)
         elif isinstance(decision, Wait | Stop):
             self._put_off(followed, decision)
         else:
-            changes.append(_Change(followed, decision, self._session.told[followed.id]))
+            self._to_change(followed, decision, todo)
+
+    def _to_change(
+        self, followed: _Followed, decision: Append | Truncate | Begin, todo: _ToDo
+    ) -> None:
+        """Have the log changed, unless a cut would leave nothing of it, and no producers."""
+        own = followed.log
+        if isinstance(decision, Truncate) and is_cut_below(
+            _cut_of(own, decision.theirs),
+            log_start=own.log_start_offset,
+            local_start=own.local_log_start_offset,
+        ):
+            if followed.following.is_untried:
+                followed.following.is_untried = False  # build it again, after a pause
+                reason = "the remote segment behind which its log begins is not of the leader's log"
+                self._put_off(followed, Wait(reason, is_fault=True))
+            else:
+                todo.moved[followed] = -1
+            return
+        todo.changes.append(_Change(followed, decision, self._session.told[followed.id]))
 
     def _change(self, changes: Sequence[_Change]) -> Work[None]:
         """Have the logs changed, and publish what came of it."""
@@ -642,7 +676,7 @@ class ReplicaFetcher:
 
     # -- offsets that the leader does not have
 
-    def _settle_ranges(self, asking: Sequence[_Followed]) -> Work[None]:
+    def _settle_ranges(self, asking: Sequence[_Followed], todo: _ToDo) -> Work[None]:
         """Find out where the leader's logs begin and end, and go on there."""
         ranges = yield from leader_ranges(
             self._connection,
@@ -650,7 +684,7 @@ class ReplicaFetcher:
             node_id=self._settings.terms.node_id,
             timeout_ms=self._settings.timeout_ms,
         )
-        changes: list[_Change] = []
+        todo.changes.clear()
         for followed in asking:
             if self._current(followed.id) is not followed:
                 self._dropped(followed.id)
@@ -663,12 +697,14 @@ class ReplicaFetcher:
             decision = after_range(
                 theirs, log_start=own.log_start_offset, log_end=own.log_end_offset
             )
-            changes.append(_Change(followed, decision, self._session.told[followed.id]))
-        yield from self._change(changes)
+            self._to_change(followed, decision, todo)
+        yield from self._change(todo.changes)
 
     # -- offsets that the leader has only in the remote tier
 
-    def _settle_moved(self, asking: Sequence[_Followed]) -> Work[None]:
+    def _settle_moved(
+        self, asking: Sequence[_Followed], ends: Mapping[_Followed, int]
+    ) -> Work[None]:
         """Find out where the leader's local logs begin, and have the state before that built."""
         starts = yield from self._local_starts(asking, EARLIEST_LOCAL)
         if self._settings.from_last_tiered():
@@ -687,7 +723,7 @@ class ReplicaFetcher:
             decision: Begin | Build | Wait = (
                 theirs
                 if isinstance(theirs, Wait)
-                else after_local_start(theirs, log_end=followed.log.log_end_offset)
+                else after_local_start(theirs, log_end=ends[followed])
             )
             if isinstance(decision, Wait):
                 self._put_off(followed, decision)
@@ -722,7 +758,7 @@ class ReplicaFetcher:
 
     def _built(self, followed: _Followed, outcome: Wait | Stop | None) -> None:
         """A bootstrap has ended: go on from where the log begins now, or try again later."""
-        followed.following.built()
+        followed.following.built(is_anew=outcome is None)
         if not self._is_led(followed):
             return  # `follow` asks for it, if it comes back
         if outcome is None:

@@ -3,7 +3,7 @@
 | the answer | what is done |
 |---|---|
 | batches, or news of watermark and log start | they are appended and taken over |
-| a diverging epoch | the log is cut, and asks again with what is left |
+| a diverging epoch | the log is cut, and asks again with what is left, but see `is_cut_below` |
 | OFFSET_OUT_OF_RANGE | the leader is asked where its log begins and ends, see `after_range` |
 | OFFSET_MOVED_TO_TIERED_STORAGE | likewise for its local log, see `after_local_start` |
 | FENCED_LEADER_EPOCH | nothing until the metadata say more: they are on their way |
@@ -182,13 +182,29 @@ def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wa
 
     Args:
         theirs: what the leader says now.
-        log_end: of the own log (exclusive).
+        log_end: of the own log (exclusive); -1: nothing of it counts, see `is_cut_below`.
     """
     if theirs.offset <= log_end:
         return Wait(f"the leader's local log begins at {theirs.offset} by now")
     if theirs.offset <= theirs.log_start:
         return Begin(theirs.log_start)  # nothing below counts any more: there is no state to build
     return Build(theirs)
+
+
+def is_cut_below(cut: int, *, log_start: int, local_start: int) -> bool:
+    """Whether a log that is cut there is empty, and goes on where no producers are known.
+
+    Such a log is not cut: it begins anew as one that has nothing. At the local start producers are
+    known, by the first segment's snapshot; without remote records they come from records alone.
+    Only unclean elections lead to this, so the replica is in no ISR: what it has dropped was
+    committed in a lineage that was given up.
+
+    Args:
+        cut: where it would end (exclusive).
+        log_start: of the log.
+        local_start: of the log.
+    """
+    return log_start < local_start and cut < local_start
 
 
 def is_current(asked: Asked, *, leader_epoch: int, log_end: int) -> bool:
@@ -247,6 +263,7 @@ class Following:
         reason: why it is not asked for, or was not last time.
         lag: records (offsets) that are committed and not here yet.
         is_failed: a person should know.
+        is_untried: its log was built, and no answer of the leader has confirmed it yet.
     """
 
     leader_epoch: int
@@ -255,6 +272,7 @@ class Following:
     reason: str = ""
     lag: int = 0
     is_failed: bool = False
+    is_untried: bool = False
     _failures: int = 0
     _faults: int = 0
     _failing_since_ms: int = 0
@@ -262,6 +280,7 @@ class Following:
     def went_well(self) -> bool:
         """An answer was good; returns whether it had counted as failed."""
         was_failed, self.is_failed = self.is_failed, False
+        self.is_untried = False
         self._failures = self._faults = 0
         self.standing, self.reason = Standing.ASKED, ""
         return was_failed
@@ -307,9 +326,9 @@ class Following:
         """Ask nothing until `built`: the log is about to begin elsewhere."""
         self.standing = Standing.BUILDING
 
-    def built(self) -> None:
-        """Ask again, from where the log begins now."""
-        self.standing, self.reason = Standing.ASKED, ""
+    def built(self, *, is_anew: bool) -> None:
+        """Ask again, from where the log begins now, or as before."""
+        self.standing, self.reason, self.is_untried = Standing.ASKED, "", is_anew
 
     def stop(self, stop: Stop) -> None:
         """Ask no more."""

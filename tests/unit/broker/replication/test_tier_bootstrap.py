@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from broker.replica.hosting import ReplicaEvents
 from broker.replica.partition import Partition
@@ -15,6 +16,7 @@ from kafka_protocol.errors import ApiError, ErrorCode
 from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.file_names import PRODUCER_SNAPSHOT, path_of
 from local_log.log.partition_log import PartitionLog
+from local_log.log.truncation import truncate_to
 from local_log.manager.future_dirs import NewBeginning
 from rlm.link.messages import AuxiliaryStateAnswer
 from tests.support.worlds.data_plane import NODE, NOW_MS, batch
@@ -387,6 +389,166 @@ async def test_a_second_time_under_the_same_leadership(tmp_path: Path) -> None:
         assert tier.asked == [(19, 3), (29, 3)]
         log = pair.follower.log("t")
         assert (log.local_log_start_offset, log.log_end_offset) == (30, 40)
+
+
+async def diverged(pair: Pair, end: int = 20) -> PartitionLog:
+    """An unclean election: the leader ends there now; the follower has dropped that, and more.
+
+    The network is cut.
+
+    Returns:
+        The log of the follower.
+    """
+    fill(pair, 3)
+    pair.share("t")
+    await pair.run(300)
+    log = pair.follower.log("t")
+    log.roll()
+    fill(pair, 1)
+    await pair.run(1_000)
+    assert log.log_end_offset == 40
+    assert log.set_copied_through(29, 3)
+    pair.follower.logs.retention.run([log], pair.follower.clock.wall_ms(), release_copied=True)
+    assert log.local_log_start_offset == 30
+    pair.network.cut.add(LEADER)
+    truncate_to(pair.leader.log("t"), end)
+    pair.leader.log("t").roll()
+    pair.change("t", leader_epoch=5, isr=(NODE,))
+    fill(pair, (50 - end) // PER_SEGMENT, epochs=(5,))
+    return log
+
+
+async def test_a_log_that_would_be_cut_below_its_local_start_is_built_anew(
+    tmp_path: Path,
+) -> None:
+    """Truncated it would go on without producers; until the swap it has what it had."""
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=50)
+        tier.held = []
+        before = await diverged(pair)
+        expire(pair, 40)
+        pair.network.cut.clear()
+        await pair.run(3_000)
+        assert tier.asked == [(39, 5)]
+        assert pair.follower.log("t") is before
+        assert (before.local_log_start_offset, before.log_end_offset) == (30, 40)
+        held, tier.held = tier.held, None
+        for done in held:
+            done()
+        await pair.run(1_000)
+        log = pair.follower.log("t")
+        assert (log.log_start_offset, log.local_log_start_offset) == (0, 40)
+        assert log.epochs.entries() == [EpochEntry(3, 0), EpochEntry(5, 20)]
+        assert pair.logs_are_equal("t")
+        pair.follower.change("t", leader=2, leader_epoch=6)
+        made = batch(b"x", producer_id=PRODUCER, producer_epoch=0, base_sequence=49)
+        partition = pair.follower.replicas.partitions[TP]
+        assert partition.append(made, now_ms=NOW_MS).is_duplicate
+
+
+async def test_a_leader_that_has_all_locally_gives_all_to_a_log_that_would_be_cut_below(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as pair:
+        tier = tiered(pair)
+        await diverged(pair)
+        pair.network.cut.clear()
+        await pair.run(3_000)
+        log = pair.follower.log("t")
+        assert tier.asked == []
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 0, 50)
+        assert pair.logs_are_equal("t")
+        assert log.producers.states.producers.keys() == {PRODUCER}
+
+
+async def test_a_cut_at_the_local_start_is_a_cut(tmp_path: Path) -> None:
+    """The first segment has a snapshot of the producers."""
+    async with following(tmp_path) as pair:
+        tier = tiered(pair)
+        await diverged(pair, 30)
+        expire(pair, 10)
+        pair.network.cut.clear()
+        await pair.run(3_000)
+        log = pair.follower.log("t")
+        assert tier.asked == []
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 30, 50)
+        assert log.producers.states.producers.keys() == {PRODUCER}
+
+
+async def test_a_diverged_log_that_waits_for_the_tier_is_named_and_kept(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=0)
+        before = await diverged(pair)
+        expire(pair, 40)
+        pair.network.cut.clear()
+        await pair.run(90_000)
+        (line,) = pair.fetchers.problems()
+        assert line.startswith("1 partition(s) cannot be followed before the remote tier has")
+        assert (pair.follower.log("t"), before.log_end_offset) == (before, 40)
+        tier.known = 50
+        await pair.run(40_000)
+        assert pair.logs_are_equal("t")
+        assert pair.fetchers.problems() == []
+
+
+async def test_a_diverged_log_that_is_elected_uncleanly_meanwhile_leads(tmp_path: Path) -> None:
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=50)
+        tier.held = []
+        before = await diverged(pair)
+        expire(pair, 40)
+        pair.network.cut.clear()
+        await pair.run(1_000)
+        assert tier.held
+        pair.follower.change("t", leader=2, leader_epoch=6)
+        for done in tier.held:
+            done()
+        await pair.run(300)
+        assert pair.follower.log("t") is before
+        assert (before.local_log_start_offset, before.log_end_offset) == (30, 40)
+        assert [each.name for each in before.directory.parent.glob("t-0*future")] == []
+
+
+async def test_a_diverged_log_is_built_for_the_next_leader_as_that_one_has_it(
+    tmp_path: Path,
+) -> None:
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=50)
+        tier.held = []
+        await diverged(pair)
+        expire(pair, 40)
+        pair.network.cut.clear()
+        await pair.run(1_000)
+        held, tier.held = tier.held, None
+        expire(pair, 50)
+        pair.change("t", leader_epoch=7, isr=(NODE,))
+        for done in held:
+            done()
+        await pair.run(1_000)
+        assert tier.asked == [(39, 5), (49, 5)]
+        log = pair.follower.log("t")
+        assert (log.local_log_start_offset, log.log_end_offset) == (50, 50)
+        assert [each.name for each in log.directory.parent.glob("t-0*future")] == []
+
+
+async def test_a_segment_that_ends_in_another_lineage_is_tried_after_pauses(
+    tmp_path: Path,
+) -> None:
+    """Its end is not on the leader's chain: built by it, the log would be cut below its start."""
+    async with following(tmp_path) as pair:
+        tier = tiered(pair, known=50)
+        await diverged(pair)
+        expire(pair, 20)
+        tier.change = lambda answer: structs.replace(answer, end_offset=30, chain=[(3, 0)])
+        pair.network.cut.clear()
+        await pair.run(60_000)
+        assert len(tier.asked) in range(3, 8)
+        assert pair.fetchers.failed_count == 1
+        expire(pair, 40)
+        tier.change = lambda answer: answer
+        await pair.run(40_000)
+        assert pair.logs_are_equal("t")
+        assert not pair.fetchers.failed_count
 
 
 @pytest.mark.parametrize(
