@@ -81,6 +81,11 @@ class LogConfig:
         return self.remote_storage_enable or self.remote_log_delete_on_disable
 
     @property
+    def drops_remote(self) -> bool:
+        """Whether tiering is off, and all that the remote tier holds is to be deleted."""
+        return self.remote_log_delete_on_disable and not self.remote_storage_enable
+
+    @property
     def copies_to_remote(self) -> bool:
         """Whether closed segments are being copied, so that local ones may go before their time."""
         return self.remote_storage_enable and not self.remote_log_copy_disable

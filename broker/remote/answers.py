@@ -213,6 +213,7 @@ class BrokerAnswers:
             more_closed_count=tail.more_count,
             more_closed_bytes=tail.more_bytes,
             members_log_start=partition.members_log_start,
+            members_highest_log_start=partition.members_highest_log_start,
         )
 
     async def _open_segment(self, question: OpenSegment, reply: Reply) -> None:

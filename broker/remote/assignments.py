@@ -24,7 +24,7 @@ def settings_of(config: LogConfig) -> PartitionSettings | None:
     """What the topic's settings say to its tier; None where tiering has nothing to do with it."""
     if config.remote_storage_enable:
         mode = "read_only" if config.remote_log_copy_disable else "active"
-    elif config.remote_log_delete_on_disable:
+    elif config.drops_remote:
         mode = "drop"
     else:
         return None

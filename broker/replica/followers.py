@@ -202,6 +202,16 @@ class Followers:
         members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
         return min((one.log_start_offset for one in members if one is not None), default=LONG_MAX)
 
+    @property
+    def highest_log_start(self) -> int:
+        """Where one that may lead begins, durably, at the highest; -1 without any.
+
+        It may have dropped from its disk what others have: see `Partition.set_config`.
+        """
+        in_sync = self.in_sync
+        members = (in_sync.followers.get(one) for one in in_sync.maximal_isr)
+        return max((one.log_start_offset for one in members if one is not None), default=-1)
+
     def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
         """Wait until every in-sync follower has checkpointed a log start.
 

@@ -201,6 +201,7 @@ class Partition:
             CommittedIsr(leader_epoch, tuple(isr), is_recovering, partition_epoch, change),
             replicas,
         )
+        self._drop_remote()
         if changed:
             self._wake()
         self._advance(0)
@@ -254,6 +255,7 @@ class Partition:
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
         self.unclean_epoch = self.unjudged_end = -1
         self._count()
+        self._drop_remote()
         self._commits.fail(self._led_elsewhere())
         self._wake()
 
@@ -282,6 +284,7 @@ class Partition:
         log.set_config(self.log.config)
         self.log, log.changed = log, self._wake
         self.unjudged_end, self.restoration = -1, None
+        self._drop_remote()
         self._wake()
 
     def retire(self) -> None:
@@ -409,6 +412,20 @@ class Partition:
             self.followers.set_min_insync_replicas(config.min_insync_replicas)
             self._advance(0)
         self._count()
+        self.log.loan.when_here(self._drop_remote)
+
+    def _drop_remote(self) -> None:
+        """Begin at the local start where all that is remote is ordered to be deleted.
+
+        In every role: who leads next may have dropped more from its disk than who led before, and
+        what lies between would be in no tier.
+        """
+        log = self.log
+        start = log.local_log_start_offset
+        may_raise = log.log_start_known and not log.is_offline and start <= log.high_watermark
+        if log.config.drops_remote and may_raise and start > log.log_start_offset:
+            log.raise_log_start(start)
+            self._wake()
 
     def _count(self) -> None:
         """Keep the tally: call it wherever role, verdict or settings have changed."""
@@ -584,6 +601,11 @@ class Partition:
     def members_log_start(self) -> int:
         """See `Followers.checkpointed_log_start`; LONG_MAX where there is one replica alone."""
         return LONG_MAX if self.followers is None else self.followers.checkpointed_log_start
+
+    @property
+    def members_highest_log_start(self) -> int:
+        """See `Followers.highest_log_start`; -1 where there is one replica alone."""
+        return -1 if self.followers is None else self.followers.highest_log_start
 
     def cut_everywhere(self, log_start_offset: int) -> Future[None] | None:
         """See `Followers.cut_everywhere`; None where there is one replica alone."""

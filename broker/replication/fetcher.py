@@ -279,12 +279,18 @@ class ReplicaFetcher:
             followed = _Followed(partition_id, partition, Following(epoch))
             self._followed[partition_id] = followed
             self._ask(followed)
-            if partition.log.log_start_offset != self._kept_start(followed):
-                self._starts[partition_id] = followed
+            self.keep_log_start(partition)
         elif known.following.standing is Standing.ASKED:
             self._ask(known)
             self._session.renew(partition_id)
         self._go_on_soon()
+
+    def keep_log_start(self, partition: Partition) -> None:
+        """Make its log start durable where it is not, and tell the leader; it is not lent."""
+        followed = self._followed.get(_id_of(partition))
+        if followed and partition.log.log_start_offset != self._kept_start(followed):
+            self._starts[followed.id] = followed
+            self._go_on_soon()
 
     def let_go(self, partition: Partition) -> None:
         """Follow it no more; where its log is lent, that lasts until the call's end."""
@@ -763,6 +769,7 @@ class ReplicaFetcher:
             return  # `follow` asks for it, if it comes back
         if outcome is None:
             self._ask(followed)
+            self.keep_log_start(followed.partition)
         else:
             self._put_off(followed, outcome)
         self._go_on_soon()

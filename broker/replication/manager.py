@@ -6,6 +6,7 @@ metadata; whatever else is said of it ends that.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 from typing import Final
 from zlib import crc32
@@ -71,6 +72,10 @@ class ReplicaFetchers:
             self._let_go(partition)
         for partition in events.followed:
             self._follow(partition)
+        for partition in events.configured:
+            fetcher = self._by_partition.get(partition)
+            if fetcher is not None:  # its log start is higher, if it drops what is remote
+                partition.log.loan.when_here(partial(fetcher.keep_log_start, partition))
 
     def _follow(self, partition: Partition) -> None:
         fetcher = None if self._is_stopping else self._fetcher_of(partition)

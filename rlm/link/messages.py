@@ -332,6 +332,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
         metadata_offset: of the image in which the topic was seen to exist.
         members_log_start: the other in-sync replicas have checkpointed a log start of at least
             this, so one that leads next knows that what lies below is gone; -1: not known.
+        members_highest_log_start: the highest that one of them has checkpointed; -1: none.
     """
 
     log_start_offset: int
@@ -353,6 +354,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     more_closed_count: int = 0
     more_closed_bytes: int = 0
     members_log_start: int = 2**63 - 1
+    members_highest_log_start: int = -1
 
 
 class OpenSegment(PartitionMessage, frozen=True, array_like=True, tag=True):

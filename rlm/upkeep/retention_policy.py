@@ -41,9 +41,10 @@ def log_start_by_retention(
     """
     log = facts.log
     if settings.mode == "drop":
-        if log.local_log_start_offset > log.log_start_offset:
-            return MoveLogStart(log.local_log_start_offset, "drop")
-        return None
+        # An in-sync replica may lead next, and has on its disk only what is above its log start.
+        start = max(log.local_log_start_offset, log.members_highest_log_start)
+        start = min(start, log.high_watermark)
+        return MoveLogStart(start, "drop") if start > log.log_start_offset else None
     run = facts.copied_through()
     if run is None:
         return _of_local_segments(facts, settings, now_ms)

@@ -385,8 +385,12 @@ async def test_a_description_says_which_log_start_followers_have(tmp_path: Path)
     tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
     tier.world.change("orders", isr=(NODE,))
     tier.ask(DescribeLog(tier.topic_id, 0, LEADER_EPOCH))
-    found = [one.members_log_start for one in tier.answers if isinstance(one, LogDescription)]
-    assert found == [LONG_MAX, 0, 5, LONG_MAX]
+    found = [
+        (one.members_log_start, one.members_highest_log_start)
+        for one in tier.answers
+        if isinstance(one, LogDescription)
+    ]
+    assert found == [(LONG_MAX, -1), (0, 0), (5, 7), (LONG_MAX, -1)]
 
 
 async def test_of_a_followed_partition_it_is_described_what_is_here_and_taken_what_is_copied(

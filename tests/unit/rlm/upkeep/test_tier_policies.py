@@ -3,6 +3,7 @@
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import ClosedLocalSegment, PartitionSettings
@@ -136,6 +137,12 @@ def test_what_is_remote_of_a_dropped_topic_is_given_up() -> None:
 
     assert dropped(facts([], TWO, local_start=20)) == retention_policy.MoveLogStart(20, "drop")
     assert dropped(facts([], TWO, start=20, local_start=20)) is None
+    # An in-sync replica has less on its disk, and may lead next.
+    less = facts([], TWO, local_start=10)
+    for highest, start in ((9, 10), (15, 15), (1_200, 1_000)):
+        log = replace(less.log, members_highest_log_start=highest)
+        moved = dropped(LogFacts(log, less.remote))
+        assert moved == retention_policy.MoveLogStart(start, "drop")
 
 
 def test_size_retention_counts_bytes_in_both_tiers_once() -> None:
