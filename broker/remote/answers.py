@@ -52,9 +52,6 @@ from runtime.ports import Ports
 log = logging.getLogger(__name__)
 
 IMAGE_POLL_MS = 20
-MEMBERS_S = 30.0
-"""In-sync replicas have so long to checkpoint a log start; after that the tier asks again."""
-
 
 UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
 
@@ -336,23 +333,4 @@ class BrokerAnswers:
             request.reason,
         )
         partition.log_start_raised()
-        await self._until_cut_everywhere(partition, kept)
-        reply(Ack())
-
-    async def _until_cut_everywhere(self, partition: Partition, log_start: int) -> None:
-        """Wait for followers that may lead next: what the tier deletes then must be gone to them.
-
-        Raises:
-            KafkaError: one of them does not say so in time, or the role has changed.
-        """
-        waiting = partition.cut_everywhere(log_start)
-        if waiting is None:
-            return
-        try:
-            await asyncio.wait_for(waiting, MEMBERS_S)
-        except TimeoutError as error:
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"in-sync replicas have not checkpointed the log start {log_start} in "
-                f"{MEMBERS_S:.0f} s",
-            ) from error
+        reply(Ack())  # a description says when followers have it, too: no thread waits for them

@@ -1,8 +1,9 @@
 """Moving the log start by total retention, and taking segments through deletion.
 
-Write order: the log start, durably; then for each segment, in offset order, DELETE_STARTED, its
-objects, and DELETE_FINISHED once the copy maximum has passed since its STARTED was first seen,
-right after a last delete of its objects: a PUT of a dead copier may land until then.
+Write order: the log start, durably, on the leader and on in-sync followers; then for each segment,
+in offset order, DELETE_STARTED, its objects, and DELETE_FINISHED once the copy maximum has passed
+since its STARTED was first seen, right after a last delete of its objects: a PUT of a dead copier
+may land until then.
 
 Deletions may be slow, and many. So a pass ends after some time and waits again, behind those of
 other partitions.
@@ -42,6 +43,8 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 TURN_MS: Final = 10_000
 """A pass ends with the segment that it is at then."""
+FOLLOWERS_MS: Final = 1_000
+"""Followers hear of a raised log start with their next Fetch, and have checkpointed it by then."""
 
 
 def expiration_pass(
@@ -59,8 +62,8 @@ def expiration_pass(
         return PassResult(red=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
-    # A follower that leads next must know that what goes is gone.
-    log_start = min(facts.log.log_start_offset, facts.log.members_log_start)
+    log_start, members = facts.log.log_start_offset, facts.log.members_log_start
+    again_in_ms: int | None = None
     move = log_start_by_retention(facts, settings, now_ms)
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
@@ -68,7 +71,10 @@ def expiration_pass(
             return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=move.offset))
         log_start = move.offset
         yield Carry(log_start)
-    due = deletions(facts, log_start, own_copies.seen())
+        if members < log_start:
+            again_in_ms = FOLLOWERS_MS  # no thread waits for them
+    # A follower that leads next must know that what goes is gone.
+    due = deletions(facts, min(log_start, members), own_copies.seen())
     yield Measure(
         delete_lag_segments=len(due),
         delete_lag_bytes=sum(deletion.metadata.segment_size_bytes for deletion in due),
@@ -89,7 +95,7 @@ def expiration_pass(
         else:
             if is_held:
                 return PassResult(store_errors=errors, is_held=True)
-    return PassResult(store_errors=errors)
+    return PassResult(store_errors=errors, again_in_ms=again_in_ms)
 
 
 def _delete(

@@ -26,7 +26,7 @@ from rlm.upkeep.effects import (
     WallMs,
     WasDeletedOnce,
 )
-from rlm.upkeep.expiration_task import expiration_pass
+from rlm.upkeep.expiration_task import FOLLOWERS_MS, expiration_pass
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.ownership import OwnCopies
 from rlm.upkeep.store_gate import StoreGate
@@ -216,6 +216,25 @@ def test_nothing_goes_that_a_follower_would_miss_if_it_led_next(
     script = Script(LogFacts(log, given.remote), seen_ms=NOW_MS)
     expiring(script)
     assert script.written == (["DELETE_SEGMENT_STARTED", "delete objects"] if deletes else [])
+
+
+@pytest.mark.parametrize(
+    ("members", "written", "again_in_ms"),
+    [
+        (-1, ["log start 10"], FOLLOWERS_MS),
+        (9, ["log start 10"], FOLLOWERS_MS),
+        (10, ["log start 10", "DELETE_SEGMENT_STARTED", "delete objects"], None),
+    ],
+)
+def test_a_pass_that_moves_the_log_start_waits_for_no_follower(
+    members: int, written: list[str], again_in_ms: int | None
+) -> None:
+    """It would keep its thread from other partitions; what a follower may miss goes later."""
+    given = facts([], [remote(1, 0, 9), remote(2, 10, 19, at_ms=NOW_MS)], local_start=20)
+    log = replace(given.log, members_log_start=members)
+    script = Script(LogFacts(log, given.remote), seen_ms=NOW_MS)
+    result = expiring(script, retention_ms=1_000)
+    assert (script.written, result.again_in_ms) == (written, again_in_ms)
 
 
 def test_a_log_start_that_is_not_taken_deletes_nothing() -> None:
