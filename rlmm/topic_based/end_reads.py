@@ -1,7 +1,9 @@
 """Reading to the end that a log has *now*: how a reader without a barrier is up to date.
 
 "The end was reached" ages: the log grows on, and the connection may be gone since. So each asker
-gets an end that the log named after the question, and is done when all below it was read.
+gets an end that the log named after the question, and is done when all below it was read. Askers
+that come while the log is being asked share the next question: hundreds of followed partitions do
+not ask hundreds of times.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,14 +25,12 @@ class EndRead:
         of: whose it is, to be dropped with it.
         reached: called once, when all below `end` was read.
         end: None while the log has not been asked, or not answered.
-        asked: a question that began after this asker came is under way.
         since_ms: of the first question; -1 before.
     """
 
     of: object
     reached: Callable[[], None]
     end: int | None = None
-    asked: bool = False
     since_ms: int = -1
 
 
@@ -42,11 +42,12 @@ class EndReads:
             last; None: all have one. Any thread may look.
     """
 
-    __slots__ = ("_ask_again_ms", "_reads", "waits_since_ms")
+    __slots__ = ("_ask_again_ms", "_question", "_reads", "waits_since_ms")
 
     def __init__(self) -> None:
         self._reads: dict[int, list[EndRead]] = {}  # by identity of whose they are
         self._ask_again_ms = 0
+        self._question: list[EndRead] | None = None  # whose question is under way
         self.waits_since_ms: int | None = None
 
     def __bool__(self) -> bool:
@@ -64,10 +65,10 @@ class EndReads:
         """The log was cut: no end that it named before counts, nor one that is under way."""
         for of, reads in self._reads.items():
             self._reads[of] = [EndRead(read.of, read.reached) for read in reads]
-        self._ask_again_ms = 0
+        self._ask_again_ms, self._question = 0, None
 
     def ask(self, port: TopicPort, number: int, position: int, now_ms: int) -> None:
-        """Ask for those that have no end yet.
+        """Ask for those that have no end yet, one question at a time.
 
         An end below `position`, as a new leader may name for a moment, proves nothing: it is asked
         for again.
@@ -76,18 +77,19 @@ class EndReads:
         for read in waiting:
             read.since_ms = now_ms if read.since_ms < 0 else read.since_ms
         self.waits_since_ms = min((read.since_ms for read in waiting), default=None)
-        asking = [read for read in waiting if not read.asked]
-        if not asking or now_ms < self._ask_again_ms:
+        if not waiting or self._question is not None or now_ms < self._ask_again_ms:
             return
-        for read in asking:
-            read.asked = True
+        self._question = waiting
 
         def answered(end: int | None) -> None:
+            if self._question is not waiting:
+                return  # the log was cut since
+            self._question = None
             known = end if end is not None and end >= position else None
             if known is None:
                 self._ask_again_ms = now_ms + ASK_AGAIN_MS
-            for read in asking:
-                read.asked, read.end = False, known
+            for read in waiting:
+                read.end = known
 
         port.ask_end(number, answered)
 

@@ -1,4 +1,4 @@
-"""Since when the askers of a metadata partition wait for its end."""
+"""The askers of a metadata partition: who shares a question, and since when they wait."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,29 @@ class Port:
 
     def ask_end(self, _partition: int, on_done: Callable[[int | None], None]) -> None:
         self.asked.append(on_done)
+
+
+def test_askers_that_come_while_the_log_is_asked_share_the_next_question() -> None:
+    """What was asked before they came says nothing to them."""
+    port: Any = Port()
+    reads = EndReads()
+    reached: list[int] = []
+    reads.want(OLD, lambda: reached.append(-1))
+    reads.ask(port, 0, 0, 0)
+    for number in range(200):  # followed partitions, one a turn
+        reads.want(NEW, lambda number=number: reached.append(number))  # type: ignore[misc]
+        reads.ask(port, 0, 0, number)
+    assert len(port.asked) == 1
+    port.asked[0](7)
+    for read in reads.take_reached(7):
+        read.reached()
+    assert reached == [-1]
+    reads.ask(port, 0, 7, 300)
+    port.asked[1](8)
+    assert (len(port.asked), reads.take_reached(7)) == (2, [])
+    for read in reads.take_reached(8):
+        read.reached()
+    assert reached == [-1, *range(200)]
 
 
 def test_the_asker_that_has_waited_longest_counts() -> None:
