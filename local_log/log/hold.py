@@ -18,12 +18,15 @@ from typing import Final
 
 from local_log.config import LONG_MAX
 from runtime.disk import Disk
+from runtime.disk_errors import Seldom
 
 log = logging.getLogger(__name__)
 
 TIMES_MAX: Final = 6
 FREE_SHARE_MIN: Final = 0.1
 """Nothing is held while less of the log directory's file system is free."""
+short_disks: Final = Seldom()
+"""A disk is short for all logs on it: one line a minute tells an operator enough."""
 
 
 class LocalHold:
@@ -80,9 +83,10 @@ class LocalHold:
         try:
             free = disk.free_bytes(directory)
             is_short = free < FREE_SHARE_MIN * disk.total_bytes(directory)
+            reason = f"{free} bytes are free"
         except OSError as error:
-            log.warning("free space is unknown: directory=%s error=%s", directory, error)
-            is_short = True
+            is_short, reason = True, f"free space is unknown: {error}"
         if is_short and not self.is_disk_short:
-            log.warning("disk is short, nothing is held for followers: directory=%s", directory)
+            text = f"disk is short, nothing is held for followers: directory={directory}: {reason}"
+            short_disks.warning(log, text)
         self.is_disk_short = is_short

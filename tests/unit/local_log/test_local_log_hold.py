@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from local_log.config import LONG_MAX
+from local_log.log import hold as hold_module
 from local_log.log import retention
 from local_log.log.hold import TIMES_MAX, LocalHold
 from local_log.log.partition_log import PartitionLog
 from local_log.log.retention_policy import Reason, RetentionFacts, SegmentFacts, decide
 from runtime.disk import Disk
+from runtime.disk_errors import Seldom
+from tests.support.sim.clock import ManualClock
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, append, drop, filled, retain, with_config
 
@@ -163,6 +166,33 @@ def test_a_start_that_is_told_while_segments_are_leaving_is_still_there(tmp_path
 # -- the disk ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def said_never(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """No line about a short disk was written yet; by which clock the next one is."""
+    clock = ManualClock(NOW_MS)
+    monkeypatch.setattr(hold_module, "short_disks", Seldom(clock))
+    return clock
+
+
+def test_many_logs_on_a_short_disk_are_one_line_a_minute(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, said_never: ManualClock
+) -> None:
+    disk = Space(free=1)
+    holds = [LocalHold() for _ in range(50)]
+    for each in holds:
+        each.begin(0, now_ms=NOW_MS, for_ms=FOR_MS)
+        each.look_at_disk(disk, tmp_path, NOW_MS)
+    assert all(each.is_disk_short for each in holds)
+    assert caplog.text.count("disk is short") == 1
+    said_never.advance(60_000)
+    disk.free = 1_000
+    holds[0].look_at_disk(disk, tmp_path, NOW_MS)
+    disk.free = 1
+    holds[0].look_at_disk(disk, tmp_path, NOW_MS)
+    assert "1 bytes are free (not said meanwhile: 49)" in caplog.text
+
+
+@pytest.mark.usefixtures("said_never")
 def test_nothing_is_held_while_less_than_a_tenth_of_the_disk_is_free(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
