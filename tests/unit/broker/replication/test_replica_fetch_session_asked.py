@@ -232,7 +232,7 @@ def test_the_leader_believes_what_is_wanted_whatever_got_lost(
     assert session.told == wanted
     # A session whose answer was lost keeps its slot for two minutes.
     assert session._session_id or slots < 50 or not wanted
-    if session._session_id:
+    if session._session_id and wanted:  # nothing is asked for nothing: the leader keeps what it has
         assert leader.held(session) == {
             key: (one.offset, one.leader_epoch) for key, one in wanted.items()
         }
