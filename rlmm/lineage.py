@@ -114,6 +114,23 @@ def placement(
     return Placement.ON_CHAIN if parts == segment_spans(segment) else Placement.PARTLY
 
 
+def ends_on(segment: RemoteLogSegmentMetadata, own: Mapping[int, Span]) -> bool:
+    """Whether the segment's last (epoch, offset) is on the chain: then all of it is.
+
+    Two logs with the same record at an offset have the same records before it.
+
+    Args:
+        segment: any.
+        own: the chain's spans, by epoch.
+    """
+    last = segment.end_offset
+    for entry in reversed(segment.leader_epochs):
+        if entry.start_offset <= last:
+            span = own.get(entry.epoch)
+            return span is not None and span.first <= last <= span.last
+    return False
+
+
 class Coverage:
     """A set of (epoch, offset), kept as disjoint intervals per epoch."""
 
@@ -233,7 +250,9 @@ def superseded(
     compared, not offsets: another lineage's copy of the same offsets is no copy (model story B7).
 
     Args:
-        finished_in_order: segments that are FINISHED now, by their `finished_order`.
+        finished_in_order: segments that are FINISHED now and count as copies on the own chain, by
+            their `finished_order`. A leader with a lower high watermark counts fewer of them, and
+            so gives up none that another one keeps.
     """
     earlier = Coverage()
     given_up = []

@@ -55,12 +55,12 @@ def is_over(copied: int, took_ms: int) -> bool:
 def next_to_copy(
     facts: LogFacts, settings: PartitionSettings, now_ms: int
 ) -> ClosedLocalSegment | None:
-    """The first closed segment that is wanted in the store and not wholly there.
+    """The first closed segment that is wanted in the store and not wholly copied.
 
     Wanted is what reaches up to or above the log start and lies wholly below the last stable
-    offset; there is what each (epoch on the chain, offset) of lies in finished segments. Oldest
-    first, and one that must wait for its lag holds back all later ones, so the remote run has no
-    holes.
+    offset; copied is what each (epoch on the chain, offset) of lies in segments that count as
+    copies. Oldest first, and one that must wait for its lag holds back all later ones, so the
+    remote run has no holes.
 
     Returns:
         The segment, or None if there is nothing to copy now.
@@ -74,7 +74,7 @@ def next_to_copy(
         if segment.last_offset >= log.last_stable_offset:
             return None
         first = max(segment.base_offset, log.log_start_offset)
-        if lineage.is_covered(facts.coverage, facts.chain, first, segment.last_offset):
+        if lineage.is_covered(facts.copied, facts.chain, first, segment.last_offset):
             continue
         return segment if _lag_is_over(facts, segment, settings, now_ms) else None
     return None
@@ -115,7 +115,7 @@ def lag(facts: LogFacts, settings: PartitionSettings) -> tuple[int, int]:
         for segment in facts.log.closed_segments
         if segment.last_offset >= facts.log.log_start_offset
         and not lineage.is_covered(
-            facts.coverage,
+            facts.copied,
             facts.chain,
             max(segment.base_offset, facts.log.log_start_offset),
             segment.last_offset,

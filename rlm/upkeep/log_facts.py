@@ -1,5 +1,11 @@
 """What a pass judges by: the leader's local log and the remote segments, at one moment. Pure.
 
+A finished segment is *stored* as far as it is on the own chain: so far it is read, and so far there
+is no hole. It *counts as a copy* only where its last (epoch, offset) is on the own chain below the
+own high watermark. One that goes on in a lineage that was given up is copied again by the own
+borders: nothing goes locally that only such a segment holds, because no follower can begin at its
+end (model finding F1).
+
 `log_end` for coverage is the high watermark: nothing above it is ever copied.
 """
 
@@ -36,17 +42,49 @@ class LogFacts:
     @cached_property
     def finished(self) -> list[RemoteLogSegmentMetadata]:
         """Segments in COPY_SEGMENT_FINISHED, ascending by start offset."""
-        return finished_of(self.remote)
+        return [segment.metadata for segment in finished_of(self.remote)]
 
     @cached_property
     def coverage(self) -> lineage.Coverage:
         """All (epoch, offset) in finished segments, of every lineage."""
         return lineage.Coverage(self.finished)
 
-    def copied_through(self, log_start: int | None = None) -> lineage.CopiedRun | None:
-        """How far the run from the log start (or from `log_start`) reaches."""
+    @cached_property
+    def copies(self) -> list[RemoteSegment]:
+        """The finished segments that count as copies, in the order in which they were finished."""
+        own = self._own_spans
+        found = [each for each in finished_of(self.remote) if lineage.ends_on(each.metadata, own)]
+        found.sort(key=lambda segment: (segment.finished_order or 0, segment.metadata.id.id))
+        return found
+
+    @cached_property
+    def copied(self) -> lineage.Coverage:
+        """All (epoch, offset) in segments that count as copies."""
+        if len(self.copies) == len(self.finished):
+            return self.coverage
+        return lineage.Coverage(segment.metadata for segment in self.copies)
+
+    def stored_through(self, log_start: int | None = None) -> lineage.CopiedRun | None:
+        """How far the run of what is stored from the log start (or `log_start`) on reaches."""
         start = self.log.log_start_offset if log_start is None else log_start
         return lineage.copied_through(self.coverage, self.chain, start, self.log.high_watermark)
+
+    def copied_through(self) -> lineage.CopiedRun | None:
+        """How far the run of copies from the log start on reaches.
+
+        Below the local start nothing can be copied again: there counts what is stored.
+        """
+        log, chain = self.log, self.chain
+        start, local_start = log.log_start_offset, log.local_log_start_offset
+        below = None
+        if start < local_start:
+            below = self.stored_through()
+            if below is None or below.last_offset + 1 < local_start:
+                return below
+            epoch = lineage.epoch_at(chain, local_start - 1)
+            assert epoch is not None, "it is stored on this chain"
+            start, below = local_start, lineage.CopiedRun(local_start - 1, epoch)
+        return lineage.copied_through(self.copied, chain, start, log.high_watermark) or below
 
     @property
     def needed_from(self) -> int:
@@ -68,9 +106,14 @@ class LogFacts:
         """Smallest offset on the chain that is in a finished segment."""
         return lineage.remote_start(self.coverage, self.chain, self.log.high_watermark)
 
+    @cached_property
+    def _own_spans(self) -> dict[int, lineage.Span]:
+        spans = lineage.chain_spans(self.chain, self.log.high_watermark)
+        return {span.epoch: span for span in spans}
+
     def on_chain(self, segment: RemoteLogSegmentMetadata) -> list[lineage.Span]:
         """The parts of a segment that the chain confirms."""
-        return lineage.parts_on_chain(segment, self.chain, self.log.high_watermark)
+        return lineage.parts_in(segment, self._own_spans)
 
     @cached_property
     def remote_bytes(self) -> int:
@@ -91,13 +134,13 @@ class LogFacts:
         local_start = self.log.local_log_start_offset
         if start >= local_start:
             return None
-        run = self.copied_through(start)
+        run = self.stored_through(start)
         reached = start if run is None else run.last_offset + 1
         return None if reached >= local_start else (reached, local_start)
 
 
-def finished_of(remote: Iterable[RemoteSegment]) -> list[RemoteLogSegmentMetadata]:
+def finished_of(remote: Iterable[RemoteSegment]) -> list[RemoteSegment]:
     """The finished ones, ascending by start offset."""
     done = SegmentState.COPY_SEGMENT_FINISHED
-    found = [segment.metadata for segment in remote if segment.metadata.state is done]
-    return sorted(found, key=lambda metadata: (metadata.start_offset, metadata.id.id))
+    found = [segment for segment in remote if segment.metadata.state is done]
+    return sorted(found, key=lambda each: (each.metadata.start_offset, each.metadata.id.id))

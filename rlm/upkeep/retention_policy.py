@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rlm.link.messages import LogDescription, PartitionSettings
 from rlm.upkeep.log_facts import LogFacts
 from rlmm import lineage
-from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def log_start_by_retention(
         start = max(log.local_log_start_offset, log.members_highest_log_start)
         start = min(start, log.high_watermark)
         return MoveLogStart(start, "drop") if start > log.log_start_offset else None
-    run = facts.copied_through()
+    run = facts.stored_through()
     if run is None:
         return _of_local_segments(facts, settings, now_ms)
     excess = _excess_bytes(facts, run.last_offset, settings.retention_bytes)
@@ -98,7 +98,7 @@ def _of_local_segments(
 
 
 def _run_segments(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
-    given_up = {segment.id for segment in _superseded(facts)}
+    given_up = _superseded(facts)
     return [
         segment
         for segment in facts.finished
@@ -164,11 +164,9 @@ def _bytes_in_both(log: LogDescription, copied_last: int) -> int:
     )
 
 
-def _superseded(facts: LogFacts) -> list[RemoteLogSegmentMetadata]:
-    done = SegmentState.COPY_SEGMENT_FINISHED
-    finished = [segment for segment in facts.remote if segment.metadata.state is done]
-    finished.sort(key=lambda segment: (segment.finished_order or 0, segment.metadata.id.id))
-    return lineage.superseded(segment.metadata for segment in finished)
+def _superseded(facts: LogFacts) -> set[RemoteLogSegmentId]:
+    copies = (segment.metadata for segment in facts.copies)
+    return {segment.id for segment in lineage.superseded(copies)}
 
 
 def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -> list[Deletion]:
@@ -179,10 +177,10 @@ def deletions(facts: LogFacts, log_start: int, own_copies: AbstractSet[bytes]) -
         log_start: as it is durably now.
         own_copies: ids of copies that this tier is running: their STARTED is not dangling.
 
-    A segment off the chain is kept until it lies wholly below the log start: its lineage may
-    return.
+    A segment that is not wholly on the chain is kept until it lies wholly below the log start: its
+    lineage may return.
     """
-    given_up = {segment.id for segment in _superseded(facts)}
+    given_up = _superseded(facts)
     found = []
     for segment in sorted(
         (remote.metadata for remote in facts.remote),

@@ -10,7 +10,9 @@ from rlmm.lifecycle import SegmentEntry
 from rlmm.lineage import (
     Coverage,
     Placement,
+    chain_spans,
     copied_through,
+    ends_on,
     epoch_at,
     holds,
     is_covered,
@@ -227,6 +229,31 @@ def test_giving_up_overlaps_loses_no_pair(world: World) -> None:
     given_up = superseded(world.segments)
     kept = [meta for meta in world.segments if meta not in given_up]
     assert set().union(*map(pairs, kept)) == set().union(*map(pairs, world.segments))
+
+
+def counted(world: World, log_end: int) -> list[RemoteLogSegmentMetadata]:
+    own = {span.epoch: span for span in chain_spans(world.chain, log_end)}
+    return [meta for meta in world.segments if ends_on(meta, own)]
+
+
+@given(worlds(), st.integers(0, LOG_END))
+def test_a_segment_counts_where_its_last_pair_is_on_the_chain(world: World, log_end: int) -> None:
+    last = [meta for meta in world.segments if meta.end_offset < log_end]
+    assert counted(world, log_end) == [
+        meta
+        for meta in last
+        if max(pairs(meta), key=lambda it: it[1])
+        in chain_pairs(world.chain, meta.end_offset, log_end)
+    ]
+
+
+@given(worlds(), st.integers(0, LOG_END))
+def test_a_leader_behind_gives_up_no_more_than_one_that_knows_all(
+    world: World, high_watermark: int
+) -> None:
+    """It would delete a copy that the other one relies on."""
+    behind, whole = counted(world, high_watermark), counted(world, LOG_END)
+    assert all(meta in superseded(whole) for meta in superseded(behind))
 
 
 @given(worlds(), st.integers(0, LOG_END))

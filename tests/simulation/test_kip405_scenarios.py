@@ -167,12 +167,13 @@ async def test_scenario_3_multiple_hard_failures(tmp_path: Path) -> None:
         world.elect("B", 1, isr="B", is_unclean=True)
         world.roll("B")
         await messages(world, "B", (1, "3"))
-        # Step 2.
+        # Step 2. Message 0 is copied again: no follower could begin at the end of A's segment.
         world.expect("""
 A is down
 B leads    0:m0/0 | 1:m3/1
            epochs 0@0 1@1; high watermark 2; copied to 0
 store 0-1  0:m0/0 1:m1/0; epochs 0@0; metadata 0@0
+store 0-0  0:m0/0; epochs 0@0; metadata 0@0
 """)
         await world.start("A")
         await world.run(1_000)
@@ -184,6 +185,7 @@ A follows  0:m0/0 1:m3/1
 B leads    0:m0/0 | 1:m3/1
            epochs 0@0 1@1; high watermark 2; copied to 0
 store 0-1  0:m0/0 1:m1/0; epochs 0@0; metadata 0@0
+store 0-0  0:m0/0; epochs 0@0; metadata 0@0
 """)
         world.change(isr=(1, 2), leader_recovery_state=0, unclean_epoch=-1)
         world.roll("AB")
@@ -198,6 +200,7 @@ A follows  2:m4/1
 B leads    2:m4/1
            epochs 0@0 1@1; high watermark 3; copied to 1
 store 0-1  0:m0/0 1:m1/0; epochs 0@0; metadata 0@0
+store 0-0  0:m0/0; epochs 0@0; metadata 0@0
 store 1-1  1:m3/1; epochs 0@0 1@1; metadata 1@1
 """)
         assert await world.fetch("B", 0, 0) == "0:m0/0"

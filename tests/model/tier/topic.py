@@ -13,7 +13,7 @@ from local_log.config import LogConfig
 from local_log.log.retention_policy import RetentionFacts, SegmentFacts, decide
 from rlm.link.messages import ClosedLocalSegment, LogDescription, PartitionSettings
 from rlm.upkeep.copy_policy import next_to_copy
-from rlm.upkeep.log_facts import LogFacts, RemoteSegment
+from rlm.upkeep.log_facts import LogFacts, RemoteSegment, finished_of
 from rlm.upkeep.retention_policy import deletions
 from rlm.upkeep.settling import Settled, settle
 from rlmm.api import LOWEST_FENCE, Fence, SegmentUpdate
@@ -22,7 +22,7 @@ from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, apply, history_of
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from tests.model.replication.chains import Chain, Log, chain_of
-from tests.model.tier.state import Record, Segment
+from tests.model.tier.state import NONE, Record, Segment
 
 PARTITION = TopicIdPartition(b"t" * 16, 0, "t")
 STATES = {
@@ -191,6 +191,14 @@ def newest(number: int) -> tuple[str, int, Segment | None]:
 # -- decisions
 
 
+class PartlyCopied(LogFacts):
+    """Without the rule that a segment counts as a copy only where it ends on the own chain."""
+
+    @property
+    def copies(self) -> list[RemoteSegment]:  # type: ignore[override] # a mutant
+        return sorted(finished_of(self.remote), key=lambda it: it.finished_order or 0)
+
+
 @cache
 def _facts(
     number: int,
@@ -200,13 +208,13 @@ def _facts(
     local: int,
     watermark: int,
     closed: Sequence[int] = (),
-    whole: bool = False,
+    whole: bool = True,
 ) -> LogFacts:
     """What the product decides by.
 
     Args:
         closed: bases of the closed segments, and where the last one ends.
-        whole: FINISHED segments that do not end on the chain below the watermark are left out.
+        whole: a segment counts as a copy only where it ends on the chain below the watermark.
     """
     known = (0,) * start + log[start:]
     chain = known_chain(known)
@@ -227,19 +235,11 @@ def _facts(
         0,
         len(log),
     )
-    given_up = set()
-    if whole:
-        given_up = {
-            uid
-            for uid, it in segments(number).items()
-            if it.last >= watermark or known[it.last : it.last + 1] != it.index[it.last :]
-        }
     remote = [
-        RemoteSegment(entry.metadata, entry.finished_order)
-        for uid, entry in _views[number].entries
-        if uid not in given_up
+        RemoteSegment(entry.metadata, entry.finished_order) for _, entry in _views[number].entries
     ]
-    return LogFacts(described, sorted(remote, key=lambda it: it.metadata.start_offset))
+    remote.sort(key=lambda it: it.metadata.start_offset)
+    return (LogFacts if whole else PartlyCopied)(described, remote)
 
 
 @cache
@@ -249,6 +249,13 @@ def copied_through(
     """(last offset, its epoch) of what is copied from the log start on."""
     run = _facts(number, 0, log, start, local, watermark, whole=whole).copied_through()
     return None if run is None else (run.last_offset, run.leader_epoch)
+
+
+@cache
+def stored_through(number: int, log: Log, start: int, local: int, watermark: int) -> int:
+    """The last offset that is in the store, from the log start on; -1: none."""
+    run = _facts(number, 0, log, start, local, watermark).stored_through()
+    return NONE if run is None else run.last_offset
 
 
 @cache
@@ -274,16 +281,9 @@ def to_delete(
     number: int, log: Log, start: int, local: int, watermark: int, whole: bool, below: int
 ) -> int | None:
     """The first segment that is to go, by a log start that all in-sync replicas have."""
-    due = []
-    for is_whole in (False, True):
-        facts = _facts(number, 0, log, start, local, watermark, (), is_whole)
-        due += [
-            one.metadata
-            for one in deletions(facts, below, frozenset())
-            if is_whole == (whole and one.reason == "overlap")
-        ]
-    due.sort(key=lambda one: (one.start_offset, one.id.id))
-    return due[0].id.id[0] if due else None
+    facts = _facts(number, 0, log, start, local, watermark, whole=whole)
+    due = deletions(facts, below, frozenset())
+    return due[0].metadata.id.id[0] if due else None
 
 
 @cache

@@ -245,8 +245,8 @@ class Tiering(Replica):
             if broker.task is None:
                 yield from self._new_tasks(world, one, broker, own)
             if world.budget.raises:
-                run = topic.copied_through(own, *self._local(broker), rules.whole_segments)
-                for start in range(broker.start + 1, run[0] + 2 if run else 0):
+                through = topic.stored_through(own, *self._local(broker))
+                for start in range(broker.start + 1, through + 2):
                     yield ("raise", name, start), partial(self._raised, world, one, start, "raises")
 
     @staticmethod

@@ -53,11 +53,11 @@ def test_it_is_told_again_what_the_broker_has_forgotten(pair: Pair) -> None:
     assert pair.log.copied == 59
 
 
-def test_what_is_not_on_its_own_chain_does_not_count(pair: Pair) -> None:
-    """It followed a leader that had other records from 25 on."""
+def test_a_segment_that_is_not_wholly_on_its_own_chain_does_not_count(pair: Pair) -> None:
+    """It followed a leader that had other records from 25 on: 20 to 39 is one segment."""
     pair.log.chain = [EpochEntry(1, 0), EpochEntry(pair.log.leader_epoch, 25)]
     follow(pair)
-    assert pair.log.copied == 24
+    assert pair.log.copied == 19
 
 
 def test_what_its_leader_copies_is_told_at_the_next_interval(pair: Pair) -> None:

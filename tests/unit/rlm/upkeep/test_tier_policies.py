@@ -10,6 +10,7 @@ from rlm.link.messages import ClosedLocalSegment, PartitionSettings
 from rlm.upkeep import copy_policy, retention_policy
 from rlm.upkeep.copy_policy import TURN_MS, TURN_SEGMENTS_MAX, CopyTurn, is_over, place
 from rlm.upkeep.log_facts import LogFacts
+from rlmm import lineage
 from rsm_plugins.segment import RemoteLogSegmentId, SegmentState
 from tests.support.tier.facts import facts, local, remote
 from tests.support.tier.log_in_memory import PARTITION
@@ -32,6 +33,34 @@ def test_the_first_segment_that_is_not_wholly_remote_is_copied() -> None:
 def test_a_range_that_only_another_lineage_has_is_copied_again() -> None:
     other = [remote(1, 0, 9, epochs=((7, 0),))]
     assert base_of(copy_policy.next_to_copy(facts(CLOSED, other), ACTIVE, 0)) == 0
+
+
+OTHERWISE = ((1, 0), (3, 15))
+"""The chain of a leader that was elected uncleanly and lacked what epoch 1 had from 15 on."""
+
+
+def test_what_is_copied_in_a_segment_that_ends_off_the_chain_is_copied_again() -> None:
+    """No follower can begin at the end of that segment (model finding F1)."""
+    given = facts(CLOSED, TWO, chain=OTHERWISE)
+    assert given.copied_through() == lineage.CopiedRun(9, 1)
+    assert given.stored_through() == lineage.CopiedRun(14, 1)
+    assert base_of(copy_policy.next_to_copy(given, ACTIVE, 0)) == 10
+
+
+def test_a_segment_counts_as_a_copy_below_the_own_high_watermark_alone() -> None:
+    assert facts(CLOSED, TWO, high_watermark=20).copied_through() == lineage.CopiedRun(19, 1)
+    assert facts(CLOSED, TWO, high_watermark=19).copied_through() == lineage.CopiedRun(9, 1)
+
+
+def test_below_the_local_start_counts_what_is_stored() -> None:
+    """Nothing can be copied again there, and nothing above would ever go."""
+    other_borders = [*TWO, remote(3, 15, 29, epochs=((3, 15),))]
+    given = facts([local(15, 29)], other_borders, local_start=15, chain=OTHERWISE)
+    assert given.copied_through() == lineage.CopiedRun(29, 3)
+    nothing_more = facts([local(15, 29)], TWO, local_start=15, chain=OTHERWISE)
+    assert nothing_more.copied_through() == lineage.CopiedRun(14, 1)
+    holed = facts([], TWO[1:], local_start=15, chain=OTHERWISE)
+    assert holed.copied_through() is None
 
 
 def test_a_started_copy_covers_nothing() -> None:
@@ -322,6 +351,20 @@ def test_a_segment_is_given_up_for_none_that_was_finished_later() -> None:
     assert reasons(facts(CLOSED, [inside, around]), 0) == []
     finished_later = inside._replace(finished_order=8)
     assert reasons(facts(CLOSED, [finished_later, around]), 0) == [(5, "overlap")]
+
+
+def test_no_copy_is_given_up_for_a_segment_that_ends_off_the_chain() -> None:
+    again = remote(3, 10, 14)
+    assert reasons(facts(CLOSED, [*TWO, again], chain=OTHERWISE), 0) == []
+    assert reasons(facts(CLOSED, [*TWO, again]), 0) == [(10, "overlap")]
+    assert reasons(facts(CLOSED, [*TWO, again], high_watermark=19), 0) == []
+
+
+def test_total_retention_counts_a_segment_as_far_as_it_is_on_the_chain() -> None:
+    given = facts([local(15, 29)], TWO, local_start=15, chain=OTHERWISE, local_bytes=100)
+    assert move(given, retention_bytes=100) == (15, "size")
+    assert given.hole() is None
+    assert given.remote_bytes == 200
 
 
 def test_an_overlap_by_offsets_of_another_lineage_is_none() -> None:
