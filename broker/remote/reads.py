@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +21,7 @@ from broker.remote.windows import Expected, Position, Window, Windows, position_
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import EpochEntry, TopicPartition
 from local_log.errors import OffsetOutOfRange
 from local_log.log.partition_log import PartitionLog
 from rlm.link.endpoint import LinkFailureError, Received
@@ -421,6 +421,7 @@ class RemoteReads:
         partition: Partition,
         offset: int,
         epoch: int,
+        above: Sequence[EpochEntry],
         done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
     ) -> None:
         """Ask for the chain and the producers as of the end of a remote segment.
@@ -429,6 +430,7 @@ class RemoteReads:
             partition: one that is followed here.
             offset: one that the segment holds.
             epoch: the leader epoch of that offset.
+            above: later epochs of the leader's chain; the segment must end on it.
             done: called once, on the loop, `AUXILIARY_MS` later at the most. REPLICA_NOT_AVAILABLE:
                 no segment is known that holds it; it may be known later.
         """
@@ -457,7 +459,12 @@ class RemoteReads:
             done(told.result() if error is None else error)
 
         future.add_done_callback(ended)
-        question = AuxiliaryState(*names, offset=offset, epoch=epoch)
+        question = AuxiliaryState(
+            *names,
+            offset=offset,
+            epoch=epoch,
+            above=[(one.epoch, one.start_offset) for one in above],
+        )
         self._supervisor.ask(question).add_done_callback(answered)
 
     def _deadline(

@@ -26,7 +26,7 @@ from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
-from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicPartition
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
@@ -233,6 +233,7 @@ class RemoteTier:
         partition: Partition,
         offset: int,
         epoch: int,
+        above: Sequence[EpochEntry],
         done: Callable[[AuxiliaryStateAnswer | KafkaError], None],
     ) -> None:
         """See `RemoteReads.auxiliary_state`."""
@@ -243,7 +244,7 @@ class RemoteTier:
                 self._states.building_failed(partition.topic)
             done(state)
 
-        self._reads.auxiliary_state(partition, offset, epoch, answered)
+        self._reads.auxiliary_state(partition, offset, epoch, above, answered)
 
     def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
         if done.cancelled():

@@ -25,6 +25,7 @@ from broker.replication.fetch_session import Asked
 from broker.replication.fetch_wire import PartitionAnswer
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from kafka_protocol.types import EpochEntry
 from local_log.errors import UnexpectedAppendOffset
 from local_log.leader_epoch_cache import EpochEnd
 
@@ -170,11 +171,13 @@ class LocalStart(NamedTuple):
         offset: the leader's local start, or the first offset that is not copied.
         epoch_below: leader epoch of the record before it.
         log_start: the leader's.
+        above: the leader's epochs that begin above that record, ascending.
     """
 
     offset: int
     epoch_below: int
     log_start: int
+    above: tuple[EpochEntry, ...] = ()
 
 
 def after_local_start(theirs: LocalStart, *, log_end: int) -> Begin | Build | Wait:

@@ -13,7 +13,7 @@ from broker.replication.following import LeaderRange, LocalStart, Wait
 from kafka_client.connection import Connection
 from kafka_client.requests import Answer, Call, ClientError, encoder
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import EpochEntry, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
 from kafka_protocol.wire.schema import Versions
@@ -113,52 +113,90 @@ def leader_local_starts(
     log_starts = yield from listed(EARLIEST)
     offsets = yield from listed(timestamp)
     found: dict[TopicPartition, LocalStart | Wait] = {}
-    before: dict[TopicPartition, int] = {}
-    for name in leader_epochs:
+    asked: dict[TopicPartition, int] = {}
+    for name, leader_epoch in leader_epochs.items():
         log_start: Any = log_starts.get(name)
         offset: Any = offsets.get(name)
         wait = _why_none(log_start, offset)
         if wait is None and offset.leader_epoch < 0:
             wait = Wait(f"the leader does not know the epoch of offset {offset.offset}")
         if wait is None:
-            # What it says of the epoch before counts only where the epoch begins at that offset.
             found[name] = LocalStart(offset.offset, offset.leader_epoch, log_start.offset)
-            before[name] = offset.leader_epoch - 1
+            asked[name] = _NEWEST if offset.leader_epoch < leader_epoch else offset.leader_epoch
         else:
             found[name] = wait
-    ends = {}
-    if before and connection is not None:
-        answer = yield from sent(
-            connection,
-            ApiKey.OFFSET_FOR_LEADER_EPOCH,
-            encoder(
-                ApiKey.OFFSET_FOR_LEADER_EPOCH, _epochs_question(before, leader_epochs, node_id)
-            ),
-            versions=_OFFSET_FOR_LEADER_EPOCH,
-            read=Answer.decode,
-            timeout_ms=timeout_ms,
-        )
-        if not isinstance(answer, ClientError):
-            ends = {
-                TopicPartition(topic.topic, one.partition): one
-                for topic in answer.topics
-                for one in topic.partitions
-            }
-    return {name: _with_epoch_below(one, ends.get(name)) for name, one in found.items()}
+    while asked:
+        questions = {name: min(epoch - 1, leader_epochs[name]) for name, epoch in asked.items()}
+        ends = yield from _ends_of(connection, questions, leader_epochs, node_id, timeout_ms)
+        for name, epoch in list(asked.items()):
+            start = found[name]
+            assert isinstance(start, LocalStart), "only these are asked about"
+            found[name] = after = _with_epoch_before(start, epoch, ends.get(name))
+            if isinstance(after, Wait) or epoch == start.epoch_below:
+                del asked[name]
+            else:
+                asked[name] = ends[name].leader_epoch
+    return found
 
 
-def _with_epoch_below(start: LocalStart | Wait, end: Any) -> LocalStart | Wait:
-    """Name the epoch of the record before a start: an earlier one that reaches up to it, or its."""
-    if isinstance(start, Wait):
-        return start
+_NEWEST: Final = 2**31
+"""In place of an epoch whose predecessor is asked for: above all, so the newest is asked for."""
+
+
+def _ends_of(
+    connection: Connection | None,
+    questions: Mapping[TopicPartition, int],
+    leader_epochs: Mapping[TopicPartition, int],
+    node_id: int,
+    timeout_ms: int,
+) -> Work[dict[TopicPartition, Any]]:
+    """What one OffsetForLeaderEpoch says of each partition; nothing where there is no answer."""
+    if connection is None:
+        return {}
+    answer = yield from sent(
+        connection,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        encoder(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH, _epochs_question(questions, leader_epochs, node_id)
+        ),
+        versions=_OFFSET_FOR_LEADER_EPOCH,
+        read=Answer.decode,
+        timeout_ms=timeout_ms,
+    )
+    if isinstance(answer, ClientError):
+        return {}
+    return {
+        TopicPartition(topic.topic, one.partition): one
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def _with_epoch_before(start: LocalStart, epoch: int, end: Any) -> LocalStart | Wait:
+    """Take over which epoch of the leader's chain comes before `epoch`, and so where that begins.
+
+    Args:
+        start: its `epoch_below` is that of the record at the start as long as epochs above that
+            are asked about.
+        epoch: whose predecessor was asked for.
+        end: the answer; None: there is none.
+    """
     if end is None:
         return Wait("the leader does not answer OffsetForLeaderEpoch")
     if end.error_code:
         error = ErrorCode.of(end.error_code)
         return Wait(f"the leader answers {error.name} to OffsetForLeaderEpoch")
-    if end.leader_epoch >= 0 and end.end_offset >= start.offset:
-        return start._replace(epoch_below=end.leader_epoch)
-    return start
+    own = start.epoch_below
+    if epoch != own and not own <= end.leader_epoch < epoch:
+        return Wait(f"the leader does not know where epoch {own} ends")
+    above = start.above
+    if own < epoch < _NEWEST:
+        above = (EpochEntry(epoch, end.end_offset), *above)
+    elif epoch == own and end.leader_epoch >= 0 and end.end_offset >= start.offset:
+        # The record before the start is of an earlier epoch: this one begins here.
+        above = (EpochEntry(own, end.end_offset), *above)
+        own = end.leader_epoch
+    return start._replace(epoch_below=own, above=above)
 
 
 def _listed(

@@ -3,7 +3,9 @@
 The leader sends only what is in its local log. For what lies below, a follower needs what it would
 have learned from the records: the epoch chain, and the producers with their last sequences. The
 remote segment that holds the record before the leader's local start carries both, as of its end. So
-the log begins at that end, empty, and everything below it is remote.
+the log begins at that end, empty, and everything below it is remote. The end must be on the
+leader's chain: behind one of a lineage that was given up nobody can begin, and the leader has
+copied the same records again (model finding F1).
 
 | step | where | what a crash leaves |
 |---|---|---|
@@ -28,7 +30,7 @@ Source: KIP-405, "Follower fetch protocol in detail" (BuildingRemoteLogAuxState)
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -56,9 +58,9 @@ LONG_MS: Final = 60_000
 POOL: Final = "log-bootstrap"
 
 State = AuxiliaryStateAnswer | KafkaError
-AskState = Callable[[Partition, int, int, Callable[[State], None]], None]
-"""Asks the tier for the state at (partition, offset, its epoch); answers once, on the loop, in time
-or with an error. See `RemoteTier.auxiliary_state`."""
+AskState = Callable[[Partition, int, int, Sequence[EpochEntry], Callable[[State], None]], None]
+"""Asks the tier for the state at (partition, offset, its epoch, the leader's later epochs); answers
+once, on the loop, in time or with an error. See `RemoteTier.auxiliary_state`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +231,8 @@ class TierBootstraps:
                     go_on()
 
             self._asked[one] = answered
-            ask(one.partition, one.theirs.offset - 1, one.theirs.epoch_below, answered)
+            theirs = one.theirs
+            ask(one.partition, theirs.offset - 1, theirs.epoch_below, theirs.above, answered)
 
         yield Until(begin)
         return found.pop()

@@ -195,11 +195,13 @@ class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=Tru
 class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
 
-    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start.
+    It ends on the leader's chain, which goes on with the epochs `above`, as (epoch, start). Answer:
+    AuxiliaryStateAnswer. Asked by a follower that starts above the log start.
     """
 
     offset: int
     epoch: int
+    above: list[tuple[int, int]] = []
 
 
 class ImageChanged(Message, frozen=True, array_like=True, tag=True):

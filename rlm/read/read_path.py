@@ -8,10 +8,11 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
-from kafka_protocol.types import TopicIdPartition
+from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.config import TierConfig
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
@@ -43,9 +44,10 @@ from rlm.read.segment_index import DamagedIndexError
 from rlm.read.timestamp_search import TimestampSearches
 from rlm.red_kinds import TierRed
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
+from rlmm import lineage
 from rlmm.api import MetadataError
 from rsm_plugins.api import RemoteStorageError
-from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata, SegmentState
 from runtime.disk import OpenFile
 from runtime.ports import Ports
 
@@ -58,6 +60,9 @@ def _logged(_: object, error: BaseException | None) -> None:
     """Take the end of a job whose failure harms nobody."""
     if error is not None:
         log.warning("tidying a cache failed: %s", error)
+
+
+_OFFSET_END: Final = 2**63 - 1
 
 
 class ReadPath:
@@ -210,13 +215,14 @@ class ReadPath:
 
         def job() -> AuxiliaryStateAnswer | Failure:
             try:
-                metadata = self._store.metadata.segment_for(tip, question.epoch, question.offset)
+                metadata = self._segment_to_begin_behind(tip, question)
             except MetadataError:
                 return _NOT_READY
             if metadata is None:
                 return Failure(
                     int(ErrorCode.REPLICA_NOT_AVAILABLE),
-                    f"no copied segment holds offset {question.offset} of epoch {question.epoch}",
+                    f"no copied segment that ends on the leader's chain holds offset "
+                    f"{question.offset} of epoch {question.epoch}",
                 )
             try:
                 epochs = self._parsed(metadata, IndexType.LEADER_EPOCH, epoch_checkpoint.parse)
@@ -246,6 +252,26 @@ class ReadPath:
 
         self._auxiliary_jobs += 1
         self._workers.run(READER_POOL, job, done)
+
+    def _segment_to_begin_behind(
+        self, tip: TopicIdPartition, question: AuxiliaryState
+    ) -> RemoteLogSegmentMetadata | None:
+        """Of several the one that was finished first, as for reads."""
+        metadata = self._store.metadata
+        first = metadata.segment_for(tip, question.epoch, question.offset)
+        chain = [(question.epoch, question.offset), *question.above]
+        spans = lineage.chain_spans([EpochEntry(*entry) for entry in chain], _OFFSET_END)
+        own = {span.epoch: span for span in spans}
+        if first is None or lineage.ends_on(first, own):
+            return first
+        others = [
+            segment
+            for segment in metadata.list_segments(tip, question.epoch)
+            if segment.state is SegmentState.COPY_SEGMENT_FINISHED
+            and lineage.holds(segment, question.epoch, question.offset)
+            and lineage.ends_on(segment, own)
+        ]
+        return min(others, key=lambda one: metadata.finished_order(one.id) or 0, default=None)
 
     def _parsed(
         self,

@@ -16,7 +16,7 @@ from broker.replication.leader_requests import (
 from kafka_client.connection import Connection
 from kafka_client.requests import Call, NoAnswerError
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.types import TopicPartition
+from kafka_protocol.types import EpochEntry, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from runtime.work import Until
@@ -155,30 +155,51 @@ def test_an_error_or_no_offset_gives_no_range(answer: dict[str, int], name: str)
 def test_the_epoch_below_is_that_of_the_start_within_an_epoch() -> None:
     """The epoch before ended earlier: the record before the start is of the same epoch."""
     leader = Leader(
-        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=6)}}, {5: end(4, 30)}
+        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=9)}}, {8: end(4, 30)}
     )
-    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 6, 2)}
-    assert leader.epochs == [(2, ONE, 9, 5)]
+    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 9, 2)}
+    assert leader.epochs == [(2, ONE, 9, 8)]
     assert [one for one, _, _ in leader.asked] == [2, 2], "it says that a replica asks"
 
 
 def test_the_epoch_below_is_the_one_before_where_an_epoch_begins() -> None:
     """Under the epoch of the start no segment holds the offset: a follower would wait for ever."""
     leader = Leader(
-        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=6)}}, {5: end(4, 50)}
+        {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=9)}}, {8: end(4, 50)}
     )
-    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 4, 2)}
+    assert local_starts(leader, ONE) == {ONE: LocalStart(50, 4, 2, (EpochEntry(9, 50),))}
+
+
+def test_the_leaders_epochs_above_are_walked_through_down_to_the_start() -> None:
+    """Those of partitions whose start is of the newest epoch are not asked for again."""
+    starts = {ONE: said(50, epoch=6), OTHER: said(7, epoch=9)}
+    ends = {9: end(9, 90), 8: end(7, 80), 6: end(6, 70), 5: end(5, 40)}
+    leader = Leader({EARLIEST: {ONE: said(2), OTHER: said(0)}, EARLIEST_LOCAL: starts}, ends)
+    assert local_starts(leader, ONE, OTHER) == {
+        ONE: LocalStart(50, 6, 2, (EpochEntry(7, 70), EpochEntry(9, 80))),
+        OTHER: LocalStart(7, 7, 0, (EpochEntry(9, 80),)),
+    }
+    asked = [(place, epoch) for _, place, _, epoch in leader.epochs]
+    assert asked == [(ONE, 9), (OTHER, 8), (ONE, 8), (ONE, 6), (ONE, 5)]
+
+
+def test_a_leader_whose_epochs_do_not_fall_is_asked_again_later() -> None:
+    answers = {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=6)}}
+    for ends in ({9: end(9, 90), 8: end(9, 80)}, {9: end(9, 90), 8: end(5, 80)}):
+        found = local_starts(Leader(answers, ends), ONE)
+        assert found == {ONE: Wait("the leader does not know where epoch 6 ends")}
 
 
 def test_a_first_epoch_has_none_below() -> None:
     answers = {EARLIEST: {ONE: said(2)}, EARLIEST_LOCAL: {ONE: said(50, epoch=0)}}
-    assert local_starts(Leader(answers, {-1: end(-1, -1)}), ONE) == {ONE: LocalStart(50, 0, 2)}
+    ends = {9: end(0, 60), -1: end(-1, -1)}
+    assert local_starts(Leader(answers, ends), ONE) == {ONE: LocalStart(50, 0, 2)}
 
 
 def test_what_is_not_copied_yet_is_asked_for_by_its_own_timestamp() -> None:
     leader = Leader(
         {EARLIEST: {ONE: said(2)}, EARLIEST_PENDING_UPLOAD: {ONE: said(70, epoch=6)}},
-        {5: end(4, 30)},
+        {9: end(6, 90), 5: end(4, 30)},
     )
     found = local_starts(leader, ONE, timestamp=EARLIEST_PENDING_UPLOAD)
     assert found == {ONE: LocalStart(70, 6, 2)}
@@ -189,7 +210,7 @@ def test_what_is_not_copied_yet_is_asked_for_by_its_own_timestamp() -> None:
     [
         (said(-1, ErrorCode.REPLICA_NOT_AVAILABLE), {}, "REPLICA_NOT_AVAILABLE"),
         (said(50, epoch=-1), {}, "epoch of offset 50"),
-        (said(50), {3: end(-1, -1, ErrorCode.REPLICA_NOT_AVAILABLE)}, "REPLICA_NOT_AVAILABLE"),
+        (said(50), {9: end(-1, -1, ErrorCode.REPLICA_NOT_AVAILABLE)}, "REPLICA_NOT_AVAILABLE"),
         (said(50), None, "does not answer OffsetForLeaderEpoch"),
     ],
 )

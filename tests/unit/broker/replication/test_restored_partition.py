@@ -1,7 +1,7 @@
 """A leader that lost all it had here begins again by the remote tier, above what was given."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +63,12 @@ class Lost:
         partition.take_report(LossFound(*names, Loss.LOG_END, FOUND))
 
     def _answer(
-        self, partition: Partition, offset: int, epoch: int, done: Callable[[State], None]
+        self,
+        partition: Partition,
+        offset: int,
+        epoch: int,
+        _above: Sequence[EpochEntry],
+        done: Callable[[State], None],
     ) -> None:
         self.asked.append((offset, epoch))
         answer = AuxiliaryStateAnswer(

@@ -1,6 +1,6 @@
 """A follower below its leader's local log begins at a remote segment's end, with its state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class Tier:
 
     Attributes:
         asked: (offset, epoch) of each question.
+        above: the later epochs of the leader, of the last question.
         known: segments by their end (exclusive); those above are not FINISHED yet.
         change: what a test makes of an answer.
     """
@@ -45,11 +46,18 @@ class Tier:
     partitions: list[int] = field(default_factory=list)
     change: Callable[[AuxiliaryStateAnswer], State] = lambda answer: answer
     held: list[Callable[[], None]] | None = None
+    above: Sequence[EpochEntry] = ()
 
     def __call__(
-        self, partition: Partition, offset: int, epoch: int, done: Callable[[State], None]
+        self,
+        partition: Partition,
+        offset: int,
+        epoch: int,
+        above: Sequence[EpochEntry],
+        done: Callable[[State], None],
     ) -> None:
         self.asked.append((offset, epoch))
+        self.above = above
         self.partitions.append(partition.partition)
         answer = self.answer(partition, offset, epoch)
         if self.held is None:
@@ -127,6 +135,19 @@ async def test_an_empty_follower_has_what_the_records_would_have_told(tmp_path: 
         assert (log.log_start_offset, log.local_log_start_offset) == (0, 30)
         assert (log.log_end_offset, log.high_watermark) == (40, 40)
         assert log.epochs.entries() == led.epochs.entries() == [EpochEntry(3, 0), EpochEntry(5, 20)]
+        assert pair.logs_are_equal("t")
+
+
+async def test_the_tier_is_told_how_the_leaders_chain_goes_on(tmp_path: Path) -> None:
+    """A segment whose end is of another lineage is none to begin behind."""
+    async with following(tmp_path) as pair:
+        tier = tiered(pair)
+        fill(pair, epochs=(3, 5, 6))
+        expire(pair, 10)
+        pair.share("t")
+        await pair.run(300)
+        assert tier.asked == [(9, 3)]
+        assert [*tier.above] == pair.leader.log("t").epochs.entries()[1:]
         assert pair.logs_are_equal("t")
 
 

@@ -419,6 +419,36 @@ def test_chain_and_producer_snapshot_are_given_to_a_follower(pair: Pair) -> None
     )
 
 
+def test_a_follower_begins_behind_no_segment_that_ends_off_the_leaders_chain(pair: Pair) -> None:
+    """The leader has other records from 30 on: the one from 20 to 39 is of another lineage."""
+    question = AuxiliaryState(*NAMES, 1, offset=25, epoch=1, above=[(2, 30)])
+    with pytest.raises(LinkFailureError, match="no copied segment that ends on the leader's chain"):
+        pair.ask(question)
+    stamp = pair.metadata.log[-1][0].stamp
+    first = next(iter(pair.metadata.list_segments(PARTITION)))
+    for name, end, state in ((b"a" * 16, 29, 1), (b"b" * 16, 28, 1), (b"c" * 16, 27, 0)):
+        again = replace(
+            first,
+            id=replace(first.id, id=name),
+            start_offset=20,
+            end_offset=end,
+            leader_epochs=(EpochEntry(1, 20),),
+            state=SegmentState.COPY_SEGMENT_STARTED,
+        )
+        pair.metadata.land(SegmentAdded(again, stamp))
+        if state:
+            finished = SegmentUpdate(again.id, SegmentState.COPY_SEGMENT_FINISHED, 1, 1)
+            pair.metadata.land(SegmentUpdated(finished, stamp))
+    fetch = pair.storage.fetch_index
+    pair.storage.fetch_index = lambda _, kind: fetch(first, kind)  # type: ignore[method-assign]
+    answer = pair.ask(question).message
+    assert isinstance(answer, AuxiliaryStateAnswer)
+    assert answer.end_offset == 30, "of several the one that was finished first"
+    on = pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1, above=[(2, 40)])).message
+    assert isinstance(on, AuxiliaryStateAnswer)
+    assert on.end_offset == 40
+
+
 def test_a_follower_gets_no_chain_from_metadata_that_is_not_up_to_date(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
