@@ -47,13 +47,20 @@ class PartitionDeleteState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdate:
-    """A change of a known segment's state."""
+    """A change of a known segment's state.
+
+    Attributes:
+        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer judged. A segment that
+            was judged in COPY_SEGMENT_STARTED and is finished by then is not deleted. None: not
+            told.
+    """
 
     id: RemoteLogSegmentId
     state: SegmentState
     event_timestamp_ms: int
     broker_id: int
     custom_metadata: bytes | None = None
+    seen_state: SegmentState | None = None
 
 
 @dataclass(frozen=True, slots=True)

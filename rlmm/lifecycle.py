@@ -1,12 +1,14 @@
 """Which state may follow which, and whose word counts: how every reader judges every record alike.
 
 The topic's order is the truth. Each reader folds `apply` over the records of a user partition, in
-the topic's order, so all readers know the same segments in the same states. Two rules, both needed
+the topic's order, so all readers know the same segments in the same states. Three rules, all needed
 (docs/tiering.md):
 
 * the fence: a record of a lower pair than the highest read so far changes nothing. A record's pair
   raises the fence also where its transition is refused;
-* the tables: a transition that they do not allow changes nothing.
+* the tables: a transition that they do not allow changes nothing;
+* what was judged: DELETE_SEGMENT_STARTED of a segment that its writer saw in COPY_SEGMENT_STARTED
+  changes nothing once that is finished.
 
 Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the partition.
 Source: KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
@@ -27,6 +29,7 @@ from rlmm.api import (
     PartitionDeletion,
     PartitionHistory,
     SegmentHistory,
+    SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -311,6 +314,7 @@ def _update(
         update.state
         is SegmentState.COPY_SEGMENT_STARTED  # only a full record may say so, as in Kafka
         or update.state not in SEGMENT_TRANSITIONS[entry.metadata.state]
+        or _was_judged_before_it_was_finished(update, entry)
     ):
         return Applied(Verdict.ILLEGAL_TRANSITION, facts, entry)
     if facts.delete_state is not None and update.state in _CLOSED_TO:
@@ -333,6 +337,18 @@ def _update(
     else:
         after = changed(entry, metadata=metadata)
     return Applied(Verdict.ACCEPTED, facts, after)
+
+
+def _was_judged_before_it_was_finished(update: SegmentUpdate, entry: SegmentEntry) -> bool:
+    """Whether a copy that seemed to be dangling counts by now, and may be the only one left.
+
+    The fence does not refuse its FINISHED where the topic lost the barrier (model finding F5).
+    """
+    return (
+        update.state is SegmentState.DELETE_SEGMENT_STARTED
+        and update.seen_state is SegmentState.COPY_SEGMENT_STARTED
+        and entry.metadata.state is SegmentState.COPY_SEGMENT_FINISHED
+    )
 
 
 def _delete_partition(facts: PartitionFacts, event: PartitionDeleted, seen_ms: int) -> Applied:

@@ -29,7 +29,7 @@ _STATES = {int(state): state for state in SegmentState}
 _KNOWN_MAX = 4_096
 
 _partitions: dict[bytes, TopicIdPartition] = {}
-_tails: tuple[dict[bytes, tuple[Stamp, bool]], ...] = ({}, {})
+_tails: tuple[dict[bytes, tuple[Stamp, bool, SegmentState | None]], ...] = ({}, {})
 
 
 def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
@@ -43,7 +43,7 @@ def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
         at += 1 + layout.size
         custom_end = at + (fields[-1] or 1) - 1
         state = _STATES[value[custom_end]]
-        stamp, txn_index_empty = _tails[kind][value[custom_end + 1 :]]
+        stamp, txn_index_empty, seen_state = _tails[kind][value[custom_end + 1 :]]
     except (KeyError, IndexError, struct_error, TypeError):
         return None
     if fields[1] or fields[-1] > 127:
@@ -52,7 +52,8 @@ def read(value: bytes) -> SegmentAdded | SegmentUpdated | None:
     named = RemoteLogSegmentId(partition, fields[0])
     if kind == _UPDATED:
         _, _, broker_id, timestamp, _ = fields
-        return SegmentUpdated(SegmentUpdate(named, state, timestamp, broker_id, custom), stamp)
+        update = SegmentUpdate(named, state, timestamp, broker_id, custom, seen_state)
+        return SegmentUpdated(update, stamp)
     _, _, first, last, broker_id, newest, timestamp, epochs, epoch, begin, tags, size, _ = fields
     if epochs != 2 or tags or not 0 <= first <= last or size < 0:
         return None
@@ -84,9 +85,11 @@ def learn(value: bytes, event: SegmentAdded | SegmentUpdated) -> None:
     """Remember how a record begins and ends that was read in full."""
     at = value[3] + 23
     name = value[3 : at + 1]
-    kind, txn_index_empty = _UPDATED, False
+    kind, txn_index_empty, seen_state = _UPDATED, False, None
     if isinstance(event, SegmentAdded):
         kind, txn_index_empty = _ADDED, event.metadata.txn_index_empty
+    else:
+        seen_state = event.update.seen_state
     try:
         fields = _FIELDS[kind].unpack_from(value, at + 1)
     except struct_error:
@@ -100,4 +103,4 @@ def learn(value: bytes, event: SegmentAdded | SegmentUpdated) -> None:
     if len(_tails[kind]) > _KNOWN_MAX:
         _tails[kind].clear()
     _partitions[name] = event.topic_id_partition
-    _tails[kind][tail] = event.stamp, txn_index_empty
+    _tails[kind][tail] = event.stamp, txn_index_empty, seen_state

@@ -1,4 +1,4 @@
-"""The bytes of `__remote_log_metadata`: Kafka's records, with five tagged fields of ours.
+"""The bytes of `__remote_log_metadata`: Kafka's records, with six tagged fields of ours.
 
 A value is `uvarint frame=1, uvarint api key, uvarint version` and a flexible struct. Kafka's
 readers skip tagged fields that they do not know; what they write has none and reads as the lowest
@@ -11,9 +11,10 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10002 | offset in `__cluster_metadata` at which the writer saw the topic (i64) | -1 |
 | 10003 | log start of a settled owner, as it is checkpointed (i64) | -1 |
 | 10004 | leader epoch of the last unclean election that the owner knows of (i32) | -1 |
+| 10005 | of an update to DELETE_SEGMENT_STARTED: the state that its writer saw (i8) | -1 |
 
-Records of Apache Kafka have neither of the last two: they say nothing about a log start or an
-election.
+Records of Apache Kafka have none of the last three: they say nothing about a log start or an
+election, and delete whatever was seen.
 
 A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
 error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
@@ -36,6 +37,7 @@ from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUp
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 
 _FRAME_VERSION = 1
+_NOT_SEEN = -1
 _PARTITION = "TopicIdPartition:{Name:str, Id:uuid, Partition:i32}"
 _STAMP = (
     "FenceLeaderEpoch:i32@10000=-1, FenceIncarnation:i64@10001=-1, MetadataOffset:i64@10002=-1,"
@@ -53,7 +55,7 @@ SEGMENT = parse(
 UPDATE = parse(
     "1 RemoteLogSegmentMetadataUpdateRecord 0 f0 | "
     f"RemoteLogSegmentId:{{{_PARTITION}, Id:uuid}}, BrokerId:i32, EventTimestampMs:i64,"
-    f" CustomMetadata:bytes?=null, RemoteLogSegmentState:i8, {_STAMP}"
+    f" CustomMetadata:bytes?=null, RemoteLogSegmentState:i8, {_STAMP}, SeenState:i8@10005=-1"
 )
 PARTITION_DELETE = parse(
     "2 RemotePartitionDeleteMetadataRecord 0 f0 | "
@@ -176,6 +178,7 @@ def _encode_update(event: SegmentUpdated) -> bytes:
         event_timestamp_ms=update.event_timestamp_ms,
         custom_metadata=update.custom_metadata,
         remote_log_segment_state=int(update.state),
+        seen_state=_NOT_SEEN if update.seen_state is None else int(update.seen_state),
         **_encode_stamp(event.stamp),
     )
     return _frame(1, UPDATE, body)
@@ -272,6 +275,7 @@ def _build_update(body: Any) -> SegmentUpdated:
         event_timestamp_ms=body.event_timestamp_ms,
         broker_id=body.broker_id,
         custom_metadata=_decode_custom(body.custom_metadata),
+        seen_state=None if body.seen_state == _NOT_SEEN else SegmentState(body.seen_state),
     )
     return SegmentUpdated(update, _decode_stamp(body))
 

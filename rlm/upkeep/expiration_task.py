@@ -132,5 +132,13 @@ def _write(
     metadata: RemoteLogSegmentMetadata, state: SegmentState, metadata_offset: int, broker_id: int
 ) -> Task[None]:
     now_ms: int = yield WallMs()
-    update = SegmentUpdate(metadata.id, state, now_ms, broker_id, metadata.custom_metadata)
+    begins = state is SegmentState.DELETE_SEGMENT_STARTED
+    update = SegmentUpdate(
+        metadata.id,
+        state,
+        now_ms,
+        broker_id,
+        metadata.custom_metadata,
+        seen_state=metadata.state if begins else None,
+    )
     yield UpdateState(update, metadata_offset)

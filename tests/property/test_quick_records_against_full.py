@@ -59,7 +59,9 @@ def added(draw: st.DrawFn) -> SegmentAdded:
 
 
 UPDATED = st.builds(
-    SegmentUpdated, st.builds(SegmentUpdate, IDS, STATES, LARGE, SMALL, CUSTOM), STAMPS
+    SegmentUpdated,
+    st.builds(SegmentUpdate, IDS, STATES, LARGE, SMALL, CUSTOM, st.none() | STATES),
+    STAMPS,
 )
 
 

@@ -9,10 +9,14 @@ from tests.model.listed import Mutant
 from tests.model.tier.rules import Rules
 from tests.model.tier.runs import AWAY, BEHIND, BORDERS, CLIPPED, COPIED, ONE, PART
 
+DELETES_WHAT_IT_WAS = {"deletes_what_was_judged": False}
+"""With that rule four others cost nothing within the bounds: each of their stories is a FINISHED
+that lands, then DELETE_STARTED of a dangling segment. So it is left out beside each."""
+
 MUTANTS: list[Mutant] = [
     Mutant(
         "no fence: records of an older owner count",
-        {"fence": False},
+        {"fence": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, moves=1),
         "move B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; barrier B S 0; land "
         "S 0 2.1; settle B; delete B 0; land F 0 1.1; report A 0; land D 0 2.1; "
@@ -20,14 +24,14 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "an owner judges before its barrier is read back",
-        {"barrier": False},
+        {"barrier": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, moves=1),
         "move B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; barrier B S 0; "
         "settle B; delete B 0; land F 0 1.1; report A 0; land D 0 2.1; expire A",
     ),
     Mutant(
         "no barrier where no segment lives",
-        {"barrier_if_empty": False},
+        {"barrier_if_empty": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, moves=1),
         "move B; copy A 0-0 0; barrier B N 255; land S 0 1.1; put A 0; finish A 0; "
         "settle B; delete B 0; land F 0 1.1; report A 0; land D 0 2.1; expire A",
@@ -43,11 +47,19 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "the pair of an owner is used again",
-        {"new_incarnation": False},
+        {"new_incarnation": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, tiers=1, lag=1),
         "copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; tier ends A; barrier A N "
         "255; land N 255 1.1; settle A; delete A 0; land F 0 1.1; report A 0; land D "
         "0 1.1; expire A",
+    ),
+    Mutant(
+        "a copy that is FINISHED by then is deleted as a dangling one",
+        DELETES_WHAT_IT_WAS,
+        replace(ONE, losses=1, moves=1, segments=2),
+        "move B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; learn A; barrier B S "
+        "0; land S 0 2.1; settle B; delete B 0; topic loses 1; land F 0 1.1; report A "
+        "0; land D 0 2.1; expire A",
     ),
     Mutant(
         "objects before STARTED is read back",

@@ -52,9 +52,8 @@ class Rules:
     finished_last: bool = True
     deletes_wait_for_puts: bool = True
     deletes_in_topic_first: bool = True
-    deletes_what_was_judged: bool = False
-    """A way out that is not built: DELETE_STARTED of a STARTED segment is refused if that is
-    FINISHED by then."""
+    deletes_what_was_judged: bool = True
+    """DELETE_STARTED of a STARTED segment is refused if that is FINISHED by then."""
     carries_start: bool = True
     carries_unclean: bool = True
     keeps_off_chain: bool = True

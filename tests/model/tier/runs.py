@@ -57,14 +57,8 @@ RUNS: list[Run] = [
     Run("power cut", replace(ONE, power_cuts=1), 28),
     Run("metadata topic loses records", replace(ONE, losses=1, segments=2), 266),
     Run(
-        "metadata topic loses records, leader moves (F5)",
+        "metadata topic loses records, leader moves",
         replace(ONE, losses=1, moves=1, segments=2),
-        9_211,
-        broken=True,
-    ),
-    Run(
-        "metadata topic loses records, leader moves, deletes what was judged",
-        replace(ONE, losses=1, moves=1, segments=2, deletes_what_was_judged=True),
     ),
     Run("new disk", Rules(disks=1, shrinks=1, segments=2), 1_361),
     Run("unclean election", BEHIND),

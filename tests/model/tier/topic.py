@@ -111,7 +111,8 @@ def _events(record: Record) -> list[MetadataEvent]:
     if record.kind == "S":
         assert record.segment is not None
         return [SegmentAdded(metadata_of(record.id, record.segment), stamp)]
-    update = SegmentUpdate(_segment_id(record.id), STATES[record.kind], 0, 0)
+    seen_state = STATES.get(record.judged)
+    update = SegmentUpdate(_segment_id(record.id), STATES[record.kind], 0, 0, None, seen_state)
     return [SegmentUpdated(update, stamp)]
 
 
@@ -121,8 +122,6 @@ def read(number: int, record: Record, has_fence: bool = True, adds: bool = False
     facts, entries = _views[number].facts, dict(_views[number].entries)
     if record.kind == "S" and record.is_barrier and record.id not in entries and not adds:
         record = record._replace(kind="F")  # Refused likewise: its pair counts, nothing else.
-    if record.judged == "S" and states(number).get(record.id) == "F":
-        record = record._replace(kind="X")
     for event in _events(record):
         if not has_fence:
             facts = replace(facts, fence=LOWEST_FENCE)

@@ -61,6 +61,20 @@ def test_exactly_the_moves_of_the_table_are_made(
     assert topic.facts.live_count == (0 if now is None else 1)
 
 
+@pytest.mark.parametrize("present", [STARTED, FINISHED, DELETING])
+@pytest.mark.parametrize("seen", [None, STARTED, FINISHED])
+def test_a_copy_that_is_finished_is_not_deleted_as_a_dangling_one(
+    present: SegmentState, seen: SegmentState | None
+) -> None:
+    """Its FINISHED landed after the judgement, and the topic has lost the barrier (finding F5)."""
+    topic = brought_to(present)
+    event = SegmentUpdated(replace(update(S0, DELETING), seen_state=seen), Stamp(B))
+    legal = not (seen is STARTED and present is FINISHED)
+    assert topic.read(event) is (Verdict.ACCEPTED if legal else Verdict.ILLEGAL_TRANSITION)
+    assert topic.state(S0) is (DELETING if legal else FINISHED)
+    assert topic.facts.fence == B
+
+
 def test_an_update_cannot_say_started(topic: Topic) -> None:
     topic.add(S0)
     assert topic.move(S0, STARTED) is Verdict.ILLEGAL_TRANSITION

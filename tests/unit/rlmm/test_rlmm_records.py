@@ -129,6 +129,19 @@ def test_log_start_and_election_are_the_tags_10003_and_10004() -> None:
     assert records.encode(replace(UPDATED, stamp=STAMP)).hex() == fields + LOG_START + UNCLEAN
 
 
+def test_the_state_that_the_writer_of_a_deletion_saw_is_the_tag_10005() -> None:
+    """Records of earlier versions, and of Kafka, do not have it."""
+    update = replace(UPDATED.update, state=SegmentState.DELETE_SEGMENT_STARTED)
+    plain = records.encode(replace(UPDATED, update=update))
+    for state in (SegmentState.COPY_SEGMENT_STARTED, SegmentState.COPY_SEGMENT_FINISHED):
+        event = replace(UPDATED, update=replace(update, seen_state=state))
+        assert records.encode(event).hex() == plain.hex()[:-2] + f"01954e01{int(state):02x}"
+        assert records.decode(records.encode(event)) == event
+    unknown = records.encode(event)[:-1] + b"\x09"
+    with pytest.raises(records.DamagedRecordError):
+        records.decode(unknown)
+
+
 @pytest.mark.parametrize("event", [ADDED, UPDATED, MARKED])
 @pytest.mark.parametrize("wrong", [Stamp(log_start=-2), Stamp(unclean_epoch=-2)])
 def test_a_log_start_or_election_below_none_is_damage(event: MetadataEvent, wrong: Stamp) -> None:

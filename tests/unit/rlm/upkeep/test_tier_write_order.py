@@ -30,6 +30,7 @@ from rlm.upkeep.expiration_task import FOLLOWERS_MS, expiration_pass
 from rlm.upkeep.log_facts import LogFacts
 from rlm.upkeep.ownership import OwnCopies
 from rlm.upkeep.store_gate import StoreGate
+from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from tests.support.tier.facts import facts, local, remote
@@ -66,6 +67,7 @@ class Script:
         self.fail: dict[type[Effect], Exception] = {}
         self.written: list[str] = []
         self.deleted: list[RemoteLogSegmentMetadata] = []
+        self.updates: list[SegmentUpdate] = []
 
     def run(self, task: Task[PassResult], *, judgements: int = 1) -> PassResult:
         """Run the pass; the second look at the log ends a copying one."""
@@ -104,6 +106,7 @@ class Script:
                 return self.answers.get("custom")
             case UpdateState(update):
                 self.written.append(update.state.name)
+                self.updates.append(update)
             case DeleteObjects(metadata):
                 self.written.append("delete objects")
                 self.deleted.append(metadata)
@@ -186,6 +189,17 @@ def test_a_segment_is_forgotten_a_copy_maximum_after_its_start_was_seen_here(
     expiring(script)
     expected = ["DELETE_SEGMENT_STARTED", "delete objects"]
     assert script.written == expected + ["DELETE_SEGMENT_FINISHED"] * finished
+
+
+@pytest.mark.parametrize("state", list(SegmentState)[:2])
+def test_a_deletion_names_the_state_by_which_it_was_judged(state: SegmentState) -> None:
+    judged = remote(1, 0, 9, state=state)
+    script = Script(facts([], [judged], start=10, local_start=10), seen_ms=0)
+    expiring(script)
+    assert [(update.state.name, update.seen_state) for update in script.updates] == [
+        ("DELETE_SEGMENT_STARTED", state),
+        ("DELETE_SEGMENT_FINISHED", None),
+    ]
 
 
 def test_objects_are_deleted_once_more_right_before_the_segment_is_forgotten() -> None:
