@@ -15,7 +15,8 @@ Versions:
 * 8: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 9: the leader epoch that the client knows (KIP-320).
 * 10: no new field; zstd (KIP-110).
-* 11: the client's rack, and a replica nearer to it, which is never named here (KIP-392).
+* 11: the client's rack, and a replica nearer to it, which is never named here; from here on
+  consumers may ask followers, see `broker.replica.follower_reads` (KIP-392).
 * 12: flexible (KIP-482); last fetched epoch, diverging epoch, current leader (KIP-595) and the id
   of a snapshot (KIP-630).
 * 13: topics by id instead of name (KIP-516).
@@ -274,6 +275,7 @@ class FetchHandler(RawHandler):
             broker_epoch,
             context.listener_name,
             context.peer,
+            may_ask_followers=replica_id < 0 and version >= since.READ_REPLICA,
         )
 
     # -- the answer

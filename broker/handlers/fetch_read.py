@@ -14,7 +14,12 @@ from functools import partial
 
 from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
-from broker.replica.errors import NotJudgedSound, NotLeaderOrFollower, UnknownLeaderEpoch
+from broker.replica.errors import (
+    NotJudgedSound,
+    NotLeaderOrFollower,
+    ReplicaNotAvailable,
+    UnknownLeaderEpoch,
+)
 from broker.replica.fetch_types import (
     ColdRead,
     FetchParams,
@@ -119,26 +124,12 @@ def _read(
     if partition.log.is_offline:  # also for offsets that the tier could serve
         replicas.require(partition.topic, fetch.index)
     partition.counters.fetch_requests.value += 1
-    if not partition.is_leader or fetch.current_leader_epoch >= 0:
-        partition.check_leader(fetch.current_leader_epoch)
+    _admit(replicas, partition, params, read, max_bytes)
     log = partition.log
-    if params.replica_id >= 0:
-        _check_replica(replicas, partition, params, fetch)
-        _check_range(partition, read, max_bytes)
-        # What a log of another lineage, or of another leadership, holds says nothing of this one.
-        is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
-        if is_ours and partition.followers is not None:
-            partition.followers.fetched(
-                params.replica_id,
-                broker_epoch=params.broker_epoch,
-                offset=fetch.offset,
-                log_start_offset=fetch.log_start_offset,
-            )
-    else:
-        _check_range(partition, read, max_bytes)
     stable = log.last_stable_offset
     read.high_watermark, read.last_stable_offset = log.high_watermark, stable
-    read.log_start_offset = log.log_start_offset
+    # Where it is not known a follower must not take it for its own.
+    read.log_start_offset = log.log_start_offset if log.log_start_known else -1
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
@@ -164,6 +155,38 @@ def _read(
     if params.read_committed and found.size_bytes:
         read.aborted = log.aborted_transactions(
             fetch.offset, found.upper_bound_offset, may_wait=result.may_wait
+        )
+
+
+def _admit(
+    replicas: ReplicaManager,
+    partition: Partition,
+    params: FetchParams,
+    read: PartitionRead,
+    max_bytes: int,
+) -> None:
+    """Refuse what this replica may not answer; take note of what a follower has."""
+    fetch = read.fetch
+    if not partition.is_leader and params.may_ask_followers:
+        partition.check_epoch(fetch.current_leader_epoch)
+        _check_follower(partition, params, fetch)
+        _check_size(max_bytes)
+        return
+    if not partition.is_leader or fetch.current_leader_epoch >= 0:
+        partition.check_leader(fetch.current_leader_epoch)
+    if params.replica_id < 0:
+        _check_range(partition, read, max_bytes)
+        return
+    _check_replica(replicas, partition, params, fetch)
+    _check_range(partition, read, max_bytes)
+    # What a log of another lineage, or of another leadership, holds says nothing of this one.
+    is_ours = read.diverging is None and fetch.current_leader_epoch == partition.leader_epoch
+    if is_ours and partition.followers is not None:
+        partition.followers.fetched(
+            params.replica_id,
+            broker_epoch=params.broker_epoch,
+            offset=fetch.offset,
+            log_start_offset=fetch.log_start_offset,
         )
 
 
@@ -217,8 +240,29 @@ def _check_range(partition: Partition, read: PartitionRead, max_bytes: int) -> N
         raise OffsetOutOfRange(
             asked=fetch.offset, start=log.log_start_offset, end=log.log_end_offset
         )
+    _check_size(max_bytes)
+
+
+def _check_size(max_bytes: int) -> None:
     if max_bytes < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
+
+
+def _check_follower(partition: Partition, params: FetchParams, fetch: FetchPartition) -> None:
+    """Refuse what this follower cannot tell for sure.
+
+    DIFFERS: Kafka's follower tells a consumer where its log diverges, by a log that may end below
+    what that consumer has read from the leader.
+    """
+    partition.check_follower(fetch.offset, read_committed=params.read_committed)
+    epoch, log = fetch.last_fetched_epoch, partition.log
+    if epoch >= 0:
+        end = log.epochs.end_offset_for(epoch, log.log_end_offset)
+        if end is None or end.epoch < epoch or end.end_offset < fetch.offset:
+            raise ReplicaNotAvailable(
+                f"this follower of {partition.topic_partition} has another end of leader epoch "
+                f"{epoch}: ask its leader {partition.leader_id}"
+            )
 
 
 def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:

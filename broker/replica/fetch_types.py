@@ -93,6 +93,7 @@ class FetchParams:
         broker_epoch: of a replica's life; -1 where its version does not say.
         listener: where it came in; leaders are named as that listener's clients reach them.
         peer: the connection's other side.
+        may_ask_followers: a consumer that knows of replicas nearer to it (KIP-392).
     """
 
     version: int
@@ -104,6 +105,7 @@ class FetchParams:
     broker_epoch: int = -1
     listener: str = ""
     peer: tuple[str, int] = ("", 0)
+    may_ask_followers: bool = False
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from local_log.manager.log_dirs import LogManager
 from local_log.manager.placement import place
 from metadata_topic.controller.directories import ReplicaId, can_assign
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import NO_LEADER, PartitionImage, TopicImage
+from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage, TopicImage
 from runtime.executors import side_by_side
 from runtime.ports import Ports
 from runtime.work import OnPool, Runner, Until, Work, logged
@@ -603,6 +603,7 @@ class Hosting:
                     partition_epoch=wanted.partition_epoch,
                     replicas=wanted.replicas,
                     isr=wanted.isr,
+                    is_recovering=wanted.leader_recovery_state == RECOVERING,
                 )
         except KafkaStorageError as error:
             # Its directory is offline now, and the log answers so itself.

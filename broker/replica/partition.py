@@ -30,6 +30,7 @@ from broker.replica.errors import (
     UnknownLeaderEpoch,
 )
 from broker.replica.fetch_watch import FetchWatch, Waiter
+from broker.replica.follower_reads import FollowerFacts, Heard, LeaderWord, decide, refuse
 from broker.replica.followers import CommitFutures, Followers, Leader
 from broker.replica.isr import LONE, NO_CHANGE, CommittedIsr, ReplicaChange
 from broker.replica.judgement import (
@@ -67,6 +68,9 @@ class Partition:
     Attributes:
         followers: of a leader; None for a follower, and where there is one replica alone.
         has_barrier: the tier has read its barrier of this leader epoch back.
+        is_recovering: the leader that is followed was elected uncleanly and has not settled that.
+        leader_word: what the leader that is followed has said under this leader epoch, once its
+            log agrees with the one here; None before, and where this broker leads.
         restoration: how the log may begin again, as the tier has found: nothing is left here.
         watches: fetches of consumers, which wait for what is visible.
         log_watches: fetches of followers, which wait for what is appended.
@@ -88,9 +92,11 @@ class Partition:
         "is_flushing",
         "is_internal",
         "is_leader",
+        "is_recovering",
         "isr",
         "leader_epoch",
         "leader_id",
+        "leader_word",
         "log",
         "log_watches",
         "node_id",
@@ -126,7 +132,8 @@ class Partition:
         self.node_id = node_id
         self.durable = log.topic in DURABLE_TOPICS
         self.is_internal = log.topic in BROKER_OWNED_TOPICS
-        self.is_leader = False
+        self.is_leader = self.is_recovering = False
+        self.leader_word: LeaderWord | None = None
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -185,6 +192,7 @@ class Partition:
         self.unclean_epoch = unclean_epoch
         changed = not self.is_leader or leader_epoch != self.leader_epoch
         self.is_leader, self.leader_id = True, self.node_id
+        self.leader_word = None
         self.leader_epoch = leader_epoch
         if changed:
             if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
@@ -233,7 +241,7 @@ class Partition:
         )
 
     def pause(self) -> None:
-        """Lead no more until `become_leader`: another leads, or a chain is to be written first."""
+        """Lead and follow no more until the next role: another leads, or a chain comes first."""
         self.is_leader, self.leader_id = False, -1
         self._count()
 
@@ -245,10 +253,16 @@ class Partition:
         partition_epoch: int,
         replicas: Sequence[int],
         isr: Sequence[int],
+        is_recovering: bool = False,
     ) -> None:
-        """Another broker leads; parked requests are sent there."""
+        """Another broker leads; parked requests are sent there.
+
+        `is_recovering`: it was elected uncleanly, and has not settled that.
+        """
         if self.is_leader or leader_epoch != self.leader_epoch:
             self.log.forget_copies()  # what an earlier role was told does not count
+            self.leader_word = None
+        self.is_recovering = is_recovering
         self.is_leader, self.leader_id = False, leader_id
         self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
@@ -259,8 +273,16 @@ class Partition:
         self._commits.fail(self._led_elsewhere())
         self._wake()
 
-    def follow(self, *, high_watermark: int, log_start_offset: int) -> bool:
+    def follow(
+        self, *, high_watermark: int, log_start_offset: int, heard: Heard, new_bytes: int = 0
+    ) -> bool:
         """Take over what the leader says, the high watermark as far as this log reaches.
+
+        Args:
+            high_watermark: the leader's.
+            log_start_offset: the leader's; -1 where it does not know it.
+            heard: when it has last answered; kept until `unheard`.
+            new_bytes: were appended before.
 
         Returns:
             Whether the log start has moved: it is to be made durable, see `raise_log_start`.
@@ -269,11 +291,21 @@ class Partition:
             OffsetOutOfRange: its log begins above what is committed.
             KafkaStorageError: the disk failed.
         """
-        self._set_high_watermark(min(high_watermark, self.log.log_end_offset), 0)
-        is_higher = log_start_offset > self.log.log_start_offset
+        log = self.log
+        self._committed_bytes_pending += new_bytes
+        self._raise_high_watermark(min(high_watermark, log.log_end_offset))
+        is_higher = log_start_offset > log.log_start_offset
         if is_higher:
-            self.log.raise_log_start(log_start_offset)
+            log.raise_log_start(log_start_offset)
+        self.leader_word = LeaderWord(log_start_offset, heard)
+        if is_higher:
+            self._wake()  # whoever waits below it is told
         return is_higher
+
+    def unheard(self) -> None:
+        """The leader is not asked for it any more: its log start may move unheard."""
+        if self.leader_word is not None:
+            self.leader_word = LeaderWord(self.leader_word.log_start_offset, None)
 
     def replace_log(self, log: PartitionLog) -> None:
         """Go on with a log that took the place of the one before; not of a leader.
@@ -283,7 +315,7 @@ class Partition:
         assert not self.is_leader
         log.set_config(self.log.config)
         self.log, log.changed = log, self._wake
-        self.unjudged_end, self.restoration = -1, None
+        self.unjudged_end, self.restoration, self.leader_word = -1, None, None
         self._drop_remote()
         self._wake()
 
@@ -298,13 +330,23 @@ class Partition:
     def check_leader(self, current_leader_epoch: int) -> None:
         """Refuse a request that was meant for another leader or another time.
 
+        Raises:
+            NotLeaderOrFollower: this broker does not lead.
+            FencedLeaderEpoch, UnknownLeaderEpoch: as `check_epoch`.
+        """
+        self.check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a request that was meant for another time.
+
         Args:
             current_leader_epoch: what the client believes; -1 where it does not say.
 
         Raises:
             FencedLeaderEpoch: the client is behind.
             UnknownLeaderEpoch: we are behind.
-            NotLeaderOrFollower: this broker does not lead.
 
         Source: KIP-320.
         """
@@ -316,8 +358,34 @@ class Partition:
             raise UnknownLeaderEpoch(
                 f"leader epoch {current_leader_epoch} is newer than {self.leader_epoch}"
             )
-        if not self.is_leader:
-            raise NotLeaderOrFollower(f"{self.topic_partition} is led by {self.leader_id}")
+
+    def check_follower(self, offset: int, *, read_committed: bool) -> None:
+        """Refuse a consumer's read that this follower may not answer, see `follower_reads`.
+
+        Raises:
+            NotLeaderOrFollower: nothing was heard of a leader of this epoch.
+            OffsetOutOfRange: the leader has deleted it.
+            ReplicaNotAvailable: only the leader can tell.
+        """
+        log = self.log
+        is_followed = not self.deleted and self.leader_id >= 0
+        local_start = log.local_log_start_offset
+        facts = FollowerFacts(
+            word=self.leader_word if is_followed else None,
+            is_recovering=self.is_recovering,
+            log_start=log.log_start_offset,
+            local_start=local_start,
+            log_end=log.log_end_offset,
+            visible_end=log.last_stable_offset if read_committed else log.high_watermark,
+            knows_epoch=offset >= local_start
+            or (not self.is_chain_lost and log.epochs.epoch_for(offset) is not None),
+        )
+        refuse(
+            decide(offset, facts),
+            offset,
+            facts,
+            f"{self.topic_partition} is led by {self.leader_id}",
+        )
 
     def check_log_start_known(self) -> None:
         """Refuse to say that offsets are gone before it is known where the log starts.
@@ -640,8 +708,10 @@ class Partition:
         """Move the high watermark as far as the replicas allow, where there are several."""
         if self.followers is None:
             return
+        self._raise_high_watermark(self.followers.high_watermark(self._own_end))
+
+    def _raise_high_watermark(self, high_watermark: int) -> None:
         log = self.log
-        high_watermark = self.followers.high_watermark(self._own_end)
         if high_watermark > log.high_watermark:
             # At most so many: who waits for less looks again in vain, and nobody too late.
             size_bytes = self._committed_bytes_pending

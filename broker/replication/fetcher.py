@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
+from broker.replica.follower_reads import Heard
 from broker.replica.partition import Partition
 from broker.replication.fetch_session import Asked, FetchSession, PartitionId, Question
 from broker.replication.fetch_wire import (
@@ -244,7 +245,7 @@ class ReplicaFetcher:
         self._pool, self._commit = ports.executors.pool(POOL, THREADS), ports.executors.commit
         self._address: Address | None = None
         self._connection: Connection | None = None
-        self._session = FetchSession()
+        self._session, self._heard = FetchSession(), Heard(ports.clock, settings.terms.wait_ms)
         self._followed: dict[PartitionId, _Followed] = {}
         self._starts: dict[PartitionId, _Followed] = {}  # whose log start is to be made durable
         self._unflushed: dict[PartitionId, _Followed] = {}  # of durable topics
@@ -299,6 +300,7 @@ class ReplicaFetcher:
             for kept in (self.lags, self.failed, self._starts, self._unflushed):
                 kept.pop(partition_id, None)
             self._session.forget(partition_id)
+            partition.unheard()
             self._go_on_soon()
 
     def reach(self, address: Address | None) -> None:
@@ -413,6 +415,7 @@ class ReplicaFetcher:
         if self.trouble:
             log.info("leader answers again: broker=%d", self.leader_id)
         self.trouble, self._failures = "", 0
+        self._heard.now()
         return True
 
     def _leader_failed(self, reason: str) -> None:
@@ -552,7 +555,7 @@ class ReplicaFetcher:
             assert isinstance(result, Appended)
             if result.size_bytes:
                 followed.partition.counters.replication_bytes_in.value += result.size_bytes
-                self._take_over(followed, change.decision.answer)
+                self._take_over(followed, change.decision.answer, result.size_bytes)
             elif result.ended is Ended.CUT:
                 self._put_off(followed, Wait("the leader sends no whole batch", is_fault=True))
             else:
@@ -571,11 +574,14 @@ class ReplicaFetcher:
         else:
             self._ask(followed)
 
-    def _take_over(self, followed: _Followed, answer: PartitionAnswer) -> None:
+    def _take_over(self, followed: _Followed, answer: PartitionAnswer, new_bytes: int = 0) -> None:
         """Publish what the leader says of its log, and ask for what comes next."""
         try:
             if followed.partition.follow(
-                high_watermark=answer.high_watermark, log_start_offset=answer.log_start_offset
+                high_watermark=answer.high_watermark,
+                log_start_offset=answer.log_start_offset,
+                heard=self._heard,
+                new_bytes=new_bytes,
             ):
                 self._starts[followed.id] = followed
         except KafkaError as error:
@@ -618,6 +624,7 @@ class ReplicaFetcher:
     def _put_off(self, followed: _Followed, decision: Wait | Stop) -> None:
         following = followed.following
         self._session.forget(followed.id)
+        followed.partition.unheard()
         if isinstance(decision, Stop):
             following.stop(decision)
             is_news = decision.is_failure
@@ -753,6 +760,7 @@ class ReplicaFetcher:
     def _build(self, followed: _Followed, decision: Build) -> None:
         """Have the log begin elsewhere, beside all others, which go on meanwhile."""
         self._session.forget(followed.id)
+        followed.partition.unheard()
         followed.following.build()
         bootstrap = TierBootstrap(
             followed.partition,

@@ -11,6 +11,7 @@ import pytest
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
 from broker.replica.errors import NotEnoughReplicas
+from broker.replica.follower_reads import Heard
 from broker.replica.isr import AskedIsr
 from broker.replica.isr_requests import IsrRequests
 from broker.replica.leading import SLICE, Leading
@@ -401,7 +402,8 @@ async def test_acks_all_is_refused_when_another_leads_before_it_waits(world: Wor
     answer = start(producer, PRODUCE, _produce({"acks": -1, "timeout_ms": 60_000}))
     # The append is made; before its answer has a turn, another leads and has committed its own.
     world.change("t", leader=2, leader_epoch=5)
-    cluster.partition.follow(high_watermark=1, log_start_offset=0)
+    heard = Heard(world.clock, 500)
+    cluster.partition.follow(high_watermark=1, log_start_offset=0, heard=heard)
     found = finish(producer, PRODUCE, await answer).responses[0].partition_responses[0]
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
