@@ -169,7 +169,7 @@ def _admit(
     fetch = read.fetch
     if not partition.is_leader and params.may_ask_followers:
         partition.check_epoch(fetch.current_leader_epoch)
-        _check_follower(partition, params, fetch)
+        _check_follower(partition, params, read)
         _check_size(max_bytes)
         return
     if not partition.is_leader or fetch.current_leader_epoch >= 0:
@@ -248,21 +248,25 @@ def _check_size(max_bytes: int) -> None:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "a negative size cannot be fetched")
 
 
-def _check_follower(partition: Partition, params: FetchParams, fetch: FetchPartition) -> None:
-    """Refuse what this follower cannot tell for sure.
+def _check_follower(partition: Partition, params: FetchParams, read: PartitionRead) -> None:
+    """Refuse what this follower cannot tell for sure, or say where the asker's log diverges.
 
-    DIFFERS: Kafka's follower tells a consumer where its log diverges, by a log that may end below
-    what that consumer has read from the leader.
+    Up to its log end its epochs are its leader's. An epoch above those may end anywhere: DIFFERS:
+    Kafka answers OFFSET_OUT_OF_RANGE.
     """
+    fetch, log = read.fetch, partition.log
     partition.check_follower(fetch.offset, read_committed=params.read_committed)
-    epoch, log = fetch.last_fetched_epoch, partition.log
-    if epoch >= 0:
-        end = log.epochs.end_offset_for(epoch, log.log_end_offset)
-        if end is None or end.epoch < epoch or end.end_offset < fetch.offset:
-            raise ReplicaNotAvailable(
-                f"this follower of {partition.topic_partition} has another end of leader epoch "
-                f"{epoch}: ask its leader {partition.leader_id}"
-            )
+    epoch = fetch.last_fetched_epoch
+    if epoch < 0:
+        return
+    end = log.epochs.end_offset_for(epoch, log.log_end_offset)
+    if end is None or partition.is_chain_lost:
+        raise ReplicaNotAvailable(
+            f"this follower of {partition.topic_partition} does not know where leader epoch "
+            f"{epoch} ended: ask its leader {partition.leader_id}"
+        )
+    if end.epoch < epoch or end.end_offset < fetch.offset:
+        read.diverging = (end.epoch, end.end_offset)
 
 
 def _find(replicas: ReplicaManager, fetch: FetchPartition) -> Partition:

@@ -45,6 +45,7 @@ def start_remote(
             read_committed=params.read_committed,
             deadline_ms=deadline_ms,
             holder=f"{params.listener} {params.peer[0]}:{params.peer[1]}",
+            may_ask_followers=params.may_ask_followers,
         )
     )
 

@@ -4,6 +4,9 @@ A read always ends by its deadline: with regions, with a Kafka error, or empty (
 time; the tier goes on fetching into its cache, so the client's next try finds it). While the tier
 is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do
 not spin.
+
+A follower asks its tier at each read, which first reads what other owners have written. An answer
+under another role is dropped. What it may ask for at all: `broker.replica.follower_reads`.
 """
 
 import asyncio
@@ -69,6 +72,11 @@ def epoch_span(log: PartitionLog, offset: int) -> tuple[int, int]:
     return -1, end
 
 
+def _led_elsewhere(read: "RemoteRead") -> ApiError:
+    name = f"{read.topic}-{read.partition}"
+    return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} is led elsewhere")
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteRead:
     """What a fetch wants of one remote partition.
@@ -78,6 +86,7 @@ class RemoteRead:
         read_committed: aborted transactions are wanted with the batches.
         deadline_ms: on the broker's monotonic clock.
         holder: the connection that it is for, see `Read`.
+        may_ask_followers: see `FetchParams`.
     """
 
     topic_id: bytes
@@ -89,6 +98,7 @@ class RemoteRead:
     read_committed: bool
     deadline_ms: int
     holder: str
+    may_ask_followers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +218,7 @@ class RemoteReads:
                 return
             answer = done.result().message
             assert isinstance(answer, ReadAnswer), answer
+            regions = list[memoryview]()
             try:
                 regions = self._take(answer, done.result().files)
                 if future.done():
@@ -218,6 +229,7 @@ class RemoteReads:
                     return
                 fetched = self._accept(read, question, answer, regions)
             except KafkaError as error:
+                regions.clear()  # its traceback would keep them lent
                 if not future.done():
                     future.set_exception(error)
                 return
@@ -246,12 +258,12 @@ class RemoteReads:
         return RemoteFetched([*regions], sum(map(len, regions)), aborted)
 
     def _locally_aborted(self, read: RemoteRead, end: int) -> list[tuple[int, int]]:
-        log = self._leader(read.topic_id, read.partition, read.topic).log
+        log = self._replica(read).log
         found = log.aborted_transactions(read.offset, end)
         return [(each[0], each[1]) for each in found]
 
     def _local_start(self, read: RemoteRead) -> int:
-        return self._leader(read.topic_id, read.partition, read.topic).log.local_log_start_offset
+        return self._replica(read).log.local_log_start_offset
 
     def _has_moved(self, read: RemoteRead, local_start: int) -> bool:
         """Whether segments have left the local log since it began at `local_start`."""
@@ -299,10 +311,12 @@ class RemoteReads:
         self._supervisor.ask(question).add_done_callback(answered)
 
     def _question(self, read: RemoteRead) -> Read:
-        partition = self._leader(read.topic_id, read.partition, read.topic)
-        self._check_log_start(read, partition)
+        partition = self._replica(read)
+        self._check_may_read(read, partition)
         partition.check_chain_known()
         epoch, epoch_end = epoch_span(partition.log, read.offset)
+        if not partition.is_leader:
+            epoch_end = min(epoch_end, partition.visible_end(read_committed=read.read_committed))
         chain = partition.log.epochs.entries() if read.read_committed else []
         return Read(
             read.topic_id,
@@ -317,16 +331,25 @@ class RemoteReads:
             chain=[(entry.epoch, entry.start_offset) for entry in chain if entry.epoch >= epoch],
             wait_ms=max(0, read.deadline_ms - self._clock.monotonic_ms()),
             holder=read.holder,
-            window_bytes=WINDOW_BYTES,
+            window_bytes=WINDOW_BYTES if partition.is_leader else 0,
+            at_follower=not partition.is_leader,
         )
 
-    def _leader(self, topic_id: bytes, index: int, topic: str) -> Partition:
-        partition = self._replicas.by_id(topic_id, index)
+    def _replica(self, read: RemoteRead) -> Partition:
+        partition = self._replicas.by_id(read.topic_id, read.partition)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not here")
-        if not partition.is_leader:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} is led elsewhere")
+            name = f"{read.topic}-{read.partition}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not here")
+        if not (partition.is_leader or read.may_ask_followers):
+            raise _led_elsewhere(read)
         return partition
+
+    def _check_may_read(self, read: RemoteRead, partition: Partition) -> None:
+        """Refuse what this replica may not answer by now."""
+        if partition.is_leader:
+            self._check_log_start(read, partition)
+        else:
+            partition.check_follower(read.offset, read_committed=read.read_committed)
 
     def _check_log_start(self, read: RemoteRead, partition: Partition) -> None:
         log = partition.log
@@ -361,10 +384,13 @@ class RemoteReads:
         same_partition = (answer.topic_id, answer.partition) == (read.topic_id, read.partition)
         if not same_partition or answer.leader_epoch != question.leader_epoch:
             return RemoteFetched()
-        partition = self._leader(read.topic_id, read.partition, read.topic)
-        if partition.leader_epoch != question.leader_epoch:
+        partition = self._replica(read)
+        is_other = partition.leader_epoch != question.leader_epoch
+        if partition.is_leader is question.at_follower or (question.at_follower and is_other):
+            raise _led_elsewhere(read)
+        if is_other:
             return RemoteFetched()  # the chain may have changed: the client's next try asks anew
-        self._check_log_start(read, partition)
+        self._check_may_read(read, partition)
         if answer.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error), answer.message)
         aborted = [(producer_id, first) for producer_id, first in answer.aborted]

@@ -173,6 +173,10 @@ class Partition:
         """First offset that read-committed consumers may not see yet."""
         return self.log.last_stable_offset
 
+    def visible_end(self, *, read_committed: bool) -> int:
+        """First offset that consumers of either isolation may not see yet."""
+        return self.log.last_stable_offset if read_committed else self.log.high_watermark
+
     # -- role
 
     def become_leader(
@@ -376,7 +380,7 @@ class Partition:
             log_start=log.log_start_offset,
             local_start=local_start,
             log_end=log.log_end_offset,
-            visible_end=log.last_stable_offset if read_committed else log.high_watermark,
+            visible_end=self.visible_end(read_committed=read_committed),
             knows_epoch=offset >= local_start
             or (not self.is_chain_lost and log.epochs.epoch_for(offset) is not None),
         )

@@ -166,6 +166,8 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
         wait_ms: how long the asker waits; the answer comes by then, with data or without.
         holder: the connection that it is for: what it is lent counts against it until that is sent.
         window_bytes: the answer may go so far beyond `max_bytes`, for the reader's next questions.
+        at_follower: this broker follows the partition: the tier reads first what the metadata topic
+            holds at the question, as other owners write it. REPLICA_NOT_AVAILABLE where it cannot.
     """
 
     offset: int
@@ -178,6 +180,7 @@ class Read(PartitionMessage, frozen=True, array_like=True, tag=True):
     holder: str
     window_bytes: int = 0
     chain: list[tuple[int, int]] = []
+    at_follower: bool = False
 
 
 class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=True):

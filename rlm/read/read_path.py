@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
@@ -56,6 +58,16 @@ log = logging.getLogger(__name__)
 _NOT_READY = Failure(int(ErrorCode.REPLICA_NOT_AVAILABLE), "not caught up so far")
 
 
+def _not_available(question: Read, message: str) -> ReadAnswer:
+    return ReadAnswer(
+        question.topic_id,
+        question.partition,
+        question.leader_epoch,
+        error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
+        message=message,
+    )
+
+
 def _logged(_: object, error: BaseException | None) -> None:
     """Take the end of a job whose failure harms nobody."""
     if error is not None:
@@ -92,7 +104,8 @@ class ReadPath:
             partitions=partitions,
             readiness=Readiness(scheduler),
         )
-        self._store, self._workers, self._clock = seen, workers, clock
+        self._store, self._workers = seen, workers
+        self._clock, self._scheduler = clock, scheduler
         self.loads = Loads(
             workers, clock, scheduler, config.reader_threads + config.reader_pending_max
         )
@@ -161,17 +174,39 @@ class ReadPath:
 
         tip = self._store.partitions.tip_of(question.topic_id, question.partition)
         if tip is None:
-            reply(
-                ReadAnswer(
-                    question.topic_id,
-                    question.partition,
-                    question.leader_epoch,
-                    error=int(ErrorCode.REPLICA_NOT_AVAILABLE),
-                    message="not assigned to the tier",
-                )
-            )
-            return
-        self._reader.read(tip, question, timed)
+            reply(_not_available(question, "not assigned to the tier"))
+        elif question.at_follower:
+            self._read_at_follower(tip, question, timed)
+        else:
+            self._reader.read(tip, question, timed)
+
+    def _read_at_follower(self, tip: TopicIdPartition, question: Read, reply: Reply) -> None:
+        """Read by all that the metadata topic holds now; no thread waits until that is read."""
+        clock, waiting = self._clock, [question]
+        ends_at_ms = clock.monotonic_ms() + question.wait_ms
+
+        def late() -> None:
+            if waiting:
+                waiting.clear()
+                reply(_not_available(question, "remote metadata is not caught up"))
+
+        timer = self._scheduler.call_later(question.wait_ms, late)
+
+        def read(error: BaseException | None) -> None:
+            if not waiting:
+                return
+            waiting.clear()
+            timer.cancel()
+            if error is not None or self._stopped:
+                reply(_not_available(question, f"remote metadata is not caught up: {error}"))
+                return
+            left_ms = max(0, ends_at_ms - clock.monotonic_ms())
+            self._reader.read(tip, structs.replace(question, wait_ms=left_ms), reply)
+
+        caught_up = self._store.metadata.catch_up(tip)
+        caught_up.add_done_callback(
+            lambda done: self._workers.post(partial(read, done.exception()))
+        )
 
     def may_be_readable(self, tip: TopicIdPartition) -> None:
         """A partition's segments became known, or it became known which of them count."""

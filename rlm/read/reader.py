@@ -226,8 +226,12 @@ class _OneRead:
         while offset < question.epoch_end:
             metadata = reader.metadata.segment_for(self._partition, question.offset_epoch, offset)
             if metadata is None:
-                # The broker has checked the log start: a consumer must not reset and skip.
-                self._fail(ErrorCode.KAFKA_STORAGE_ERROR, f"offset {offset} is in no segment")
+                # The broker has checked the log start: a consumer must not reset and skip. That of
+                # a follower may be behind.
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                if question.at_follower:
+                    code = ErrorCode.REPLICA_NOT_AVAILABLE
+                self._fail(code, f"offset {offset} is in no segment")
                 return None
             found = self._segment(metadata, offset)
             if isinstance(found, Wait):

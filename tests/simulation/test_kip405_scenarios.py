@@ -57,6 +57,12 @@ B follows  3:m3/1 4:m4/1 5:m5/2 6:m6/2 7:m7/3
 store 0-2  0:m0/0 1:m1/0 2:m2/0; epochs 0@0; metadata 0@0
 store 3-5  3:m3/1 4:m4/1 5:m5/2; epochs 0@0 1@3 2@5; metadata 1@3 2@5
 """)
+        # What B never had on its disk it reads from the store, under the epochs of its chain.
+        assert [await world.fetch("B", offset) for offset in range(9)] == [
+            *("0:m0/0", "1:m1/0", "2:m2/0", "3:m3/1", "4:m4/1", "5:m5/2", "6:m6/2", "7:m7/3"),
+            "nothing",
+        ]
+        assert await world.fetch("B", 9) == "REPLICA_NOT_AVAILABLE"
 
 
 async def out_of_sync(world: TieredWorld) -> None:
@@ -136,6 +142,10 @@ store 0-2  0:m0/0 1:m1/0 2:m2/0; epochs 0@0; metadata 0@0
 store 3-5  3:m3/1 4:m4/1 5:m5/2; epochs 0@0 1@3 2@5; metadata 1@3 2@5
 store 6-8  6:m6/2 7:m7/3 8:m8/3; epochs 0@0 1@3 2@5 3@7; metadata 2@6 3@7
 """)
+        for name in "AB":
+            assert await world.fetch(name, 3, 0) == "3:m3/1"
+            assert await world.fetch(name, 6, 2) == "6:m6/2"
+            assert await world.fetch(name, 11, 3) == "11:m11/3"
 
 
 async def double_failure(world: TieredWorld) -> None:
@@ -203,10 +213,13 @@ store 0-1  0:m0/0 1:m1/0; epochs 0@0; metadata 0@0
 store 0-0  0:m0/0; epochs 0@0; metadata 0@0
 store 1-1  1:m3/1; epochs 0@0 1@1; metadata 1@1
 """)
-        assert await world.fetch("B", 0, 0) == "0:m0/0"
-        assert await world.fetch("B", 1) == "1:m3/1"  # by a consumer before KIP-320
-        assert await world.fetch("B", 1, 1) == "1:m3/1"
+        for name in "BA":  # A follows: it finds both segments by its own chain
+            assert await world.fetch(name, 0, 0) == "0:m0/0"
+            assert await world.fetch(name, 1) == "1:m3/1"  # by a consumer before KIP-320
+            assert await world.fetch(name, 1, 1) == "1:m3/1"
         await is_fenced(world, "B", 2)
+        assert await world.fetch("A", 2, 0) == "diverges: epoch 0 ends at 1"
+        assert await world.fetch("A", 2, leader_epoch=0) == "FENCED_LEADER_EPOCH"
 
 
 async def test_scenario_3_of_a_replica_that_counts_as_in_sync(tmp_path: Path) -> None:
@@ -307,6 +320,13 @@ B leads    2:m5/1
 store 0-2  0:m0/0 1:m1/0 2:m2/0; epochs 0@0; metadata 0@0
 store 0-1  0:m0/0 1:m4/1; epochs 0@0 1@1; metadata 0@0 1@1
 """)
+        # While its leader has not settled the unclean election, it serves what is on its disk.
+        assert await world.fetch("A", 1) == "REPLICA_NOT_AVAILABLE"
+        assert await world.fetch("A", 2) == "2:m5/1"
+        world.change(isr=(1, 2), leader_recovery_state=0, unclean_epoch=-1)
+        await world.run(1_000)
+        assert await world.fetch("A", 0, 0) == "0:m0/0"
+        assert await world.fetch("A", 1) == "1:m4/1"
 
 
 async def test_scenario_5_log_divergence_in_remote_storage(tmp_path: Path) -> None:
@@ -372,13 +392,19 @@ store 0-3  0:m0/0 1:m1/0 2:m2/0 3:m3/0; epochs 0@0; metadata 0@0
 store 0-3  0:m0/0 1:m1/0 2:m4/1 3:m5/1; epochs 0@0 1@2; metadata 0@0 1@2
 store 4-5  4:m4/0 5:m7/2; epochs 0@0 2@5; metadata 0@4 2@5
 """)
-        # B is asked as a leader: this broker sends consumers to leaders alone (K405-52).
+        world.change(isr=(1, 2), leader_recovery_state=0, unclean_epoch=-1)
+        await world.run(1_000)
+        # The KIP asks B, which follows; only leaders say where an epoch ended.
+        assert await world.epoch_end("A", 1) == "epoch 0 ends at 5"
+        assert await world.epoch_end("B", 1) == "NOT_LEADER_OR_FOLLOWER"
+        for name in "BA":
+            assert await world.fetch(name, 3, 1) == "diverges: epoch 0 ends at 5"
+            assert await world.fetch(name, 3, leader_epoch=1) == "FENCED_LEADER_EPOCH"
+            assert await world.fetch(name, 2) == "2:m2/0"  # by a consumer before KIP-320
         world.elect("B", 3, isr="AB")
         await world.copied()
         assert await world.epoch_end("B", 1) == "epoch 0 ends at 5"
-        assert await world.fetch("B", 3, 1) == "diverges: epoch 0 ends at 5"
-        assert await world.fetch("B", 3, leader_epoch=1) == "FENCED_LEADER_EPOCH"
-        assert await world.fetch("B", 2) == "2:m2/0"  # by a consumer before KIP-320
+        assert await world.fetch("B", 2) == "2:m2/0"
 
 
 async def test_a_follower_that_becomes_leader_copies_on(tmp_path: Path) -> None:

@@ -64,6 +64,15 @@ class Hosted:
     is_internal: bool = False
     deleted: bool = False
     verdict: Verdict = Judgement.SOUND
+    refusal: KafkaError | None = None
+    visible: int = 90
+
+    def visible_end(self, *, read_committed: bool) -> int:
+        return self.visible - 5 * read_committed
+
+    def check_follower(self, offset: int, *, read_committed: bool) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     def check_chain_known(self) -> None:
         if self.verdict is Loss.CHAIN:
@@ -121,9 +130,22 @@ class Bench:
             loop=asyncio.get_running_loop(),
         )
 
-    def read(self, offset: int = 10, read_committed: bool = False) -> "asyncio.Future[Any]":
+    def read(
+        self, offset: int = 10, read_committed: bool = False, may_ask_followers: bool = True
+    ) -> "asyncio.Future[Any]":
         return self.reads.read(
-            RemoteRead(TOPIC_ID, "orders", 0, offset, 1_000, True, read_committed, 1_500, "one")
+            RemoteRead(
+                TOPIC_ID,
+                "orders",
+                0,
+                offset,
+                1_000,
+                True,
+                read_committed,
+                1_500,
+                "one",
+                may_ask_followers,
+            )
         )
 
     def answer(self, files: tuple[OpenFile, ...] | None = None, **changes: Any) -> None:

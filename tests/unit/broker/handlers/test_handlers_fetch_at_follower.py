@@ -106,11 +106,27 @@ async def test_another_leader_epoch_is_refused(tmp_path: Path) -> None:
         assert (await asked(pair, 0, current_leader_epoch=4))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-async def test_the_position_of_another_lineage_is_for_the_leader_to_judge(tmp_path: Path) -> None:
+async def test_a_position_of_another_lineage_is_told_where_it_diverges(tmp_path: Path) -> None:
     async with followed(tmp_path) as pair:
-        assert await asked(pair, 2, last_fetched_epoch=3) == (0, [b"c"])
-        assert await asked(pair, 2, last_fetched_epoch=2) == (NINE, [])
-        assert await asked(pair, 2, last_fetched_epoch=4) == (NINE, [])
+        pair.change("t", leader_epoch=5)
+        pair.leader.append("t", b"d")
+        await pair.run(1_500)
+        assert await asked(pair, 2, last_fetched_epoch=3) == (0, [b"c", b"d"])
+        assert await diverging(pair, 2, 3) == (-1, -1)
+        assert await diverging(pair, 4, 3) == (3, 3)
+        assert await diverging(pair, 2, 4) == (3, 3)
+        assert await diverging(pair, 4, 5) == (-1, -1)
+        # Its leader may have all of an epoch that is not here yet.
+        assert await asked(pair, 2, last_fetched_epoch=6) == (NINE, [])
+        assert await asked(pair, 5, last_fetched_epoch=5) == (NINE, [])
+
+
+async def diverging(pair: Pair, offset: int, epoch: int) -> tuple[int, int]:
+    handler = make(pair.follower)
+    found = start(handler, VERSION, question(pair, offset, last_fetched_epoch=epoch))
+    part = parts(finish(handler, VERSION, await found if isawaitable(found) else found))[0]
+    assert part.error_code == 0
+    return part.diverging_epoch.epoch, part.diverging_epoch.end_offset
 
 
 async def test_bad_input_a_negative_size_is_refused(tmp_path: Path) -> None:
