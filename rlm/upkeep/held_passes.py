@@ -43,9 +43,17 @@ class StoreWaits:
         """What passes of a kind ask before they try the store."""
         return self._held[kind].gate
 
-    def ended(self, kind: str, tip: TopicIdPartition, *, is_held: bool) -> None:
-        """A pass has ended; `is_held`: it could not do its work because of the store."""
-        self._held[kind].ended((tip.topic_id, tip.partition), is_held=is_held)
+    def ended(self, kind: str, tip: TopicIdPartition, *, is_held: bool, failed: bool) -> None:
+        """A pass has ended.
+
+        Args:
+            kind: of pass.
+            tip: whose.
+            is_held: it did not try the store, and goes on when the store works again.
+            failed: the store failed it, and it comes again by itself.
+        """
+        key = (tip.topic_id, tip.partition)
+        self._held[kind].ended(key, is_held=is_held, failed=failed)
 
     def forget(self, tip: TopicIdPartition) -> None:
         """The partition is not ours any more."""
@@ -58,11 +66,14 @@ class StoreWaits:
             held.try_all()
 
     def reds(self) -> list[RedText]:
-        """What is wrong, for health."""
+        """What is wrong, for health: a closed gate is, as long as a partition waits for it.
+
+        Where none does, no pass may try the store for a long time and find that it works again.
+        """
         return [
             _RED[kind].text(error=held.gate.reason, count=held.count)
             for kind, held in self._held.items()
-            if not held.gate.is_open
+            if held.count and not held.gate.is_open
         ]
 
 
@@ -83,17 +94,21 @@ class HeldPasses:
         self._start, self._new_backoff, self._scheduler = start, new_backoff, scheduler
         self.gate = StoreGate()
         self._held: dict[PartitionKey, None] = {}
+        self._unserved: set[PartitionKey] = set()
         self._backoff: Backoff | None = None
         self._timer: Timer | None = None
 
     @property
     def count(self) -> int:
-        """How many wait."""
-        return len(self._held)
+        """How many partitions have work that the store did not let them do, held or not."""
+        return len(self._unserved)
 
-    def ended(self, key: PartitionKey, *, is_held: bool) -> None:
+    def ended(self, key: PartitionKey, *, is_held: bool, failed: bool) -> None:
         """See StoreWaits."""
         self._held.pop(key, None)
+        self._unserved.discard(key)
+        if is_held or failed:
+            self._unserved.add(key)
         if is_held:
             self._held[key] = None  # behind those that have waited longer
         self._look()
@@ -101,6 +116,7 @@ class HeldPasses:
     def forget(self, key: PartitionKey) -> None:
         """See StoreWaits."""
         self._held.pop(key, None)
+        self._unserved.discard(key)
 
     def try_all(self) -> None:
         """See StoreWaits."""
@@ -137,7 +153,7 @@ class HeldPasses:
     def _release(self) -> None:
         """Start them in slices, as long as the store works."""
         for key in list(self._held)[:SLICE_PARTITIONS]:
-            del self._held[key]
+            self.forget(key)
             self._start(key)
         if self._held:
             self._timer = self._scheduler.call_later(0, self._go_on)

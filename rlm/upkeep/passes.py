@@ -190,7 +190,8 @@ class Passes:
             self._start(known, each)  # behind those that wait
         else:
             each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))
-        self.waits.ended(each.kind, known.tip, is_held=is_held)
+        failed = isinstance(error, RemoteStorageError)
+        self.waits.ended(each.kind, known.tip, is_held=is_held, failed=failed)
         if each.kind == COPY:
             is_throttled = result is not None and result.is_throttled
             key = (known.tip.topic_id, known.tip.partition)

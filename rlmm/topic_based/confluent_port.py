@@ -148,7 +148,7 @@ class ConfluentPort:
         common: dict[str, Any] = {
             "bootstrap.servers": settings.bootstrap_servers,
             **settings.security,
-            "client.id": CLIENT_ID,
+            "client.id": f"{CLIENT_ID}-{settings.node_id}",
             "logger": ClientLog(),
             "statistics.interval.ms": 0,
             "log.connection.close": False,

@@ -18,6 +18,7 @@ from kafka_protocol.wire.codec import request
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.controllers import run_to_end
 from tests.support.quorum.quorum import until
+from tests.support.quorum.reading import Reading, until_read
 from tests.support.quorum.replica_rounds import (
     BETWEEN_S,
     BROKERS,
@@ -25,12 +26,10 @@ from tests.support.quorum.replica_rounds import (
     PARTITIONS,
     SETTINGS,
     TOPIC,
-    Reading,
     Replicated,
     apart,
     create,
     judge,
-    until_read,
 )
 from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
@@ -73,7 +72,7 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
     async with apart(tmp_path, OLD) as cluster:
         await create(cluster, copies=1)
         traffic = [Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=2_000)]
-        reading = Reading(cluster)
+        reading = Reading(cluster.servers, TOPIC)
         try:
             await until(
                 lambda: traffic[0].least > 50 and len(reading.read) > 50,
@@ -117,9 +116,9 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
         finally:
             await asyncio.to_thread(traffic[0].stop)
             await asyncio.to_thread(reading.stop)
-        reading = Reading(cluster, read=reading.read)
+        reading = Reading(cluster.servers, TOPIC, read=reading.read)
         try:
-            await until_read(traffic, reading)
+            await until_read([traffic[0].acknowledged], reading)
         finally:
             await asyncio.to_thread(reading.stop)
         await judge(cluster, traffic)

@@ -225,7 +225,14 @@ def test_one_topic_can_be_audited_and_a_misspelt_one_is_named(
     code, found = audit(broker, "tides")
     assert (code, found["summary"]["partitions"]) == (0, 1)
     assert found["summary"]["objects"] == 3 * len(broker.remote_segments("tides"))
-    assert kinds(audit(broker, "ebbs")[1]) == {"missing": 1}
+    found = audit(broker, "ebbs")[1]
+    assert kinds(found) == {"missing": 1}
+    ((node_id, partitions, findings, claim),) = (
+        (one["broker"], one["partitions"], one["findings"], one["claim"])
+        for one in found["brokers"]
+    )
+    assert (node_id, partitions, findings) == (1, 1, 1)
+    assert claim > 0, "it was taken when the tier started"
     code, _, err = run(broker, "audit", "tide", "--config", str(broker.config_file))
     assert code == 1
     assert err.endswith("did you mean tides?\n")

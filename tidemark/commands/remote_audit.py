@@ -1,7 +1,7 @@
 """`tidemark remote audit`: what the metadata says against what the store holds."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import click
 from runtime.executors import Pool, ThreadPool
 from tidemark.remote import audit_view
 from tidemark.remote.audit import Finding
+from tidemark.remote.audit_brokers import BrokerAudit, broker_audits, leader_of
 from tidemark.remote.audit_run import Audit, Totals, Wanted
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
 from tidemark.remote.orphans import Deletion, delete_orphans
@@ -81,7 +82,8 @@ def command(
         StoreView() as store,
     ):
         began_ms = session.clock.monotonic_ms()
-        wanted = Wanted(frozenset(topics), deep, found.copy_max_ms)
+        leader = partial(leader_of, session.cluster)
+        wanted = Wanted(frozenset(topics), deep, found.copy_max_ms, leader)
         with progress() as bars, pool() as threads:
             audit = Audit(metadata, storage, store, wanted, session.clock)
             audit.observe(threads, bars)
@@ -90,6 +92,9 @@ def command(
         def tell(one: Finding) -> None:
             if not for_programs:  # the JSON has told all of them by now
                 audit_view.print_deleting(console, one)
+
+        def brokers() -> Sequence[BrokerAudit]:
+            return broker_audits(session.cluster, audit.totals.led, storage)
 
         def delete() -> Deletion | None:
             if not deletes:
@@ -100,10 +105,11 @@ def command(
         if for_programs:
             echo = partial(click.echo, nl=False)
             deletion = audit_view.print_json(
-                echo, audit.findings(), audit.totals, deep=deep, delete=delete
+                echo, audit.findings(), audit.totals, deep=deep, brokers=brokers, delete=delete
             )
         else:
             audit_view.print_findings(console, audit.findings(), everything=everything)
+            audit_view.print_brokers(console, brokers())
             audit_view.print_totals(console, audit.totals, deep=deep, took_ms=took_ms)
             deletion = delete()
             if deletion is not None:

@@ -45,6 +45,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 from runtime.executors import Pool
 from tidemark.remote.audit import SUFFIXES, Finding, Held, Kind, Observed, judge, layout_bases
+from tidemark.remote.audit_brokers import NOBODY, Led
 from tidemark.remote.contents import Checked, check
 from tidemark.remote.metadata_reader import MetadataReader
 from tidemark.remote.progress import Bars
@@ -68,6 +69,7 @@ class Totals:
         in_motion: segments that changed while the audit looked: not judged.
         listed: whether the store could be listed.
         metadata_is_whole: every record ever written was read and understood.
+        led: by leader.
     """
 
     partitions: int = 0
@@ -83,6 +85,7 @@ class Totals:
     metadata_is_whole: bool = False
     unchecked: list[str] = field(default_factory=list)
     findings: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    led: dict[int, Led] = field(default_factory=dict)
 
     @property
     def findings_count(self) -> int:
@@ -98,11 +101,13 @@ class Wanted:
         topics: only topics of these names, deleted ones too; empty: everything.
         deep: read everything back.
         copy_max_ms: the longest copy.
+        leader_of: the leader of a partition, for the totals by leader.
     """
 
     topics: frozenset[str]
     deep: bool
     copy_max_ms: int
+    leader_of: Callable[[TopicIdPartition], int] = lambda _partition: NOBODY
 
     def includes(self, partition: TopicIdPartition) -> bool:
         """Whether the partition is to be looked at."""
@@ -173,8 +178,10 @@ class Audit:
         now_ms = self._clock.wall_ms()
         self.totals.in_motion = sum(map(len, self._moved.values()))
         for seen in self._observed():
+            led = self._led_with(seen.partition)
             for finding in judge(seen, now_ms=now_ms, copy_max_ms=self._wanted.copy_max_ms):
                 self.totals.findings[finding.kind] += 1
+                led.findings += 1
                 yield finding
         for one in self._store.foreign() if not self._wanted.topics else ():
             self.totals.findings[Kind.FOREIGN] += 1
@@ -269,6 +276,7 @@ class Audit:
     def _observed(self) -> Iterator[Observed]:
         totals = self.totals
         totals.partitions = totals.segments = totals.finished = totals.matched = 0
+        totals.led.clear()
         known = {
             partition_key(facts.topic_id_partition): facts
             for facts in self._metadata.partitions()
@@ -298,6 +306,10 @@ class Audit:
         totals.partitions += 1
         totals.segments += len(entries)
         totals.finished += len(finished)
+        led = self._led_with(partition)
+        led.partitions += 1
+        led.finished += len(finished)
+        led.finished_bytes += sum(one.segment_size_bytes for one in finished)
         totals.matched += sum(self._is_there(one, held) for one in finished)
         return Observed(
             partition,
@@ -309,6 +321,9 @@ class Audit:
             self._broken,
             facts is not None and facts.delete_state is not None,
         )
+
+    def _led_with(self, partition: TopicIdPartition) -> Led:
+        return self.totals.led.setdefault(self._wanted.leader_of(partition), Led())
 
     def _is_there(
         self, metadata: RemoteLogSegmentMetadata, held: Mapping[str, Held] | None

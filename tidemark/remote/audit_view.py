@@ -13,6 +13,7 @@ from rich.text import Text
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from tidemark.remote.audit import Finding, Kind
+from tidemark.remote.audit_brokers import NOBODY, BrokerAudit
 from tidemark.remote.audit_run import Totals
 from tidemark.remote.orphans import Deletion
 from tidemark.remote.segments_view import age_text, count_text, size_text
@@ -65,6 +66,25 @@ def place(one: Finding) -> str:
     return f"{name} {where}, segment {uuid_to_text(one.segment_id)}"
 
 
+def print_brokers(console: Console, brokers: Iterable[BrokerAudit]) -> None:
+    """Print a line for each broker, and one for what none of them leads."""
+    for one in brokers:
+        led = one.led
+        who = f"broker {one.node_id} ({one.address or 'not there'}) leads"
+        if one.node_id == NOBODY:
+            who = "no broker leads"
+        text = Text.assemble(
+            f"{who} {count_text(led.partitions, 'partition')}: "
+            f"{count_text(led.finished, 'finished segment')}, {size_text(led.finished_bytes)}, "
+            f"{count_text(led.findings, 'finding')}"
+        )
+        if one.claim is not None:
+            text.append(f"; claim {one.claim}")
+        elif one.no_claim:
+            text.append(f"; {one.no_claim}", style="bold yellow")
+        console.print(text, soft_wrap=True)
+
+
 def print_totals(console: Console, totals: Totals, *, deep: bool, took_ms: int) -> None:
     """Print what was looked at, what could not be, and the sum of it."""
     console.print(
@@ -113,6 +133,7 @@ def print_json(
     totals: Totals,
     *,
     deep: bool,
+    brokers: Callable[[], Iterable[BrokerAudit]],
     delete: Callable[[], Deletion | None],
 ) -> Deletion | None:
     """Print one JSON document, findings as they come.
@@ -122,6 +143,7 @@ def print_json(
         found: findings; `totals` are right when they have been asked for.
         totals: of the same audit.
         deep: how it was checked.
+        brokers: called after the findings.
         delete: called after the findings; what it says goes into the document, too.
 
     Returns:
@@ -132,7 +154,9 @@ def print_json(
     for one in found:
         echo(f"{comma}\n  {json.dumps(as_json(one))}")
         comma = ","
-    rest, deletion = _summary(totals, deep), delete()
+    rest: dict[str, Any] = {"brokers": [_broker_json(one) for one in brokers()]}
+    rest |= _summary(totals, deep)
+    deletion = delete()
     if deletion is not None:
         rest["deletion"] = {
             "refused": deletion.refused,
@@ -176,6 +200,18 @@ def as_json(one: Finding) -> dict[str, Any]:
         "size_bytes": one.size_bytes,
         "modified_ms": one.modified_ms,
         "detail": one.detail,
+    }
+
+
+def _broker_json(one: BrokerAudit) -> dict[str, Any]:
+    return {
+        "broker": None if one.node_id == NOBODY else one.node_id,
+        "address": one.address or None,
+        "partitions": one.led.partitions,
+        "finished_segments": one.led.finished,
+        "finished_bytes": one.led.finished_bytes,
+        "findings": one.led.findings,
+        "claim": one.claim,
     }
 
 

@@ -10,7 +10,7 @@ cuts: a leader that is alone must not say yes to them.
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Any, Final, Self
 
 from tests.support.brokers.process import free_ports
 
@@ -18,6 +18,14 @@ HOST = "127.0.0.1"
 _HEAD_BYTES = 14  # size, api key, version, correlation id, length of the client id
 _SENDER = re.compile(r"(?:\A|-)(\d+)(?:-|\Z)")
 _CHUNK_BYTES = 1 << 16
+
+BROKERS_LISTENER: Final = {
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT"
+    ),
+    "inter.broker.listener.name": "REPLICATION",
+}
+"""Settings of brokers that reach each other by a listener of their own: see `listen_behind`."""
 
 Link = tuple[int, int]
 """(from, to): node ids."""
@@ -111,3 +119,38 @@ class Links:
             await writer.drain()
         await gate.wait()
         raise ConnectionResetError("one side has ended it")
+
+
+class Network:
+    """Proxies before several kinds of listeners of the same nodes, cut together."""
+
+    def __init__(self, node_ids: Iterable[int], *links: Links) -> None:
+        self._node_ids, self._links = frozenset(node_ids), links
+
+    def cut_off(self, node_id: int) -> None:
+        """Nothing goes between this node and others, but what it says to clients."""
+        others = self._node_ids - {node_id}
+        for links in self._links:
+            links.cut([(node_id, one) for one in others] + [(one, node_id) for one in others])
+
+    def heal(self) -> None:
+        for links in self._links:
+            links.heal()
+
+
+def links_before(node_ids: Iterable[int]) -> tuple[dict[int, int], Links]:
+    """Ports where nodes are to listen for each other, and proxies before them."""
+    ids = list(node_ids)
+    own_ports = dict(zip(ids, free_ports(len(ids)), strict=True))
+    return own_ports, Links(own_ports)
+
+
+def listen_behind(links: Links, node: Any, own_port: int, controller: str = "") -> None:
+    """Have clients come to a node's own address, brokers by way of its proxy."""
+    clients = f"{controller}PLAINTEXT://{node.address}"
+    node.settings |= {
+        "listeners": f"{clients},REPLICATION://127.0.0.1:{own_port}",
+        "advertised.listeners": (
+            f"PLAINTEXT://{node.address},REPLICATION://127.0.0.1:{links.ports[node.node_id]}"
+        ),
+    }

@@ -42,6 +42,25 @@ async def until_asked(look: Callable[[], T], what: str, *, deadline_s: float) ->
         await asyncio.sleep(0.05)
 
 
+async def until_stalled(
+    look: Callable[[], T], progress: Callable[[], object], what: str, *, stalled_s: float
+) -> T:
+    """As `until_asked`, but it fails only when `progress` has been the same for so long.
+
+    Patient with a machine that has much else to do, and not with a wait that leads nowhere.
+    """
+    last, since = progress(), time.monotonic()
+    while True:
+        found = await asyncio.to_thread(look)
+        if found:
+            return found
+        now = await asyncio.to_thread(progress)
+        if now != last:
+            last, since = now, time.monotonic()
+        assert time.monotonic() < since + stalled_s, f"no progress for {stalled_s} s: {what}"
+        await asyncio.sleep(0.05)
+
+
 @dataclass(frozen=True)
 class Leader:
     """What a controller that leads says.

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,7 +22,7 @@ from statistics import median
 from types import SimpleNamespace
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from kafka_protocol.records.batch import iter_batches
@@ -31,12 +30,19 @@ from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.clients import read_all
 from tests.support.brokers.process import free_ports
 from tests.support.quorum.kafka_controllers import KafkaController
-from tests.support.quorum.links import Links
+from tests.support.quorum.links import (
+    BROKERS_LISTENER,
+    Links,
+    Network,
+    links_before,
+    listen_behind,
+)
 from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
 from tests.support.quorum.quorum import Plan, Quorum, until, until_asked
+from tests.support.quorum.reading import Reading, until_read
 from tests.support.quorum.serving import admin, brokers, leaders
 from tests.support.quorum.talk import NO_ANSWER, Talk
-from tests.support.quorum.tier_rounds import REFRESHED, Traffic
+from tests.support.quorum.tier_rounds import Traffic
 
 TOPIC: Final = "kept"
 OFFSETS: Final = "__consumer_offsets"
@@ -57,12 +63,8 @@ SETTINGS: Final = SERVING | {
     "offsets.topic.replication.factor": "3",
     MIN_ISR: "2",
     "replica.lag.time.max.ms": "6000",
-    "listener.security.protocol.map": (
-        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT"
-    ),
-    "inter.broker.listener.name": "REPLICATION",
+    **BROKERS_LISTENER,
 }
-"""Brokers reach each other by a listener of their own, whose proxies can be cut."""
 
 
 @dataclass
@@ -83,21 +85,11 @@ class Replicated:
         return ",".join(one.address for one in self.nodes)
 
     @property
-    def proxies(self) -> tuple[Links, Links]:
-        """Those before brokers, and those before controllers."""
+    def network(self) -> Network:
+        """Between all nodes: before brokers, and before controllers."""
         assert self.quorum.links is not None
-        return self.links, self.quorum.links
-
-    def cut_off(self, node_id: int) -> None:
-        """Nothing goes between this node and others, but what it says to clients."""
         everybody = {one.node_id for one in self.nodes} | set(self.quorum.controllers)
-        others = everybody - {node_id}
-        for links in self.proxies:
-            links.cut([(node_id, one) for one in others] + [(one, node_id) for one in others])
-
-    def heal(self) -> None:
-        for links in self.proxies:
-            links.heal()
+        return Network(everybody, self.links, self.quorum.links)
 
     def in_sync(self, node: Any, topic: str = TOPIC) -> Mapping[int, frozenset[int]]:
         """Members of the ISR of each partition, as a node says; none where it does not answer."""
@@ -130,29 +122,12 @@ class Replicated:
         ]
 
 
-def _listening(node: Any, own_port: int, links: Links, controller: str = "") -> None:
-    """Clients come to its own port, brokers by way of its proxy."""
-    clients = f"{controller}PLAINTEXT://{node.address}"
-    node.settings |= {
-        "listeners": f"{clients},REPLICATION://127.0.0.1:{own_port}",
-        "advertised.listeners": (
-            f"PLAINTEXT://{node.address},REPLICATION://127.0.0.1:{links.ports[node.node_id]}"
-        ),
-    }
-
-
-def _proxies(ids: Sequence[int]) -> tuple[dict[int, int], Links]:
-    """Ports of the brokers' own for each other, and what is before them."""
-    own = dict(zip(ids, free_ports(len(ids)), strict=True))
-    return own, Links(own)
-
-
 @asynccontextmanager
 async def apart(
     directory: Path, settings: Mapping[str, str] = SETTINGS
 ) -> AsyncIterator[Replicated]:
     """Three controllers, and three brokers beside them."""
-    own, links = _proxies(BROKERS)
+    own, links = links_before(BROKERS)
     # With eligible leader replicas the controllers' own setting is that of the cluster.
     plan = Plan(TidemarkController, is_dynamic=False, settings={MIN_ISR: settings[MIN_ISR]})
     async with Quorum(directory, plan) as quorum, links:
@@ -162,7 +137,7 @@ async def apart(
         ]
         async with AsyncExitStack() as stack:
             for one in nodes:
-                _listening(one, own[one.node_id], links)
+                listen_behind(links, one, own[one.node_id])
                 stack.callback(one.close)
             await asyncio.gather(*(one.start() for one in nodes))
             yield Replicated(quorum, nodes, links)
@@ -182,47 +157,12 @@ async def combined(
     settings = SETTINGS | {"process.roles": "broker,controller"}
     quorum = Quorum(directory, Plan(kind, is_dynamic=False, settings=settings))
     nodes: list[Any] = list(quorum.controllers.values())
-    own, links = _proxies(list(quorum.controllers))
+    own, links = links_before(list(quorum.controllers))
     for node, port in zip(nodes, free_ports(len(nodes)), strict=True):
         node.address = f"127.0.0.1:{port}"
-        _listening(node, own[node.node_id], links, f"CONTROLLER://127.0.0.1:{node.port},")
+        listen_behind(links, node, own[node.node_id], f"CONTROLLER://127.0.0.1:{node.port},")
     async with links, quorum:
         yield Replicated(quorum, nodes, links)
-
-
-class Reading:
-    """A group of one that reads all the time, from a thread.
-
-    Attributes:
-        read: keys by (partition, offset).
-        errors: what the client has told.
-    """
-
-    def __init__(
-        self, cluster: Replicated, read: dict[tuple[int, int], bytes] | None = None
-    ) -> None:
-        """Join the group; `read`: what it has read before."""
-        self.read = {} if read is None else read
-        self.errors: list[str] = []
-        self._servers, self._stopping = cluster.servers, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        settings = {"group.id": "readers", "auto.offset.reset": "earliest"} | REFRESHED
-        consumer = Consumer(settings | {"bootstrap.servers": self._servers})
-        consumer.subscribe([TOPIC])
-        while not self._stopping.is_set():
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is not None:
-                self.errors.append(str(message.error()))
-            elif message is not None:
-                self.read[message.partition(), message.offset()] = message.key()
-        consumer.close()
 
 
 async def create(cluster: Replicated, copies: int = COPIES) -> None:
@@ -274,7 +214,7 @@ async def run_rounds(
         Traffic(cluster.servers, TOPIC, PARTITIONS, record_bytes=RECORD_BYTES, timeout_ms=CLIENT_MS)
         for _ in range(2)
     ]
-    reading, failovers = Reading(cluster), Failovers()
+    reading, failovers = Reading(cluster.servers, TOPIC), Failovers()
 
     def least() -> int:
         return min(one.least for one in traffic)
@@ -293,10 +233,10 @@ async def run_rounds(
             )
             say(f"round {number}: {said}, {least()} acknowledged")
     finally:
-        cluster.heal()
+        cluster.network.heal()
         await asyncio.gather(*(asyncio.to_thread(one.stop) for one in traffic))
         try:
-            await until_read(traffic, reading)
+            await until_read([one.acknowledged for one in traffic], reading)
         finally:
             await asyncio.to_thread(reading.stop)
     await judge(cluster, traffic)
@@ -327,7 +267,7 @@ async def _do(
     if how == "kill":
         node.kill()
     elif how == "cut off":
-        cluster.cut_off(node.node_id)
+        cluster.network.cut_off(node.node_id)
     elif how == "pause":
         node.pause()
     else:
@@ -352,7 +292,7 @@ async def _do(
         await asyncio.sleep(dice.random() * PAUSED_S)
         if node.is_paused:
             node.resume()
-        cluster.heal()
+        cluster.network.heal()
     else:
         await node.start()
     return f"{how} {what}, {node.node_id}: acknowledged in all partitions after {took_ms} ms"
@@ -378,33 +318,6 @@ async def _until_fenced(cluster: Replicated, node: Any) -> None:
         for talk in talks:
             talk.close()
     raise AssertionError(f"broker {node.node_id} is not fenced within {BETWEEN_S} s")
-
-
-async def until_read(traffic: list[Traffic], reading: Reading) -> None:
-    """Wait until the group has all that was acknowledged."""
-    wanted = {
-        ((partition, offset), key)
-        for one in traffic
-        for partition, keys in enumerate(one.acknowledged)
-        for offset, key in keys.items()
-    }
-    try:
-        await until(
-            lambda: wanted <= reading.read.items(),
-            "the group has read everything",
-            deadline_s=BETWEEN_S,
-        )
-    except AssertionError as error:
-        missing = sorted(wanted - reading.read.items())
-        ends = {
-            one: max((at for part, at in reading.read if part == one), default=-1)
-            for one in range(PARTITIONS)
-        }
-        other = {place: reading.read.get(place) for place, _ in missing[:5]}
-        raise AssertionError(
-            f"{error}: {len(missing)} of {len(wanted)} are missing: {missing[:5]}; read instead: "
-            f"{other}; last read: {ends}; consumer: {reading.errors[-5:]}"
-        ) from None
 
 
 async def judge(cluster: Replicated, traffic: list[Traffic]) -> None:

@@ -1,11 +1,12 @@
-"""Rounds of losing controllers, brokers and tiers of a cluster while it tiers.
+"""Rounds of losing controllers, brokers, tiers and the store of a cluster while it tiers.
 
     python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic] \
-        [--replicas 3]
+        [--replicas 3] [--store s3] [--keep DIRECTORY]
 
-Records are produced all the time, and tiered topics made and deleted. In the end everything
-acknowledged is there at its offset, the audit of the store finds nothing, and no broker was fenced
-that was neither killed nor paused.
+Records are produced all the time, a group reads and commits, others read from the first record on
+again and again, and tiered topics are made and deleted. In the end everything acknowledged is there
+at its offset, in both tiers, the audit of the store finds nothing, and no broker was fenced that
+was neither killed nor paused nor cut off. With --combined the nodes have links that can be cut.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -29,31 +30,37 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from metadata_topic.quorum.log.batches import read_batches
 from tests.support.brokers.clients import read_all
 from tests.support.quorum.committed import batches_of
-from tests.support.quorum.quorum import Quorum, until, until_asked
+from tests.support.quorum.quorum import Quorum, until_stalled
+from tests.support.quorum.reading import REFRESHED, Lagging, Reading, until_read
 from tests.support.quorum.serving import admin, leaders
+from tests.support.quorum.tier_stores import DirectoryStore, TierStore, store_in_s3
 from tests.support.quorum.tiering import (
+    STORE,
     TOPIC,
     Cluster,
     Tiering,
     audited,
     tiers_apart,
-    tiers_combined,
+    tiers_linked,
 )
 
 DEEDS = (
     "kill the active controller", "kill a broker", "kill a tier", "pause the controller",
     "cut the controller off", "stop the controller", "pause a broker",
 )  # fmt: skip
+CUT_OFF = "cut a broker off"
+THE_STORE = " the store"
 KEPT = "kept"
 RECORD_BYTES = 40_000
 BETWEEN_S = 60.0
 PAUSE_S = 0.02
+CLIENT_MS = 5_000
+"""The producer waits so long for the answer of a broker that is away."""
+LAGGING = 2
 PAUSED_S = 4.0
 """Longer than a follower's patience, and than a broker's session."""
 NEW_TOPICS = 2
 DONE_BEFORE: Final = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART}
-REFRESHED: Final = {"topic.metadata.refresh.interval.ms": 1_000}
-"""Of clients: a broker that is cut off answers them, and does not know that another leads."""
 Change = Callable[[AdminClient, str], Any]
 
 
@@ -79,8 +86,13 @@ class Traffic:
         self._topic, self._stopping = topic, threading.Event()
         self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.unplaced: set[tuple[int, bytes]] = set()
+        self._filling = os.urandom(self._record_bytes)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def value_of(self, key: bytes) -> bytes:
+        """The value of the record that has this key, and of no other."""
+        return key + self._filling[len(key) :]
 
     @property
     def least(self) -> int:
@@ -103,14 +115,14 @@ class Traffic:
         settings |= {"bootstrap.servers": self._servers, "socket.timeout.ms": self._timeout_ms}
         settings |= {"request.timeout.ms": self._timeout_ms}
         producer = Producer(settings | REFRESHED)
-        number, filling = 0, os.urandom(self._record_bytes)
+        number = 0
         while not self._stopping.wait(PAUSE_S):
             for partition, keys in enumerate(self.acknowledged):
                 key = b"%s-%d" % (self._name.encode(), number)
                 with suppress(BufferError):
                     producer.produce(
                         self._topic,
-                        filling,
+                        self.value_of(key),
                         key,
                         partition,
                         on_delivery=lambda error, message, key=key, keys=keys: (
@@ -186,47 +198,147 @@ async def run_rounds(
     say: Callable[[str], None] = lambda _text: None,
 ) -> None:
     """Go through rounds; fails with what cannot be."""
-    dice = Random(seed)
     partitions = 2 * len(cluster.nodes)
-    await cluster.create(KEPT, partitions, replicas=replicas)
+    settings = {"min_insync_replicas": "2"} if replicas > 1 else {}
+    await cluster.create(KEPT, partitions, replicas=replicas, **settings)
     record_bytes = RECORD_BYTES // replicas  # each is written so many times
-    traffic = Traffic(cluster.servers, KEPT, partitions, record_bytes=record_bytes)
+    traffic = Traffic(
+        cluster.servers, KEPT, partitions, record_bytes=record_bytes, timeout_ms=CLIENT_MS
+    )
+    group = Reading(cluster.servers, KEPT, members=2)
+    lagging = [
+        Lagging(cluster.servers, KEPT, traffic.acknowledged, traffic.value_of)
+        for _ in range(LAGGING)
+    ]
     churn = Churn(cluster, replicas)
-    lost: Counter[int] = Counter()
     churning = asyncio.create_task(churn.run())
+    losses = Losses(cluster, traffic, Random(seed), replicas)
     try:
         for number in range(rounds):
-            deed = DEEDS[number % len(DEEDS)]
             before = traffic.least
-            said = await _do(cluster, deed, dice, lost)
+            said = await losses.next()
             await cluster.until_all_serve()
-            await until(
-                lambda before=before: traffic.least >= before + 10,  # type: ignore[misc]
-                f"records are acknowledged again after round {number}: {said}",
-                deadline_s=BETWEEN_S,
-            )
+            if replicas > 1:
+                await cluster.until_in_sync(KEPT)
+            await until_acknowledged(traffic, before + 10, f"after round {number}: {said}")
             assert not churning.done(), churning.exception()
-            say(f"round {number}: {said}, {traffic.least} acknowledged, {len(churn.deleted)} gone")
+            for one in (group, *lagging):
+                assert not one.wrong, one.wrong[:5]
+            passes = min(one.passes for one in lagging)
+            say(
+                f"round {number}: {said}; {traffic.least} acknowledged, {len(churn.deleted)} gone, "
+                f"{passes} passes of all"
+            )
     finally:
         churning.cancel()
         await asyncio.wait({churning})
         await asyncio.to_thread(traffic.stop)
-    await _judge(cluster, traffic, churn)
+        try:
+            await until_read([traffic.acknowledged], group)
+            for one in lagging:
+                await until_passed(one)
+        finally:
+            for reader in (group, *lagging):
+                await asyncio.to_thread(reader.stop)
+    await _judge(cluster, traffic, churn, say)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
-    assert fenced <= lost, f"sessions that ran out: {fenced}, killed or paused: {lost}"
+    lost = losses.lost
+    assert fenced <= lost, f"sessions that ran out: {fenced}, lost by deeds: {lost}"
     say("everything is there, and the audit is clean")
 
 
-async def _do(cluster: Cluster, deed: str, dice: Random, lost: Counter[int]) -> str:
-    """Counts in `lost` how often each node was killed, stopped or paused."""
-    if deed == "kill a tier":
-        node = dice.choice(cluster.nodes)
+async def until_acknowledged(traffic: Traffic, count: int, when: str) -> None:
+    """Wait until so many records of each partition are acknowledged."""
+    await until_stalled(
+        lambda: traffic.least >= count,
+        lambda: traffic.least,
+        f"records are acknowledged {when}",
+        stalled_s=BETWEEN_S,
+    )
+
+
+async def until_passed(reader: Lagging) -> None:
+    """Wait until a reader has come to the end once more."""
+    passes = reader.passes
+    await until_stalled(
+        lambda: reader.passes > passes,
+        lambda: reader.records,
+        f"a reader comes to the end: {reader.errors[-5:]}",
+        stalled_s=BETWEEN_S,
+    )
+    assert not reader.wrong, reader.wrong[:5]
+
+
+class Losses:
+    """Loses something for a while, then something else, until all was lost once, and again.
+
+    Attributes:
+        lost: how often each node was killed, stopped, paused or cut off.
+    """
+
+    def __init__(self, cluster: Cluster, traffic: Traffic, dice: Random, replicas: int) -> None:
+        self._cluster, self._quorum = cluster, cluster.quorum
+        self._traffic, self._dice, self._replicas = traffic, dice, replicas
+        self.lost: Counter[int] = Counter()
+        self._left: list[str] = []
+
+    async def next(self) -> str:
+        """What was done, when it is undone."""
+        cluster = self._cluster
+        if not self._left:
+            deeds = [*DEEDS, *(how + THE_STORE for how in cluster.store.losses)]
+            deeds += [CUT_OFF] if cluster.network else []
+            self._left = self._dice.sample(deeds, len(deeds))
+        deed = self._left.pop()
+        if deed.endswith(THE_STORE):
+            return await self._lose_store(deed.removesuffix(THE_STORE))
+        if deed == CUT_OFF:
+            return await self._cut_off()
+        if deed == "kill a tier":
+            return f"kill the tier of {self._kill_tier()}"
+        if deed.endswith("a broker"):
+            return await self._lose_broker(deed)
+        return await self._lose_controller(deed)
+
+    def _kill_tier(self) -> int:
+        node = self._dice.choice(self._cluster.nodes)
         if tier := node.tier_pid():
             os.kill(tier, signal.SIGKILL)
-        return f"{deed} of {node.node_id}"
-    if deed.endswith("a broker"):
-        node = dice.choice(cluster.nodes)
-        lost[node.node_id] += 1
+        return node.node_id
+
+    async def _lose_store(self, how: str) -> str:
+        """Local work goes on without it; a tier that starts meanwhile does not find it."""
+        said = f"{how} the store"
+        self._cluster.store.lose(how)
+        try:
+            await asyncio.sleep(self._dice.random() * PAUSED_S)
+            if self._dice.random() < 0.5:
+                said += f", and kill the tier of {self._kill_tier()}"
+            await until_acknowledged(self._traffic, self._traffic.least + 10, f"during: {said}")
+            await asyncio.sleep(self._dice.random() * PAUSED_S)
+        finally:
+            self._cluster.store.restore()
+        return said
+
+    async def _cut_off(self) -> str:
+        """From all nodes and their tiers, not from clients: it must not say yes to them."""
+        network, node = self._cluster.network, self._dice.choice(self._cluster.nodes)
+        assert network is not None
+        self.lost[node.node_id] += 1
+        network.cut_off(node.node_id)
+        try:
+            if self._replicas > 1:
+                await until_acknowledged(
+                    self._traffic, self._traffic.least + 2, f"without {node.node_id}"
+                )
+            await asyncio.sleep(self._dice.random() * PAUSED_S)
+        finally:
+            network.heal()
+        return f"{CUT_OFF}, {node.node_id}"
+
+    async def _lose_broker(self, deed: str) -> str:
+        node = self._dice.choice(self._cluster.nodes)
+        self.lost[node.node_id] += 1
         if deed == "kill a broker":
             node.kill()
             await node.start()
@@ -235,31 +347,33 @@ async def _do(cluster: Cluster, deed: str, dice: Random, lost: Counter[int]) -> 
             await asyncio.sleep(PAUSED_S)
             node.resume()
         return f"{deed}, {node.node_id}"
-    quorum = cluster.quorum
-    leader = await quorum.leader()
-    active = quorum.controllers[leader.node_id]
-    began = time.monotonic()
-    if deed == "cut the controller off" and quorum.links:
-        for links in quorum.links.around(leader.node_id):
-            quorum.links.cut(links)
-    else:
-        lost[leader.node_id] += 1
-        if deed == "pause the controller":
+
+    async def _lose_controller(self, deed: str) -> str:
+        quorum = self._quorum
+        leader = await quorum.leader()
+        active = quorum.controllers[leader.node_id]
+        began = time.monotonic()
+        if leader.node_id in self._cluster.ids or deed != "cut the controller off":
+            self.lost[leader.node_id] += 1
+        if deed == "cut the controller off" and quorum.links:
+            for links in quorum.links.around(leader.node_id):
+                quorum.links.cut(links)
+        elif deed == "pause the controller":
             active.pause()
         elif deed == "stop the controller":
             assert await active.stop() == 0
         else:
             active.kill()
-    other = await quorum.leader(above=leader.epoch, without=[leader.node_id])
-    took_ms = int((time.monotonic() - began) * 1_000)
-    if quorum.links:
-        quorum.links.heal()
-    if active.is_paused:
-        await asyncio.sleep(dice.random() * PAUSED_S)
-        active.resume()
-    elif not active.is_running:
-        await active.start()
-    return f"{deed}, {leader.node_id}: {other.node_id} led after {took_ms} ms"
+        other = await quorum.leader(above=leader.epoch, without=[leader.node_id])
+        took_ms = int((time.monotonic() - began) * 1_000)
+        if quorum.links:
+            quorum.links.heal()
+        if active.is_paused:
+            await asyncio.sleep(self._dice.random() * PAUSED_S)
+            active.resume()
+        elif not active.is_running:
+            await active.start()
+        return f"{deed}, {leader.node_id}: {other.node_id} led after {took_ms} ms"
 
 
 def _fenced(quorum: Quorum, end: int) -> Counter[int]:
@@ -282,28 +396,42 @@ async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
         there = {offset: key for offset, key, _ in found}
         missing = keys.items() - there.items()
         assert not missing, f"{topic}-{partition} lost {len(missing)} acknowledged records"
+        others = [offset for offset, key, value in found if value != traffic.value_of(key or b"")]
+        assert not others, f"{topic}-{partition} has other bytes at {others[:5]}"
         unplaced = {key for at, key in traffic.unplaced if at == partition}
         assert unplaced <= set(there.values()), f"{topic}-{partition} lost {unplaced}"
         twice = len(there) - len(set(there.values()))
         assert not twice, f"{topic}-{partition} has {twice} records twice"
 
 
-async def _judge(cluster: Cluster, traffic: Traffic, churn: Churn) -> None:
+async def _judge(
+    cluster: Cluster, traffic: Traffic, churn: Churn, say: Callable[[str], None]
+) -> None:
     await cluster.until_green()
     led = await asyncio.to_thread(leaders, cluster.nodes[0].address, KEPT)
     await cluster.until_only_active_is_local(KEPT, led)
     here = cluster.nodes[0]
     await judge_records(here, traffic, KEPT)
-    for name in churn.deleted:
-        await until_asked(
-            lambda name=name: not cluster.objects(name),  # type: ignore[misc]
-            f"the store has nothing of {name}",
-            deadline_s=BETWEEN_S,
+    tiers: Counter[str] = Counter()
+    for partition, leader in led.items():
+        (local_start,) = cluster.node(leader).local_segments(KEPT, partition)
+        there = Counter(
+            "remote" if offset < local_start else "local"
+            for offset in traffic.acknowledged[partition]
         )
-    await audited(here, "--deep")
+        assert len(there) == 2, f"{KEPT}-{partition} is not in both tiers: {there}"
+        tiers += there
+    say(f"acknowledged records were read back: {dict(tiers)}")
+    for name in churn.deleted:
+        await cluster.until_nothing_is_left(name)
+    audit = await audited(here, "--deep")
+    lines = [one for one in audit.splitlines() if one.startswith("broker ")]
+    assert [int(one.split()[1]) for one in lines] == sorted(cluster.ids), audit
+    assert all("; claim " in one for one in lines), audit
+    say(audit)
 
 
-async def main() -> int:
+def main() -> int:
     """Run the rounds that the arguments ask for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
@@ -311,15 +439,35 @@ async def main() -> int:
     parser.add_argument("--combined", action="store_true")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--store", choices=("directory", "s3"), default="directory")
+    parser.add_argument("--keep", type=Path, help="keep the directories here")
     asked = parser.parse_args()
-    starts = tiers_combined if asked.combined else tiers_apart
-    with tempfile.TemporaryDirectory() as place:
-        async with starts(Path(place), is_dynamic=asked.dynamic) as cluster:
-            await run_rounds(
-                cluster, seed=asked.seed, rounds=asked.rounds, replicas=asked.replicas, say=print
-            )
+    assert asked.combined or asked.store == "directory", "--store s3 needs --combined"
+    with ExitStack() as stack:
+        place = asked.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if asked.store == "s3":
+            from tests.support.stores.s3 import CREDENTIALS, running_s3  # boto3 loads slowly
+
+            os.environ.update(CREDENTIALS)
+            s3 = stack.enter_context(running_s3(place / "s3"))
+            store: TierStore = stack.enter_context(store_in_s3(s3))
+        else:
+            store = DirectoryStore(place / STORE)
+        asyncio.run(_run(asked, place / "nodes", store))
     return 0
 
 
+async def _run(asked: argparse.Namespace, place: Path, store: TierStore) -> None:
+    await asyncio.to_thread(place.mkdir, parents=True)
+    if asked.combined:
+        starts = tiers_linked(place, store, is_dynamic=asked.dynamic)
+    else:
+        starts = tiers_apart(place, is_dynamic=asked.dynamic)
+    async with starts as cluster:
+        await run_rounds(
+            cluster, seed=asked.seed, rounds=asked.rounds, replicas=asked.replicas, say=print
+        )
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -1,7 +1,6 @@
 """Brokers with a remote tier beside controllers, one store for all of them."""
 
 import asyncio
-import glob
 import json
 import sys
 import urllib.error
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from broker.node.cluster_secret import draw_cluster_secret
@@ -21,9 +21,11 @@ from runtime.dice import SystemDice
 from runtime.disk import Disk
 from tests.support.brokers.process import LOCAL_FS, free_ports, tier_pid
 from tests.support.quorum.controllers import run_to_end
+from tests.support.quorum.links import BROKERS_LISTENER, Network, links_before, listen_behind
 from tests.support.quorum.own_controllers import SERVING, TidemarkBroker, TidemarkController
-from tests.support.quorum.quorum import Plan, Quorum, until_asked
+from tests.support.quorum.quorum import Plan, Quorum, until_asked, until_stalled
 from tests.support.quorum.serving import admin, brokers, leaders, until_true
+from tests.support.quorum.tier_stores import DirectoryStore, TierStore
 
 SWITCH = {
     "remote.log.storage.system.enable": "true",
@@ -46,6 +48,7 @@ REPLICATED = {
     "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
     "rlmm.config.remote.log.metadata.topic.min.isr": "2",
 }
+REPLICATED_OFFSETS = {"offsets.topic.replication.factor": "3"}
 OFF = {"remote.log.storage.system.enable": "false"}
 SECRET = "cluster.secret"
 STORE = "remote-tier"
@@ -63,6 +66,11 @@ class Cluster:
 
     quorum: Quorum
     nodes: Sequence["Tiering"]
+    network: Network | None = None
+
+    @property
+    def store(self) -> TierStore:
+        return self.nodes[0].store
 
     @property
     def ids(self) -> set[int]:
@@ -77,21 +85,22 @@ class Cluster:
 
     def remote_segments(self, topic: str, partition: int = 0) -> list[int]:
         """Base offsets of the complete segments in the store, ascending."""
-        root = self.quorum.directory / STORE
-        found = glob.glob(f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True)
-        return sorted(int(Path(path).name.split("-")[0]) for path in found)
+        return sorted(
+            int(Path(key).name.split("-")[0]) for key in self._manifests(topic, partition)
+        )
 
     def remote_ranges(self, topic: str, partition: int = 0) -> list[tuple[int, int]]:
         """First and last offset of the complete segments in the store, ascending."""
-        root = self.quorum.directory / STORE
         found = []
-        for name in glob.glob(
-            f"**/{topic}-*/{partition}/*.manifest", root_dir=root, recursive=True
-        ):
+        for key in self._manifests(topic, partition):
             with suppress(FileNotFoundError):  # deleted in the meantime
-                told = json.loads((root / name).read_bytes())
+                told = json.loads(self.store.read(key))
                 found.append((told["startOffset"], told["endOffset"]))
         return sorted(found)
+
+    def _manifests(self, topic: str, partition: int) -> list[str]:
+        found = [key for key in self.objects(topic) if key.endswith(".manifest")]
+        return [key for key in found if Path(key).parent.name == str(partition)]
 
     def copied_end(self, topic: str, partition: int = 0, start: int = 0) -> int:
         """The first offset from `start` on that no complete segment in the store has."""
@@ -102,8 +111,7 @@ class Cluster:
 
     def objects(self, topic: str) -> list[str]:
         """Everything that the store has of a topic, or had under its name."""
-        root = self.quorum.directory / STORE
-        return glob.glob(f"**/{topic}-*/**/*.*", root_dir=root, recursive=True)
+        return self.store.of_topic(topic)
 
     async def until_all_serve(self) -> None:
         for node in self.nodes:
@@ -113,21 +121,32 @@ class Cluster:
     async def until_only_active_is_local(self, topic: str, led: Mapping[int, int]) -> None:
         """Wait for each partition, as long as more of it is copied; `led` says by whom."""
         for partition, leader in led.items():
-            node, copied = self.node(leader), -1
+            node = self.node(leader)
 
             def is_remote(node: "Tiering" = node, partition: int = partition) -> bool:
                 is_local = len(node.local_segments(topic, partition)) > 1
                 return not is_local and len(self.remote_segments(topic, partition)) > 1
 
-            what = f"all but the active segment of {topic}-{partition} are remote, local no more"
-            while True:
-                try:
-                    await until_asked(is_remote, what, deadline_s=PATIENCE_S)
-                    break
-                except AssertionError:
-                    before, copied = copied, len(self.remote_segments(topic, partition))
-                    if copied <= before:
-                        raise
+            await until_stalled(
+                is_remote,
+                lambda node=node, partition=partition: (  # type: ignore[misc]
+                    len(self.remote_segments(topic, partition)),
+                    len(node.local_segments(topic, partition)),
+                ),
+                f"all but the active segment of {topic}-{partition} are remote, local no more",
+                stalled_s=PATIENCE_S,
+            )
+
+    async def until_in_sync(self, topic: str) -> None:
+        """Wait until all brokers are in sync for each partition, which has a replica on each."""
+
+        def are() -> bool:
+            with suppress(KafkaException):  # somebody answers in a moment
+                found = admin(self.servers).list_topics(topic, timeout=10).topics[topic]
+                return all(set(one.isrs) == self.ids for one in found.partitions.values())
+            return False
+
+        await until_asked(are, f"all replicas of {topic} are in sync", deadline_s=PATIENCE_S)
 
     async def until_replicas_have_the_active_alone(self, topic: str, partition: int = 0) -> None:
         """Wait until no replica of a partition has a closed segment on its disk."""
@@ -160,10 +179,15 @@ class Cluster:
         """Delete a topic, and wait until the store has nothing of it."""
         tools = admin(self.nodes[0].address)
         await asyncio.to_thread(tools.delete_topics([topic])[topic].result, 30)
-        await until_asked(
+        await self.until_nothing_is_left(topic)
+
+    async def until_nothing_is_left(self, topic: str) -> None:
+        """Wait until the store has nothing of a deleted topic."""
+        await until_stalled(
             lambda: not self.objects(topic),
+            lambda: len(self.objects(topic)),
             f"the store has nothing of {topic}",
-            deadline_s=PATIENCE_S,
+            stalled_s=PATIENCE_S,
         )
 
     async def until_green(self) -> None:
@@ -181,11 +205,16 @@ class Cluster:
 
 
 class Tiering(TidemarkController):
-    """A node with a broker and a remote tier; its cluster's directory has the store."""
+    """A node with a broker and a remote tier.
+
+    Attributes:
+        store: of its tier; unless another is given, a directory beside those of the nodes.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         (self.http_port,) = free_ports(1)
+        self.store: TierStore = DirectoryStore(self.directory.parent / STORE)
 
     @property
     @abstractmethod
@@ -197,10 +226,9 @@ class Tiering(TidemarkController):
         return self.address
 
     def tier_properties(self) -> dict[str, str]:
-        cluster = self.directory.parent
         return TIERS | {
-            "rsm.config.dir": str(cluster / STORE),
-            "tidemark.cluster.secret.file": str(cluster / SECRET),
+            **self.store.settings,
+            "tidemark.cluster.secret.file": str(self.directory.parent / SECRET),
             "tidemark.http.listener": f"127.0.0.1:{self.http_port}",
         }
 
@@ -299,6 +327,32 @@ async def tiers_combined(
     async with quorum:
         nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
         async with _running(Cluster(quorum, nodes)) as cluster:
+            yield cluster
+
+
+@asynccontextmanager
+async def tiers_linked(
+    directory: Path, store: TierStore, *, is_dynamic: bool = False
+) -> AsyncIterator[Cluster]:
+    """The same, with a network between the nodes and their tiers that can be cut, and a group."""
+    settings = REPLICATED | REPLICATED_OFFSETS | BROKERS_LISTENER
+    quorum = Quorum(directory, Plan(TieringCombined, is_dynamic, settings=settings))
+    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    assert quorum.links is not None
+    nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
+    own, of_brokers = links_before(quorum.controllers)
+    own_of_tiers, of_tiers = links_before(quorum.controllers)
+    for node in nodes:
+        at, port = node.node_id, node.port
+        node.store = store
+        listen_behind(of_brokers, node, own[at], f"CONTROLLER://127.0.0.1:{port},")
+        node.settings |= {
+            "tidemark.tier.listener": f"127.0.0.1:{own_of_tiers[at]}",
+            "tidemark.tier.advertised.listener": f"127.0.0.1:{of_tiers.ports[at]}",
+        }
+    async with of_brokers, of_tiers, quorum:
+        network = Network(quorum.controllers, of_brokers, of_tiers, quorum.links)
+        async with _running(Cluster(quorum, nodes, network)) as cluster:
             yield cluster
 
 

@@ -23,10 +23,14 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 
 class S3Endpoint:
-    """Where S3 answers, and what a test needs to look at it from outside."""
+    """Where S3 answers, and what a test needs to look at it from outside.
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    Attributes:
+        pid: of the process that serves it; 0 where another started it.
+    """
+
+    def __init__(self, url: str, pid: int = 0) -> None:
+        self.url, self.pid = url, pid
 
     def new_bucket(self) -> str:
         """Make a bucket that no other test knows."""
@@ -68,7 +72,7 @@ def running_s3(data: Path) -> Iterator[S3Endpoint]:
         try:
             line = process.stdout.readline()
             assert line.startswith("ready endpoint="), f"LocalStack ended:\n{log.read_text()}"
-            yield S3Endpoint(line.strip().partition("=")[2])
+            yield S3Endpoint(line.strip().partition("=")[2], process.pid)
         finally:
             process.terminate()
             try:

@@ -27,17 +27,24 @@ class S3Tier:
             f"rsm.config.{key}": value for key, value in own.items()
         }
 
-    def listing(self) -> dict[str, int]:
-        """Every object by key below the prefix but claims, and every upload that is still open."""
+    def key(self, key: str) -> str:
+        """The whole key of an object of `listing`."""
+        return f"{PREFIX}/{key}"
+
+    def listing(self, start: str = "") -> dict[str, int]:
+        """Every object by key below the prefix but claims, and every upload that is still open.
+
+        Args:
+            start: of the keys that are wanted.
+        """
         found = {}
-        for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket):
+        where = {"Bucket": self.bucket, "Prefix": self.key(start)}
+        for page in self._client.get_paginator("list_objects_v2").paginate(**where):
             for one in page.get("Contents", []):
                 key = one["Key"].removeprefix(f"{PREFIX}/")
                 if not key.startswith("claims/"):
                     found[key] = one["Size"]
-        for page in self._client.get_paginator("list_multipart_uploads").paginate(
-            Bucket=self.bucket
-        ):
+        for page in self._client.get_paginator("list_multipart_uploads").paginate(**where):
             for one in page.get("Uploads", []):
                 found[f"open upload {one['UploadId']} of {one['Key']}"] = 0
         return found

@@ -3,10 +3,10 @@
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
-from rlm.upkeep.assigned_partition import COPY, Pass
+from rlm.upkeep.assigned_partition import COPY, EXPIRE, Pass
 from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
 from rlm.upkeep.effects import PassResult
-from rlm.upkeep.held_passes import HeldPasses
+from rlm.upkeep.held_passes import HeldPasses, StoreWaits
 from rlmm.red import NOT_RED
 from rsm_plugins.api import RetriableRemoteStorageError
 from runtime.dice import Backoff
@@ -37,12 +37,12 @@ class World:
     def fails(self, number: int) -> None:
         """A pass meets a store that is away, and comes again by its own pauses."""
         self.held.gate.failed(TopicIdPartition(TOPIC, number, "orders"), AWAY)
-        self.held.ended((TOPIC, number), is_held=False)
+        self.held.ended((TOPIC, number), is_held=False, failed=True)
 
     def waits(self, *numbers: int) -> None:
         """Passes end without having tried."""
         for number in numbers:
-            self.held.ended((TOPIC, number), is_held=True)
+            self.held.ended((TOPIC, number), is_held=True, failed=False)
 
     def probes(self, number: int, *, works: bool) -> None:
         """The pass that was let try does so, and ends."""
@@ -53,7 +53,7 @@ class World:
                 self.held.gate.worked()
             else:
                 self.held.gate.failed(partition, AWAY)
-        self.held.ended((TOPIC, number), is_held=False)
+        self.held.ended((TOPIC, number), is_held=False, failed=not works)
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
     world.scheduler.advance(PROBE_MS)
     world.probes(1, works=True)
     assert world.started == [1, 2, 3]
-    assert world.held.count == 0
+    assert world.held.count == 1, "the one that failed comes again by its own pauses"
 
 
 def test_they_go_on_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
     """A call that had begun before: no probe is due for a while."""
     world.waits(1, 2)
     world.held.gate.worked()
-    world.held.ended((TOPIC, 9), is_held=False)
+    world.held.ended((TOPIC, 9), is_held=False, failed=False)
     assert world.started == [1, 2]
     world.scheduler.advance(10 * PROBE_MS)
     assert world.started == [1, 2]
@@ -105,7 +105,7 @@ def test_they_go_on_at_once_also_where_another_than_the_probe_has_worked(world: 
 def test_a_probe_that_its_pass_has_no_use_for_is_the_next_ones(world: World) -> None:
     world.waits(1, 2)
     world.scheduler.advance(PROBE_MS)
-    world.held.ended((TOPIC, 1), is_held=False)  # there was nothing to copy
+    world.held.ended((TOPIC, 1), is_held=False, failed=False)  # there was nothing to copy
     assert world.started == [1, 2]
 
 
@@ -113,13 +113,34 @@ def test_a_partition_that_has_gone_does_not_probe(world: World) -> None:
     world.waits(1, 2)
     world.held.forget((TOPIC, 1))
     world.scheduler.advance(PROBE_MS)
-    assert (world.started, world.held.count) == ([2], 0)
+    assert world.started == [2]
+    assert world.held.count == 2, "the one that failed, and the one that probes"
+
+
+def test_health_is_red_only_while_a_partition_waits_for_the_store() -> None:
+    """Else a topic that was deleted while the store was away leaves its broker red for good."""
+    scheduler, dice = ManualScheduler(ManualClock()), SeededDice(1)
+    waits = StoreWaits(
+        lambda _kind, _key: None, lambda: Backoff(PROBE_MS, PROBE_MS, 0, dice), scheduler
+    )
+    one, other = (TopicIdPartition(TOPIC, number, "orders") for number in range(2))
+    waits.gate(EXPIRE).failed(one, AWAY)
+    waits.ended(EXPIRE, one, is_held=False, failed=True)
+    waits.ended(EXPIRE, other, is_held=True, failed=False)
+    (red,) = waits.reds()
+    assert "deleting waits for the store, 2 partitions: away" in str(red)
+    waits.forget(one)
+    scheduler.advance(PROBE_MS)  # the other probes
+    assert len(waits.reds()) == 1
+    waits.forget(other)
+    assert waits.reds() == []
+    assert not waits.gate(EXPIRE).is_open, "the next that needs it probes"
 
 
 def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
     world.waits(*range(1, SLICE_PARTITIONS + 3))
     world.held.gate.worked()
-    world.held.ended((TOPIC, 0), is_held=False)
+    world.held.ended((TOPIC, 0), is_held=False, failed=False)
     assert len(world.started) == SLICE_PARTITIONS
     world.fails(1)
     world.scheduler.advance(1)
