@@ -67,9 +67,11 @@ def place(one: Finding) -> str:
 
 
 def print_brokers(console: Console, brokers: Iterable[BrokerAudit]) -> None:
-    """Print a line for each broker, and one for what none of them leads."""
+    """Print a line for each broker, and one for what none of them leads, if anything is left."""
     for one in brokers:
         led = one.led
+        if one.node_id == NOBODY and not led.finished and not led.findings:
+            continue
         who = f"broker {one.node_id} ({one.address or 'not there'}) leads"
         if one.node_id == NOBODY:
             who = "no broker leads"

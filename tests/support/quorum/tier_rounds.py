@@ -80,8 +80,10 @@ class Traffic:
         *,
         record_bytes: int = RECORD_BYTES,
         timeout_ms: int = 60_000,
+        pause_s: float = PAUSE_S,
     ) -> None:
         self._servers, self._record_bytes, self._timeout_ms = servers, record_bytes, timeout_ms
+        self._pause_s = pause_s
         self._name = os.urandom(4).hex()
         self._topic, self._stopping = topic, threading.Event()
         self.acknowledged: list[dict[int, bytes]] = [{} for _ in range(partitions)]
@@ -116,7 +118,7 @@ class Traffic:
         settings |= {"request.timeout.ms": self._timeout_ms}
         producer = Producer(settings | REFRESHED)
         number = 0
-        while not self._stopping.wait(PAUSE_S):
+        while not self._stopping.wait(self._pause_s):
             for partition, keys in enumerate(self.acknowledged):
                 key = b"%s-%d" % (self._name.encode(), number)
                 with suppress(BufferError):
@@ -201,9 +203,13 @@ async def run_rounds(
     partitions = 2 * len(cluster.nodes)
     settings = {"min_insync_replicas": "2"} if replicas > 1 else {}
     await cluster.create(KEPT, partitions, replicas=replicas, **settings)
-    record_bytes = RECORD_BYTES // replicas  # each is written so many times
     traffic = Traffic(
-        cluster.servers, KEPT, partitions, record_bytes=record_bytes, timeout_ms=CLIENT_MS
+        cluster.servers,
+        KEPT,
+        partitions,
+        record_bytes=RECORD_BYTES // replicas,  # each is written so many times
+        timeout_ms=CLIENT_MS,
+        pause_s=PAUSE_S * replicas,  # and read again and again
     )
     group = Reading(cluster.servers, KEPT, members=2)
     lagging = [

@@ -49,6 +49,13 @@ def test_each_broker_has_a_line_also_one_that_leads_nothing(
     ]
 
 
+def test_deleted_topics_of_which_nothing_is_left_have_no_line(
+    storage: LocalFsRemoteStorageManager,
+) -> None:
+    assert len(shown(storage, {NOBODY: Led(5, 0, 0, 0)})) == 2
+    assert len(shown(storage, {NOBODY: Led(5, 0, 0, 1)})) == 3
+
+
 def test_a_claim_that_cannot_be_read_does_not_end_the_audit(
     storage: LocalFsRemoteStorageManager, tmp_path: Path
 ) -> None:
