@@ -12,6 +12,7 @@ import errno
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -179,10 +180,13 @@ class LogReplacement:
 
     def _open(self, old: PartitionLog, future: Future) -> PartitionLog:
         tp, offset = old.topic_partition, future.marker.offset
+        # What lies below its first segment is remote, whatever the settings say by now: those of a
+        # topic that is removed meanwhile are the broker's.
+        config = replace(old.config, remote_storage_enable=True)
         request = OpenRequest(
             tp,
             old.directory,
-            old.config,
+            config,
             self._clock.wall_ms(),
             recovery_point=offset,
             log_start=future.marker.log_start,

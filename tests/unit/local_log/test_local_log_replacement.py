@@ -258,6 +258,21 @@ def test_settings_that_change_meanwhile_hold_for_the_new_log(tmp_path: Path) -> 
     assert new.config.segment_bytes == 7777
 
 
+def test_a_topic_that_is_not_tiered_any_more_is_swapped_all_the_same(tmp_path: Path) -> None:
+    """A removed topic has the broker's settings until its partitions go, in a later turn: by these
+    nothing can be remote, and the first segment of the new log would be missing."""
+    manager = host_of(tmp_path).start()
+    future = manager.build_future(ORDERS, BEGINNING)
+    future.replaces.set_config(with_config(TIERED, remote_storage_enable=False))
+    swap = manager.plan_swap(future)
+    swap.future.replaces.loan.lend(truncates=True)
+    new = manager.take_swapped(swap, swap.carry_out())
+    swap.future.replaces.loan.take_back()
+    assert isinstance(new, PartitionLog), new
+    assert (new.log_start_offset, new.local_log_start_offset) == (3000, 5000)
+    assert not new.config.remote_storage_enable
+
+
 # -- a disk that fails
 
 
