@@ -42,8 +42,6 @@ from broker.replication.following import (
     Wait,
     after_local_start,
     after_range,
-    base_below,
-    check_order,
     decided,
     is_current,
     is_cut_below,
@@ -56,6 +54,13 @@ from broker.replication.leader_requests import (
     leader_ranges,
     sent,
 )
+from broker.replication.log_changes import (
+    Followed,
+    LogChange,
+    after_error,
+    carry_out,
+    cut_of,
+)
 from broker.replication.tier_bootstrap import TierBootstrap, TierBootstraps
 from kafka_client.connection import Connection
 from kafka_client.requests import Answer, ClientError
@@ -63,11 +68,8 @@ from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode, KafkaError, MalformedMessageError
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
-from local_log.errors import KafkaStorageError, LogClosed
-from local_log.leader_epoch_cache import EpochEnd, truncation_for
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Appended, Ended
-from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.manager.log_dir import LOG_STARTS
 from runtime.executors import side_by_side
 from runtime.ports import Ports
@@ -108,78 +110,6 @@ class FetcherSettings:
     from_last_tiered: Callable[[], bool] = lambda: False
 
 
-@dataclass(slots=True, eq=False)
-class _Followed:
-    """A partition under one leadership."""
-
-    id: PartitionId
-    partition: Partition
-    following: Following
-
-    @property
-    def log(self) -> PartitionLog:
-        return self.partition.log
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.partition.topic_partition
-
-
-@dataclass(slots=True, eq=False)
-class _Change:
-    """What a pool thread does to one log.
-
-    Attributes:
-        result: how much was appended, or where the log ends now; or what went wrong.
-    """
-
-    followed: _Followed
-    decision: Append | Truncate | Begin
-    asked: Asked
-    result: "Appended | int | Exception" = -1
-
-    @property
-    def truncates(self) -> bool:
-        """Whether the log may become shorter, or its chain."""
-        log, end = self.followed.log, self.followed.log.log_end_offset
-        is_append = isinstance(self.decision, Append)
-        return not is_append or log.log_start_offset == end or log.epochs.reaches(end)
-
-    def carry_out(self, now_ms: int) -> "Appended | int":
-        """On a pool thread, which has the log to itself."""
-        log = self.followed.log
-        match self.decision:
-            case Append(answer):
-                check_order(answer.records)
-                asked = self.asked.offset
-                truncate_to(log, log.log_end_offset)  # epochs without a record
-                base = base_below(answer.records, asked)
-                if base is not None and log.log_start_offset == log.log_end_offset:
-                    truncate_fully_and_start_at(log, base)
-                    asked = base
-                return log.append_batches(
-                    answer.records,
-                    now_ms=now_ms,
-                    leader_epoch=self.asked.leader_epoch,
-                    asked_offset=asked,
-                )
-            case Truncate(theirs, their_start):
-                cut = _cut_of(log, theirs)
-                if cut == log.log_start_offset:
-                    truncate_fully_and_start_at(log, their_start)
-                else:
-                    truncate_to(log, cut)
-            case Begin(offset):
-                truncate_fully_and_start_at(log, offset)
-        return log.log_end_offset
-
-
-def _cut_of(log: PartitionLog, theirs: EpochEnd) -> int:
-    """Where a log ends that is cut to where it may agree with the leader's."""
-    start, end = log.log_start_offset, log.log_end_offset
-    return truncation_for(log.epochs, theirs, log_start=start, log_end=end)
-
-
 @dataclass(slots=True)
 class _ToDo:
     """What the partitions of one answer need.
@@ -191,18 +121,9 @@ class _ToDo:
             log end, or -1: nothing of the log counts.
     """
 
-    changes: list[_Change] = field(default_factory=list)
-    out_of_range: list[_Followed] = field(default_factory=list)
-    moved: dict[_Followed, int] = field(default_factory=dict)
-
-
-def _carry_out(changes: Sequence[_Change], now_ms: int) -> None:
-    """On a pool thread; what goes wrong is one partition's trouble only."""
-    for change in changes:
-        try:
-            change.result = change.carry_out(now_ms)
-        except Exception as error:  # noqa: BLE001 - looked at on the loop
-            change.result = error
+    changes: list[LogChange] = field(default_factory=list)
+    out_of_range: list[Followed] = field(default_factory=list)
+    moved: dict[Followed, int] = field(default_factory=dict)
 
 
 class ReplicaFetcher:
@@ -246,9 +167,9 @@ class ReplicaFetcher:
         self._address: Address | None = None
         self._connection: Connection | None = None
         self._session, self._heard = FetchSession(), Heard(ports.clock, settings.terms.wait_ms)
-        self._followed: dict[PartitionId, _Followed] = {}
-        self._starts: dict[PartitionId, _Followed] = {}  # whose log start is to be made durable
-        self._unflushed: dict[PartitionId, _Followed] = {}  # of durable topics
+        self._followed: dict[PartitionId, Followed] = {}
+        self._starts: dict[PartitionId, Followed] = {}  # whose log start is to be made durable
+        self._unflushed: dict[PartitionId, Followed] = {}  # of durable topics
         self._waits: list[tuple[int, PartitionId]] = []  # a heap, by time
         self._pauses_until_ms, self._failures = 0, 0
         self._timer: Timer | None = None
@@ -277,7 +198,7 @@ class ReplicaFetcher:
         known = self._followed.get(partition_id)
         if known is None or (known.partition, known.following.leader_epoch) != (partition, epoch):
             self.let_go(partition)
-            followed = _Followed(partition_id, partition, Following(epoch))
+            followed = Followed(partition_id, partition, Following(epoch))
             self._followed[partition_id] = followed
             self._ask(followed)
             self.keep_log_start(partition)
@@ -449,7 +370,7 @@ class ReplicaFetcher:
         for first in range(0, len(moved), RANGES_AT_ONCE):
             yield from self._settle_moved(moved[first : first + RANGES_AT_ONCE], todo.moved)
 
-    def _current(self, partition_id: PartitionId) -> _Followed | None:
+    def _current(self, partition_id: PartitionId) -> Followed | None:
         """A partition whose log may be changed by the answer to what was asked last."""
         followed, asked = self._followed.get(partition_id), self._session.told.get(partition_id)
         if followed is None or asked is None or followed.following.standing is not Standing.ASKED:
@@ -469,12 +390,12 @@ class ReplicaFetcher:
         else:
             self._session.forget(partition_id)
 
-    def _is_led(self, followed: _Followed) -> bool:
+    def _is_led(self, followed: Followed) -> bool:
         """Whether a partition is followed as it was, and not paused for its next role."""
         is_known = self._followed.get(followed.id) is followed
         return is_known and followed.partition.leader_id == self.leader_id
 
-    def _decide(self, followed: _Followed, answer: PartitionAnswer, todo: _ToDo) -> None:
+    def _decide(self, followed: Followed, answer: PartitionAnswer, todo: _ToDo) -> None:
         decision = decided(answer)
         if isinstance(decision, FindRange):
             todo.out_of_range.append(followed)
@@ -488,12 +409,12 @@ class ReplicaFetcher:
             self._to_change(followed, decision, todo)
 
     def _to_change(
-        self, followed: _Followed, decision: Append | Truncate | Begin, todo: _ToDo
+        self, followed: Followed, decision: Append | Truncate | Begin, todo: _ToDo
     ) -> None:
         """Have the log changed, unless a cut would leave nothing of it, and no producers."""
         own = followed.log
         if isinstance(decision, Truncate) and is_cut_below(
-            _cut_of(own, decision.theirs),
+            cut_of(own, decision.theirs),
             log_start=own.log_start_offset,
             local_start=own.local_log_start_offset,
         ):
@@ -504,13 +425,13 @@ class ReplicaFetcher:
             else:
                 todo.moved[followed] = -1
             return
-        todo.changes.append(_Change(followed, decision, self._session.told[followed.id]))
+        todo.changes.append(LogChange(followed, decision, self._session.told[followed.id]))
 
-    def _change(self, changes: Sequence[_Change]) -> Work[None]:
+    def _change(self, changes: Sequence[LogChange]) -> Work[None]:
         """Have the logs changed, and publish what came of it."""
         if not changes:
             return
-        lent: list[_Change] = []
+        lent: list[LogChange] = []
         pace = Pace()
         try:
             for change in changes:
@@ -523,9 +444,9 @@ class ReplicaFetcher:
                     yield None
             now_ms = self._clock.wall_ms()
             if self._is_short(lent):
-                _carry_out(lent, now_ms)
+                carry_out(lent, now_ms)
             else:
-                yield OnPool(self._pool, _carry_out, lent, now_ms)
+                yield OnPool(self._pool, carry_out, lent, now_ms)
         finally:
             for change in lent:
                 change.followed.log.loan.take_back()
@@ -538,7 +459,7 @@ class ReplicaFetcher:
                 yield None
 
     @staticmethod
-    def _is_short(changes: Sequence[_Change]) -> bool:
+    def _is_short(changes: Sequence[LogChange]) -> bool:
         """Whether to hand it to a thread, and to hear of it, takes longer than to append it."""
         size_bytes = 0
         for change in changes:
@@ -547,10 +468,10 @@ class ReplicaFetcher:
             size_bytes += len(change.decision.answer.records)
         return len(changes) <= AT_ONCE_MAX and size_bytes <= AT_ONCE_BYTES
 
-    def _publish(self, change: _Change) -> None:
+    def _publish(self, change: LogChange) -> None:
         followed, result = change.followed, change.result
         if isinstance(result, Exception):
-            self._put_off(followed, _after_error(result, followed))
+            self._put_off(followed, after_error(result, followed))
         elif isinstance(change.decision, Append):
             assert isinstance(result, Appended)
             if result.size_bytes:
@@ -563,7 +484,7 @@ class ReplicaFetcher:
         else:
             self._publish_cut(change, result)
 
-    def _publish_cut(self, change: _Change, end: "Appended | int") -> None:
+    def _publish_cut(self, change: LogChange, end: "Appended | int") -> None:
         followed, asked = change.followed, change.asked
         told = f"broker={self.leader_id} {followed.name}"
         log.info("log was cut: %s: from=%d to=%s for=%s", told, asked.offset, end, change.decision)
@@ -574,7 +495,7 @@ class ReplicaFetcher:
         else:
             self._ask(followed)
 
-    def _take_over(self, followed: _Followed, answer: PartitionAnswer, new_bytes: int = 0) -> None:
+    def _take_over(self, followed: Followed, answer: PartitionAnswer, new_bytes: int = 0) -> None:
         """Publish what the leader says of its log, and ask for what comes next."""
         try:
             if followed.partition.follow(
@@ -585,7 +506,7 @@ class ReplicaFetcher:
             ):
                 self._starts[followed.id] = followed
         except KafkaError as error:
-            self._put_off(followed, _after_error(error, followed))
+            self._put_off(followed, after_error(error, followed))
             return
         following = followed.following
         self._bootstraps.forget(followed.partition)  # it is fetched, by whatever way
@@ -601,7 +522,7 @@ class ReplicaFetcher:
 
     # -- what is asked
 
-    def _ask(self, followed: _Followed) -> None:
+    def _ask(self, followed: Followed) -> None:
         log = followed.log
         if followed.partition.durable and log.recovery_point < log.log_end_offset:
             self._unflushed[followed.id] = followed  # the leader counts what is asked from
@@ -615,13 +536,13 @@ class ReplicaFetcher:
         )
         self._session.ask(followed.id, asked)
 
-    def _kept_start(self, followed: _Followed) -> int:
+    def _kept_start(self, followed: Followed) -> int:
         """The log start that survives a power cut, at most the log's: the leader counts on it."""
         directory = self._logs.directory_of(followed.name)
         kept = None if directory is None else directory.entry(LOG_STARTS, followed.name)
         return kept or 0
 
-    def _put_off(self, followed: _Followed, decision: Wait | Stop) -> None:
+    def _put_off(self, followed: Followed, decision: Wait | Stop) -> None:
         following = followed.following
         self._session.forget(followed.id)
         followed.partition.unheard()
@@ -674,7 +595,7 @@ class ReplicaFetcher:
                 if not self._is_led(followed) or followed.following.standing is not Standing.ASKED:
                     continue
                 if error is not None:
-                    self._put_off(followed, _after_error(error, followed))
+                    self._put_off(followed, after_error(error, followed))
                 else:
                     self._ask(followed)
 
@@ -689,7 +610,7 @@ class ReplicaFetcher:
 
     # -- offsets that the leader does not have
 
-    def _settle_ranges(self, asking: Sequence[_Followed], todo: _ToDo) -> Work[None]:
+    def _settle_ranges(self, asking: Sequence[Followed], todo: _ToDo) -> Work[None]:
         """Find out where the leader's logs begin and end, and go on there."""
         ranges = yield from leader_ranges(
             self._connection,
@@ -715,9 +636,7 @@ class ReplicaFetcher:
 
     # -- offsets that the leader has only in the remote tier
 
-    def _settle_moved(
-        self, asking: Sequence[_Followed], ends: Mapping[_Followed, int]
-    ) -> Work[None]:
+    def _settle_moved(self, asking: Sequence[Followed], ends: Mapping[Followed, int]) -> Work[None]:
         """Find out where the leader's local logs begin, and have the state before that built."""
         starts = yield from self._local_starts(asking, EARLIEST_LOCAL)
         if self._settings.from_last_tiered():
@@ -727,7 +646,7 @@ class ReplicaFetcher:
                 local = starts[name]
                 if isinstance(local, LocalStart) and isinstance(pending, LocalStart):
                     starts[name] = max(local, pending)
-        changes: list[_Change] = []
+        changes: list[LogChange] = []
         for followed in asking:
             if self._current(followed.id) is not followed:
                 self._dropped(followed.id)
@@ -741,13 +660,13 @@ class ReplicaFetcher:
             if isinstance(decision, Wait):
                 self._put_off(followed, decision)
             elif isinstance(decision, Begin):
-                changes.append(_Change(followed, decision, self._session.told[followed.id]))
+                changes.append(LogChange(followed, decision, self._session.told[followed.id]))
             else:
                 self._build(followed, decision)
         yield from self._change(changes)
 
     def _local_starts(
-        self, asking: Sequence[_Followed], timestamp: int
+        self, asking: Sequence[Followed], timestamp: int
     ) -> Work[dict[TopicPartition, LocalStart | Wait]]:
         return leader_local_starts(
             self._connection,
@@ -757,7 +676,7 @@ class ReplicaFetcher:
             timeout_ms=self._settings.timeout_ms,
         )
 
-    def _build(self, followed: _Followed, decision: Build) -> None:
+    def _build(self, followed: Followed, decision: Build) -> None:
         """Have the log begin elsewhere, beside all others, which go on meanwhile."""
         self._session.forget(followed.id)
         followed.partition.unheard()
@@ -770,7 +689,7 @@ class ReplicaFetcher:
         )
         self._bootstraps.begin(bootstrap)
 
-    def _built(self, followed: _Followed, outcome: Wait | Stop | None) -> None:
+    def _built(self, followed: Followed, outcome: Wait | Stop | None) -> None:
         """A bootstrap has ended: go on from where the log begins now, or try again later."""
         followed.following.built(is_anew=outcome is None)
         if not self._is_led(followed):
@@ -791,15 +710,3 @@ def _read(answer: Answer) -> Steps[FetchAnswer]:
     frame = answer.frame
     assert isinstance(frame, memoryview)
     return (yield from walked(frame, answer.body_position()))
-
-
-def _after_error(error: Exception, followed: _Followed) -> Wait | Stop:
-    """What becomes of a partition whose log refused a change."""
-    if isinstance(error, LogClosed):
-        return Stop("its log is closed")
-    if isinstance(error, KafkaStorageError):
-        return Stop(str(error), is_failure=True)  # until a restart, which gives it its role again
-    if isinstance(error, KafkaError):
-        return Wait(f"the leader sends wrong batches: {error}", is_fault=True)
-    log.error("a log was not changed: %s", followed.name, exc_info=error)
-    return Stop(f"a defect: {error!r}", is_failure=True)

@@ -119,6 +119,9 @@ class Checkpoints:
     ) -> dict[TopicPartition, KafkaStorageError]:
         """Make the log starts of these partitions survive a power cut.
 
+        And their recovery points, where none is known: of a log that does not begin at 0 a start
+        could not tell what a power cut took from damage.
+
         Returns:
             Those whose log start is not kept, and why.
         """
@@ -131,9 +134,10 @@ class Checkpoints:
             else:
                 by_directory.setdefault(directory, []).append(tp)
         for directory, members in by_directory.items():
-            kept = directory.works and (
-                self._are_kept(directory, members) or self.write(directory, [LOG_STARTS])
-            )
+            names = [] if self._are_kept(directory, members) else [LOG_STARTS]
+            if any(directory.entry(RECOVERY_POINTS, tp) is None for tp in members):
+                names.append(RECOVERY_POINTS)
+            kept = directory.works and self.write(directory, names)
             if not kept:
                 why = directory.failure or "it cannot be written now"
                 error = KafkaStorageError(f"log starts in {directory.path} are not kept: {why}")

@@ -11,6 +11,7 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import dump_partition_metadata
 from local_log.checked_files import SIDECAR, CheckedFiles
 from local_log.errors import KafkaStorageError
+from local_log.log.truncation import truncate_fully_and_start_at
 from local_log.manager.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -276,6 +277,26 @@ def test_a_log_without_an_entry_that_does_not_begin_at_0_was_not_begun_since(
     manager = host.start()
     assert manager.refused.keys() == {ORDERS}
     assert record_bytes(tmp_path) == before
+
+
+def test_a_log_that_begins_elsewhere_is_known_from_its_log_start_on(tmp_path: Path) -> None:
+    """Else what a power cut takes in the next minute is damage, and the replica offline."""
+    host = filled(tmp_path)
+    manager = host.start()
+    (log,) = make(manager, ORDERS_1, records=3)
+    host.assign(ORDERS_1)
+    truncate_fully_and_start_at(log, 57)
+    assert manager.keep_log_starts([ORDERS_1]) == {}
+    assert host.checkpoint(RECOVERY_POINTS)[ORDERS_1] <= 57
+    assert host.checkpoint(LOG_STARTS)[ORDERS_1] == 57
+    manager.close(clean=False)
+    with (log.directory / f"{57:020}.log").open("ab") as file:
+        file.write(bytes(100))  # a batch whose bytes never came to the disk
+    manager = host.start()
+    assert manager.refused == {}
+    reopened = manager.get(ORDERS_1)
+    assert reopened is not None
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (57, 57)
 
 
 def test_entries_of_a_partition_that_is_not_there_survive_as_well(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""What a follower does to its logs by the answers of their leader, on pool threads.
+
+Each change has its log to itself: the loop has lent it (`local_log.log.loan`). What goes wrong with
+one is its partition's trouble only.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.replica.partition import Partition
+from broker.replication.fetch_session import Asked, PartitionId
+from broker.replication.following import (
+    Append,
+    Begin,
+    Following,
+    Stop,
+    Truncate,
+    Wait,
+    base_below,
+    check_order,
+)
+from kafka_protocol.errors import KafkaError
+from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError, LogClosed
+from local_log.leader_epoch_cache import EpochEnd, truncation_for
+from local_log.log.partition_log import PartitionLog
+from local_log.log.results import Appended
+from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Followed:
+    """A partition under one leadership."""
+
+    id: PartitionId
+    partition: Partition
+    following: Following
+
+    @property
+    def log(self) -> PartitionLog:
+        """Its log now."""
+        return self.partition.log
+
+    @property
+    def name(self) -> TopicPartition:
+        """Topic and partition."""
+        return self.partition.topic_partition
+
+
+@dataclass(slots=True, eq=False)
+class LogChange:
+    """What a pool thread does to one log.
+
+    Attributes:
+        result: how much was appended, or where the log ends now; or what went wrong.
+    """
+
+    followed: Followed
+    decision: Append | Truncate | Begin
+    asked: Asked
+    result: "Appended | int | Exception" = -1
+
+    @property
+    def truncates(self) -> bool:
+        """Whether the log may become shorter, or its chain."""
+        log, end = self.followed.log, self.followed.log.log_end_offset
+        is_append = isinstance(self.decision, Append)
+        return not is_append or log.log_start_offset == end or log.epochs.reaches(end)
+
+    def carry_out(self, now_ms: int) -> "Appended | int":
+        """On a pool thread, which has the log to itself."""
+        log = self.followed.log
+        match self.decision:
+            case Append(answer):
+                check_order(answer.records)
+                asked = self.asked.offset
+                truncate_to(log, log.log_end_offset)  # epochs without a record
+                base = base_below(answer.records, asked)
+                if base is not None and log.log_start_offset == log.log_end_offset:
+                    truncate_fully_and_start_at(log, base)
+                    asked = base
+                return log.append_batches(
+                    answer.records,
+                    now_ms=now_ms,
+                    leader_epoch=self.asked.leader_epoch,
+                    asked_offset=asked,
+                )
+            case Truncate(theirs, their_start):
+                cut = cut_of(log, theirs)
+                if cut == log.log_start_offset:
+                    truncate_fully_and_start_at(log, their_start)
+                else:
+                    truncate_to(log, cut)
+            case Begin(offset):
+                truncate_fully_and_start_at(log, offset)
+        return log.log_end_offset
+
+
+def cut_of(log: PartitionLog, theirs: EpochEnd) -> int:
+    """Where a log ends that is cut to where it may agree with the leader's."""
+    start, end = log.log_start_offset, log.log_end_offset
+    return truncation_for(log.epochs, theirs, log_start=start, log_end=end)
+
+
+def carry_out(changes: Sequence[LogChange], now_ms: int) -> None:
+    """On a pool thread; what goes wrong is one partition's trouble only."""
+    for change in changes:
+        try:
+            change.result = change.carry_out(now_ms)
+        except Exception as error:  # noqa: BLE001 - looked at on the loop
+            change.result = error
+
+
+def after_error(error: Exception, followed: Followed) -> Wait | Stop:
+    """What becomes of a partition whose log refused a change."""
+    if isinstance(error, LogClosed):
+        return Stop("its log is closed")
+    if isinstance(error, KafkaStorageError):
+        return Stop(str(error), is_failure=True)  # until a restart, which gives it its role again
+    if isinstance(error, KafkaError):
+        return Wait(f"the leader sends wrong batches: {error}", is_fault=True)
+    log.error("a log was not changed: %s", followed.name, exc_info=error)
+    return Stop(f"a defect: {error!r}", is_failure=True)
