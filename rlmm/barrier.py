@@ -1,9 +1,11 @@
 """What a new owner writes first: from its place on, readers refuse older writers.
 
 A barrier changes no state: it repeats the newest live segment's, in the form that Kafka's own
-readers take too. Where there is no live segment, a new id that is never copied goes through its
-whole life at once. Without the second form, an old writer's STARTED and FINISHED could land after
-the new owner's judgement (model story B2).
+readers take too. Where that is STARTED the record says that it is a barrier's: the segment may be
+forgotten by the time it lands, and is not named anew then (model finding F2). Where there is no
+live segment, a new id that is never copied goes through its whole life at once. Without the second
+form, an old writer's STARTED and FINISHED could land after the new owner's judgement (model story
+B2).
 
 It carries no log start: only an owner that has settled knows one. Repeated under the new pair, the
 log start of a lineage that was given up would look like the new owner's (model story H2).
@@ -68,7 +70,11 @@ def barrier(
         ]
     if newest.state is SegmentState.COPY_SEGMENT_STARTED:
         return [
-            SegmentAdded(replace(newest, broker_id=broker_id, event_timestamp_ms=now_ms), stamp)
+            SegmentAdded(
+                replace(newest, broker_id=broker_id, event_timestamp_ms=now_ms),
+                stamp,
+                is_barrier=True,
+            )
         ]
     again = SegmentUpdate(newest.id, newest.state, now_ms, broker_id, newest.custom_metadata)
     return [SegmentUpdated(again, stamp)]

@@ -34,10 +34,15 @@ NO_STAMP = Stamp()
 
 @dataclass(frozen=True, slots=True)
 class SegmentAdded:
-    """A full record (key 0): a copy begins, or a barrier repeats that it did."""
+    """A full record (key 0): a copy begins, or a barrier repeats that it did.
+
+    Attributes:
+        is_barrier: it repeats a segment that was named before, and names none anew.
+    """
 
     metadata: RemoteLogSegmentMetadata
     stamp: Stamp = NO_STAMP
+    is_barrier: bool = False
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:

@@ -1,14 +1,16 @@
 """Which state may follow which, and whose word counts: how every reader judges every record alike.
 
 The topic's order is the truth. Each reader folds `apply` over the records of a user partition, in
-the topic's order, so all readers know the same segments in the same states. Three rules, all needed
+the topic's order, so all readers know the same segments in the same states. Four rules, all needed
 (docs/tiering.md):
 
 * the fence: a record of a lower pair than the highest read so far changes nothing. A record's pair
   raises the fence also where its transition is refused;
 * the tables: a transition that they do not allow changes nothing;
 * what was judged: DELETE_SEGMENT_STARTED of a segment that its writer saw in COPY_SEGMENT_STARTED
-  changes nothing once that is finished.
+  changes nothing once that is finished;
+* barriers name no segment: STARTED that a barrier repeats of an id which is forgotten by then
+  changes nothing.
 
 Pure. Invariant: `PartitionFacts.live_count` is the number of entries of the partition.
 Source: KIP-405 (State transitions, Topic deletion lifecycle); the fence is ours.
@@ -294,6 +296,9 @@ def _add(
         return Applied(Verdict.PARTITION_CLOSED, facts, entry)
     if entry is not None:
         return Applied(Verdict.ACCEPTED, facts, replace(entry, metadata=event.metadata))
+    if event.is_barrier:
+        # Forgotten by now. Named anew, its offsets would look as given under the new pair (F2).
+        return Applied(Verdict.UNKNOWN_SEGMENT, facts, None)
     fence, ends = event.stamp.fence, facts.given_ends
     if event.metadata.segment_size_bytes > 0:  # else a barrier's own id: it names no offsets
         ends = raised(ends, fence.leader_epoch, event.metadata.end_offset + 1)

@@ -87,6 +87,8 @@ def learn(value: bytes, event: SegmentAdded | SegmentUpdated) -> None:
     name = value[3 : at + 1]
     kind, txn_index_empty, seen_state = _UPDATED, False, None
     if isinstance(event, SegmentAdded):
+        if event.is_barrier:
+            return  # one of an owner
         kind, txn_index_empty = _ADDED, event.metadata.txn_index_empty
     else:
         seen_state = event.update.seen_state

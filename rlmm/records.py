@@ -1,4 +1,4 @@
-"""The bytes of `__remote_log_metadata`: Kafka's records, with six tagged fields of ours.
+"""The bytes of `__remote_log_metadata`: Kafka's records, with seven tagged fields of ours.
 
 A value is `uvarint frame=1, uvarint api key, uvarint version` and a flexible struct. Kafka's
 readers skip tagged fields that they do not know; what they write has none and reads as the lowest
@@ -12,9 +12,10 @@ fence. Tags are far above those that Kafka gives out one by one:
 | 10003 | log start of a settled owner, as it is checkpointed (i64) | -1 |
 | 10004 | leader epoch of the last unclean election that the owner knows of (i32) | -1 |
 | 10005 | of an update to DELETE_SEGMENT_STARTED: the state that its writer saw (i8) | -1 |
+| 10006 | of a full record: a barrier repeats a segment (bool) | false |
 
-Records of Apache Kafka have none of the last three: they say nothing about a log start or an
-election, and delete whatever was seen.
+Records of Apache Kafka have none of the last four: they say nothing about a log start or an
+election, delete whatever was seen, and are no barriers.
 
 A record of an unknown kind or version, without a value, or with bytes that mean nothing, is an
 error of its own: a reader counts it and goes on, for the next record is good. Keys are not looked
@@ -50,7 +51,7 @@ SEGMENT = parse(
     " BrokerId:i32, MaxTimestampMs:i64, EventTimestampMs:i64,"
     " SegmentLeaderEpochs:[]{LeaderEpoch:i32, Offset:i64}, SegmentSizeInBytes:i32,"
     " CustomMetadata:bytes?=null, RemoteLogSegmentState:i8, TxnIndexEmpty:bool@0,"
-    f" {_STAMP}"
+    f" {_STAMP}, IsBarrier:bool@10006"
 )
 UPDATE = parse(
     "1 RemoteLogSegmentMetadataUpdateRecord 0 f0 | "
@@ -165,6 +166,7 @@ def _encode_segment(event: SegmentAdded) -> bytes:
         custom_metadata=meta.custom_metadata,
         remote_log_segment_state=int(meta.state),
         txn_index_empty=meta.txn_index_empty,
+        is_barrier=event.is_barrier,
         **_encode_stamp(event.stamp),
     )
     return _frame(0, SEGMENT, body)
@@ -265,7 +267,7 @@ def _build_segment(body: Any) -> SegmentAdded:
     )
     if not epochs or not ordered:
         raise DamagedRecordError(f"leader epochs are not a chain: {epochs!r:.200}")
-    return SegmentAdded(metadata, _decode_stamp(body))
+    return SegmentAdded(metadata, _decode_stamp(body), body.is_barrier)
 
 
 def _build_update(body: Any) -> SegmentUpdated:

@@ -55,7 +55,7 @@ def added(draw: st.DrawFn) -> SegmentAdded:
         custom_metadata=draw(CUSTOM),
         txn_index_empty=draw(st.booleans()),
     )
-    return SegmentAdded(metadata, draw(STAMPS))
+    return SegmentAdded(metadata, draw(STAMPS), draw(st.booleans()))
 
 
 UPDATED = st.builds(

@@ -118,6 +118,28 @@ def test_a_barrier_that_is_stale_when_it_lands_fences_all_the_same(a: Node, b: N
     assert [one.state for one in b.segments()] == [FINISHED]
 
 
+def test_an_owner_whose_barrier_names_what_is_forgotten_by_then_is_ready(a: Node, b: Node) -> None:
+    a.own(A1)
+    a.manager.add(S0, A1, 5)
+    a.turn()
+    b.manager.follow(PARTITION)
+    b.turn()
+    b.port.held = True
+    owned = b.manager.own(PARTITION, B2)
+    b.turn()  # "S0 is STARTED" waits in the queue
+    for state in (DELETING, SegmentState.DELETE_SEGMENT_FINISHED):
+        a.manager.update(update(S0, state), A1, 5)
+        a.turn()
+    b.port.land_waiting()
+    b.port.held = False
+    b.turn()
+    assert owned.exception(0) is None
+    assert b.segments() == []
+    started = b.manager.add(S0, B2, 5)
+    b.turn()
+    assert started.exception(0) is None
+
+
 def test_a_deposed_leaders_first_copy_comes_too_late(a: Node, b: Node) -> None:
     a.own(A1)
     a.port.held = True

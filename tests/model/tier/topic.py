@@ -110,7 +110,8 @@ def _events(record: Record) -> list[MetadataEvent]:
         return [SegmentAdded(nothing, stamp), *ends]
     if record.kind == "S":
         assert record.segment is not None
-        return [SegmentAdded(metadata_of(record.id, record.segment), stamp)]
+        metadata = metadata_of(record.id, record.segment)
+        return [SegmentAdded(metadata, stamp, is_barrier=record.is_barrier)]
     seen_state = STATES.get(record.judged)
     update = SegmentUpdate(_segment_id(record.id), STATES[record.kind], 0, 0, None, seen_state)
     return [SegmentUpdated(update, stamp)]
@@ -120,8 +121,8 @@ def _events(record: Record) -> list[MetadataEvent]:
 def read(number: int, record: Record, has_fence: bool = True, adds: bool = False) -> int:
     """What a view is after one more record; `adds`: also a barrier may name a segment anew."""
     facts, entries = _views[number].facts, dict(_views[number].entries)
-    if record.kind == "S" and record.is_barrier and record.id not in entries and not adds:
-        record = record._replace(kind="F")  # Refused likewise: its pair counts, nothing else.
+    if adds:
+        record = record._replace(is_barrier=False)
     for event in _events(record):
         if not has_fence:
             facts = replace(facts, fence=LOWEST_FENCE)

@@ -32,6 +32,7 @@ def topic() -> Topic:
     return Topic()
 
 
+C = Fence(3, 1)
 S0, S1 = segment(1, 0, 9), segment(2, 10, 19)
 
 
@@ -158,6 +159,22 @@ def test_a_refused_barrier_raises_the_fence_all_the_same(topic: Topic) -> None:
     assert [topic.read(event) for event in stale] == [Verdict.ILLEGAL_TRANSITION]
     assert topic.move(S0, DELETING, A) is Verdict.FENCED
     assert topic.state(S0) is FINISHED
+
+
+def test_a_barrier_names_no_segment_that_is_forgotten_by_then(topic: Topic) -> None:
+    """Its offsets would look as given under the new pair: log end lost, nothing being so (F2)."""
+    topic.add(S0)
+    topic.add(S1)
+    stale = make_barrier([S0, S1], C)
+    topic.barrier(B)
+    topic.move(S1, DELETING, B)
+    topic.move(S1, DELETED, B)
+    assert [topic.read(event) for event in stale] == [Verdict.UNKNOWN_SEGMENT]
+    assert topic.state(S1) is None
+    assert (topic.facts.fence, topic.facts.live_count) == (C, 1)
+    assert C.leader_epoch not in topic.history.given_ends
+    assert topic.move(S0, DELETING, B) is Verdict.FENCED
+    assert topic.add(S1, C) is Verdict.ACCEPTED, "a copy names an unknown id"
 
 
 def test_an_empty_partition_gets_a_barrier_too(topic: Topic) -> None:

@@ -142,6 +142,16 @@ def test_the_state_that_the_writer_of_a_deletion_saw_is_the_tag_10005() -> None:
         records.decode(unknown)
 
 
+def test_a_full_record_of_a_barrier_says_so_in_the_tag_10006() -> None:
+    barrier = replace(ADDED, is_barrier=True)
+    assert records.encode(barrier).hex().endswith("964e0101")
+    assert records.decode(records.encode(barrier)) == barrier
+    kafkas = message(KAFKAS_NAMES[SegmentAdded])
+    body, end = kafkas.decode(records.encode(barrier), 0, 3)
+    assert end == len(records.encode(barrier)), "Kafka's readers skip it"
+    assert body.remote_log_segment_state == int(ADDED.metadata.state)
+
+
 @pytest.mark.parametrize("event", [ADDED, UPDATED, MARKED])
 @pytest.mark.parametrize("wrong", [Stamp(log_start=-2), Stamp(unclean_epoch=-2)])
 def test_a_log_start_or_election_below_none_is_damage(event: MetadataEvent, wrong: Stamp) -> None:

@@ -150,8 +150,8 @@ def raw(directory: Path) -> Rdict:
 @pytest.mark.parametrize(
     "version",
     [
-        msgspec.msgpack.encode((1, "c", 50)),  # of the version before
-        msgspec.msgpack.encode((3, "c", 50, "more")),
+        msgspec.msgpack.encode((2, "c", 50)),  # of the version before
+        msgspec.msgpack.encode((4, "c", 50, "more")),
         msgspec.msgpack.encode("c"),
         None,
     ],
