@@ -66,8 +66,9 @@ RUNS: list[Run] = [
     Run("unclean election, leader moves", replace(BEHIND, moves=1, epochs=3)),
     Run("records deleted, unclean election", replace(COPIED, deletes=1)),
     Run(
-        "records deleted, unclean election, leader moves",
+        "records deleted, unclean election, leader moves (F7)",
         replace(COPIED, deletes=1, moves=1, epochs=3),
+        broken=True,
     ),
     Run("retention, unclean election", replace(BEHIND, logs=((1, 1), (1, 1)), raises=1)),
     Run("unclean election, late reports", replace(COPIED, late_reports=1), 6_592),
