@@ -34,7 +34,7 @@ from tests.support.rounds import rounds
 
 pytestmark = [pytest.mark.lasts(seconds=60), pytest.mark.patience(seconds=240)]
 
-ROUNDS = rounds("TIDEMARK_TIER_ROUNDS", quick=7, full=28)
+ROUNDS = rounds("TIDEMARK_TIER_ROUNDS", quick=8, full=32)
 METADATA = "__remote_log_metadata"
 METADATA_LOG = "__cluster_metadata-0"
 IN_ORDER = {"enable.idempotence": True}

@@ -235,17 +235,16 @@ async def run_rounds(
                 f"round {number}: {said}; {traffic.least} acknowledged, {len(churn.deleted)} gone, "
                 f"{passes} passes of all"
             )
+        churning.cancel()
+        await asyncio.to_thread(traffic.stop)
+        await until_read([traffic.acknowledged], group)
+        for one in lagging:
+            await until_passed(one)
     finally:
         churning.cancel()
         await asyncio.wait({churning})
-        await asyncio.to_thread(traffic.stop)
-        try:
-            await until_read([traffic.acknowledged], group)
-            for one in lagging:
-                await until_passed(one)
-        finally:
-            for reader in (group, *lagging):
-                await asyncio.to_thread(reader.stop)
+        for each in (traffic, group, *lagging):
+            await asyncio.to_thread(each.stop)
     await _judge(cluster, traffic, churn, say)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
     lost = losses.lost
