@@ -183,9 +183,9 @@ def test_copying_is_switched_off_and_on_and_all_is_dropped(cluster: tidemark.Bro
     alter(topic.at, ResourceType.TOPIC, "switched", **COPY_NO_MORE)
     topic.produce(6)
     until(lambda: topic.local() == [[6, 9, 12]] * 3, "all replicas have it")
+    cluster.advance("1s")  # each broker has looked what to copy and to drop
+    assert (topic.remote(), topic.local()) == ([0, 3], [[6, 9, 12]] * 3)
     assert topic.reads_all()
-    assert topic.local() == [[6, 9, 12]] * 3
-    assert topic.remote() == [0, 3]
     alter(topic.at, ResourceType.TOPIC, "switched", **COPY_AGAIN)
     topic.until_tiered([0, 3, 6, 9], 12)
     alter(topic.at, ResourceType.TOPIC, "switched", **COPY_NO_MORE)
