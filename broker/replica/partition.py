@@ -369,9 +369,10 @@ class Partition:
         Raises:
             NotLeaderOrFollower: nothing was heard of a leader of this epoch.
             OffsetOutOfRange: the leader has deleted it.
-            ReplicaNotAvailable: only the leader can tell.
+            ReplicaNotAvailable, LogIsTruncated: only the leader can tell.
         """
         log = self.log
+        log.loan.refuse_read()
         is_followed = not self.deleted and self.leader_id >= 0
         local_start = log.local_log_start_offset
         facts = FollowerFacts(

@@ -16,10 +16,11 @@ from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic, ResourceType
 
 from kafka_protocol.files import offset_checkpoint
+from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import TopicPartition as Partition
 from kafka_protocol.wire.api_keys import ApiKey
 from tests.support.brokers.clients import end_offsets, produce, read_all
-from tests.support.brokers.raw_client import RawClient
+from tests.support.brokers.raw_client import RawClient, fetch_fields
 from tests.support.brokers.tiered_topics import alter, delete_records
 from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.serving import admin, leaders, until_true
@@ -46,6 +47,21 @@ def offset_of(node: Tiering, topic: str, asked: int, partition: int = 0) -> int:
         found = client.ask(ApiKey.LIST_OFFSETS, 9, fields).topics[0].partitions[0]
     assert found.error_code == 0, found
     return int(found.offset)
+
+
+def whole(node: Tiering, topic: str, partition: int) -> bytes:
+    """All batches that a replica gives a consumer, from offset 0 until it gives no more."""
+    found, offset = bytearray(), 0
+    with RawClient(node, int(node.address.split(":")[1])) as client:
+        while True:
+            fields = fetch_fields(topic, offset, partition=partition)
+            fields |= {"replica_id": -1, "rack_id": "r1", "max_wait_ms": 500}
+            answer = client.ask(ApiKey.FETCH, 12, fields).responses[0].partitions[0]
+            batches = [header for _, header in iter_batches(bytes(answer.records or b""))]
+            if answer.error_code or not batches:
+                return bytes(found)
+            found += answer.records
+            offset = batches[-1].next_offset
 
 
 def kept_log_start(node: Tiering, topic: str) -> int:
@@ -128,6 +144,17 @@ async def test_followers_drop_what_their_leader_has_copied_and_nothing_else(
             found = [offset_of(node, "t", one, partition) for one in asked]
             assert found == [0, local_start, local_start - 1, len(RECORDS)]
             assert await asyncio.to_thread(read_all, node, "t", partition) == AS_READ
+            # Each follower gives the same, from the store and from its own disk.
+            led_bytes = await asyncio.to_thread(whole, node, "t", partition)
+            assert sum(1 for _ in iter_batches(led_bytes)) > 1
+            for other in cluster.nodes:
+                await until_asked(
+                    lambda other=other, partition=partition, led_bytes=led_bytes: (  # type: ignore[misc]
+                        whole(other, "t", partition) == led_bytes
+                    ),
+                    f"{other.node_id} gives of t-{partition} what the leader gives",
+                    deadline_s=PATIENCE_S,
+                )
         await cluster.until_green()
         await audited(held, "--deep")
 

@@ -23,6 +23,7 @@ from kafka_protocol.wire.codec import request, response
 from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
+from tests.support.replication_world.follower_readers import FollowerReader
 from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, TopicPlan
 
 if TYPE_CHECKING:
@@ -104,8 +105,12 @@ class Line:
         heard: Heard,
         *,
         arrives: Callable[[], None] | None = None,
+        leaves: Heard | None = None,
     ) -> None:
-        """Ask a broker; `heard` is called once, `arrives` when the question is there."""
+        """Ask a broker; `heard` is called once, `arrives` when the question is there.
+
+        `leaves`: is given the answer as it leaves the broker.
+        """
         world = self.world
         self._asked += 1
         waiting = [heard]
@@ -116,7 +121,7 @@ class Line:
 
         world.at(world.now_us + PATIENCE_MS * 1000, told, None)
         if not world.net.is_lost_for_clients():
-            served = partial(self._arrives, node, api_key, question, told, arrives)
+            served = partial(self._arrives, node, api_key, question, told, (arrives, leaves))
             world.at_node(world.net.arrival(), node, node.on_loop, served)
 
     def _arrives(
@@ -125,8 +130,9 @@ class Line:
         api_key: ApiKey,
         question: Any,
         told: Heard,
-        arrives: Callable[[], None] | None,
+        looks: tuple[Callable[[], None] | None, Heard | None],
     ) -> None:
+        arrives, leaves = looks
         if arrives is not None:
             arrives()
         listening = node.listening.get(DATA_PORT)
@@ -145,6 +151,8 @@ class Line:
             data = node.bytes_of(outcome[0])
             if data is not None:
                 answer = response(api_key).decode(data[9:], version)[0]
+                if leaves is not None:
+                    leaves(answer)
                 self._back(told, answer)
 
         def done(future: "Future[Any]") -> None:
@@ -486,6 +494,8 @@ class DataClients:
         self.line = Line(self.world)
         self.producers = [Producer(self, one) for one in range(plan.producers)]
         self.consumers = [Consumer(self, one) for one in range(plan.consumers)]
+        count = plan.follower_readers
+        self.follower_readers = [FollowerReader(self, one) for one in range(count)]
 
     def start(self) -> None:
         """Have the topics made, and let each begin."""
@@ -499,7 +509,7 @@ class DataClients:
         if self.groups:
             offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)
             self.world.at(self.world.now_us + 500_000, self._create, OFFSETS_TOPIC, offsets)
-        for one in (*self.producers, *self.consumers, *self.groups):
+        for one in (*self.producers, *self.consumers, *self.groups, *self.follower_readers):
             one.think()
         self._delete_later()
         self._change_minimum_later()

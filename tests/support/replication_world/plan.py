@@ -19,6 +19,8 @@ GROWN_SEEDS = 100
 """From here on plans are larger; planted bugs are recorded with plans of below."""
 TIER_SEEDS = 300
 """From here on each broker has a remote tier, and one topic more is tiered."""
+FOLLOWER_SEEDS = 600
+"""From here on consumers also ask followers, of every third seed without a remote tier."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -94,6 +96,7 @@ class ReplicationPlan(NodesPlan):
         producers: how many there are; every second one is idempotent.
         produce_every_ms: mean time between two batches of one of them.
         consumers: how many there are without a group.
+        follower_readers: consumers that ask followers.
         groups: how many groups there are, of one consumer each.
         offsets_partitions: of `__consumer_offsets`.
         lag_ms: `replica.lag.time.max.ms`.
@@ -109,6 +112,7 @@ class ReplicationPlan(NodesPlan):
     producers: int = 2
     produce_every_ms: int = 50
     consumers: int = 1
+    follower_readers: int = 0
     groups: int = 0
     offsets_partitions: int = 1
     lag_ms: int = 3_000
@@ -144,7 +148,13 @@ class ReplicationPlan(NodesPlan):
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
     plan = _untiered(seed)
-    return plan if seed < TIER_SEEDS else _tiered(plan)
+    if seed < TIER_SEEDS:
+        return plan
+    if seed < FOLLOWER_SEEDS:
+        return _tiered(plan)
+    plan = _tiered(plan) if seed % 3 else plan
+    session_ms = 3_000 if seed % 2 else plan.session_ms  # a leader may be silent for long
+    return replace(plan, follower_readers=3, delete_every_ms=400, session_ms=session_ms)
 
 
 def _tiered(plan: ReplicationPlan) -> ReplicationPlan:

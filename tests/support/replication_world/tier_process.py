@@ -74,10 +74,18 @@ class TierProcess(SimProcess):
     Attributes:
         node: whose.
         link: to its broker.
+        metadata: its manager, once it is configured.
     """
 
     node: "ReplicaNode"
     link: "TierLink"
+    metadata: "TierManager | None" = None
+
+    def read_to(self, metadata_partition: int) -> int:
+        """Up to where it has read the metadata topic; -1: it does not read it."""
+        engine = None if self.metadata is None else self.metadata._engine
+        tracked = None if engine is None else engine._tracked.get(metadata_partition)
+        return -1 if tracked is None else tracked.position.offset
 
     @property
     def pid(self) -> int:
@@ -357,7 +365,7 @@ def _plugins(process: TierProcess, config: TierConfig, ports: Ports) -> Plugins:
         dice=ports.dice,
         threaded=False,
     )
-    metadata.process = process
+    metadata.process, process.metadata = process, metadata
 
     def connect(client_settings: Any) -> None:
         metadata.configure({**config.metadata_settings, **client_settings})

@@ -7,7 +7,7 @@ Of a node that is a broker also these parts of the product run as they are: part
 in-sync replicas, fetchers, logs on a disk that loses power, handlers of clients.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.world import Calm
 from tests.support.replication_world.clients import DataClients, LastReader
 from tests.support.replication_world.faults import ReplicationFaults
+from tests.support.replication_world.follower_readers import LastFollowerReader
 from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
 from tests.support.replication_world.node import ReplicaNode
@@ -77,6 +78,7 @@ class ReplicationWorld(NodesWorld):
         judge: of all that is told of records.
         remote_objects, tier_topic: what the tiers of all brokers share.
         tier_judge: of what the tiers do.
+        turns_us: when each broker has last done something while it served.
     """
 
     plan: ReplicationPlan
@@ -85,6 +87,7 @@ class ReplicationWorld(NodesWorld):
 
     def __init__(self, plan: ReplicationPlan, *, trace_lines: int = 0) -> None:
         self.judge: Judge
+        self.turns_us: dict[int, int] = {}
         super().__init__(plan, trace_lines=trace_lines)
         self.lives = ReplicaLives(self)
         self.judge = Judge(self)
@@ -105,7 +108,10 @@ class ReplicationWorld(NodesWorld):
 
     def turn(self) -> None:
         super().turn()
-        self.judge.after_turn(self._node_of(self.timeline.whom))
+        node = self._node_of(self.timeline.whom)
+        if node is not None and DATA_PORT in self.nodes[node.id].listening:
+            self.turns_us[node.id] = self.now_us
+        self.judge.after_turn(node)
         self.tier_judge.after_turn()
 
     def _node_of(self, whom: Any) -> "QuorumNode | None":
@@ -157,12 +163,23 @@ class ReplicationWorld(NodesWorld):
         self.tier_judge.judge_end()
         data = self.workload.data
         tiered = [told for told in self.judge.partitions.values() if told.is_tiered]
-        readers = [LastReader(data, told.name) for told in tiered if not self.is_given_up(told)]
+        tiered = [told for told in tiered if not self.is_given_up(told)]
+        readers = [LastReader(data, told.name) for told in tiered]
+        self._read("all that was told is read from the leader", readers)
+        if self.plan.follower_readers:
+            others = [
+                LastFollowerReader(data, told, one)
+                for told in tiered
+                for one in told.image.replicas
+                if one != told.image.leader
+            ]
+            self._read("all that was told is read from a follower", others)
+
+    def _read(self, rule: str, readers: Sequence[LastReader | LastFollowerReader]) -> None:
         for reader in readers:
             reader.think()
         if not self.run_until(lambda: not any(one.late for one in readers), READ_WITHIN_MS):
-            late = [one.late for one in readers if one.late]
-            raise Violation("all that was told is read from the leader", "; ".join(late))
+            raise Violation(rule, "; ".join(one.late for one in readers if one.late))
 
     def all_in_sync(self) -> bool:
         """Whether each partition has all its replicas in sync, and all logs are equal."""
