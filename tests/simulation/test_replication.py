@@ -8,12 +8,15 @@ import pytest
 from tests.support.planted_bugs import recorded_seeds
 from tests.support.quorum_world.seeds import replay_line, run_plan
 from tests.support.quorum_world.world import simulated
-from tests.support.replication_world.plan import TopicPlan, replication_plan_of, undisturbed
+from tests.support.replication_world.plan import (
+    TopicPlan,
+    events_of,
+    replication_plan_of,
+    undisturbed,
+)
 from tests.support.replication_world.world import ReplicationWorld
 
 pytestmark = pytest.mark.lasts(seconds=60)
-
-EVENTS = 1200
 
 
 def hold(seed: int, events: int) -> None:
@@ -27,13 +30,13 @@ def hold(seed: int, events: int) -> None:
 @pytest.mark.parametrize("seed", sorted(recorded_seeds("replication")))
 def test_every_rule_holds_after_every_event(seed: int) -> None:
     """In the seeds that find a planted bug; `make simulate-bugs` tells how to record them anew."""
-    hold(seed, EVENTS)
+    hold(seed, events_of(seed))
 
 
 @pytest.mark.parametrize("seed", [110, 118])
 def test_every_rule_holds_with_groups(seed: int) -> None:
     """In both a coordinator that moves has commits to load."""
-    hold(seed, EVENTS)
+    hold(seed, events_of(seed))
 
 
 @pytest.mark.long(seconds=300)

@@ -23,10 +23,11 @@ from pathlib import Path
 
 from tests.planted.run import compile_tree, copy_tree, planted_in
 from tests.support.planted_bugs import ROOT, BadTable, Planted, entries, read_tables, write_entries
+from tests.support.replication_world.plan import events_of
 
 PAGE = ROOT / "docs" / "testing.md"
-EVENTS = {"quorum": 2500, "nodes": 2500, "replication": 1200}
-"""Of a seed, as in the tests of the world."""
+EVENTS = {"quorum": 2500, "nodes": 2500}
+"""Of a seed, as in the tests of the world; of replicas `replication_world.plan` says it."""
 
 
 def record(bug: Planted, seed: int) -> None:
@@ -60,7 +61,8 @@ def search(tree: Path, planted: Planted, options: argparse.Namespace) -> bool:
     began = time.monotonic()
 
     def run(seeds: str) -> tuple[bool, str]:
-        return run_seeds(tree, seeds, options.events or EVENTS[planted.world], planted.world)
+        events = EVENTS.get(planted.world) or events_of(int(seeds.partition("-")[0]))
+        return run_seeds(tree, seeds, options.events or events, planted.world)
 
     is_found, said = False, ""
     try:

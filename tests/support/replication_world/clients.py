@@ -504,7 +504,7 @@ class DataClients:
         if self.world.plan.has_durable:
             self.world.at(self.world.now_us + 500_000, self._create, DURABLE, TopicPlan(1, 3, 2))
         if (tier := self.world.plan.tier) is not None:
-            tiered = TopicPlan(tier.partitions, 3, 2)
+            tiered = TopicPlan(tier.partitions, 3, 2, tier.is_unclean)
             self.world.at(self.world.now_us + 500_000, self._create, TIERED, tiered)
         if self.groups:
             offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)

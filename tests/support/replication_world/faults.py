@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.support.replication_world.world import ReplicationWorld
 
 FORGETS_EVERY_US = 200_000
+CHANGES_OF_A_BOOTSTRAP = 120
 
 
 class ReplicationFaults(NodesFaults):
@@ -130,6 +131,10 @@ class ReplicationFaults(NodesFaults):
         world.judge.loses_logs(one)
         lost = one.logs_id
         one.lose_logs()
+        tier = world.plan.tier
+        if tier is not None and tier.ends_bootstraps and coming.number % 3:
+            one.ends_building_after = 1 + int(coming.part * CHANGES_OF_A_BOOTSTRAP)
+            one.power_goes, one.down_ms = coming.number % 2 == 0, coming.for_ms
         self._forget(one, lost, coming.for_ms)
 
     def _has_last_copies(self, node: "ReplicaNode") -> bool:

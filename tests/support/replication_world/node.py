@@ -23,6 +23,9 @@ from tests.support.sim.memory_disk import MemoryDisk
 if TYPE_CHECKING:
     from tests.support.replication_world.world import ReplicationWorld
 
+FUTURE = "-future"
+"""How directories end that are built beside a log."""
+
 
 class ReplicaNode(ClusterNode):
     """See the module.
@@ -33,6 +36,7 @@ class ReplicaNode(ClusterNode):
         is_without_logs: its lost directory is not given up yet; it does not start before.
         tier_lives: how many tier processes it has had.
         tier_process: the last of them.
+        ends_building_after: once a directory beside is begun, it ends in so many changes.
     """
 
     world: "ReplicationWorld"
@@ -43,6 +47,7 @@ class ReplicaNode(ClusterNode):
         self.tier_lives = 0
         self.tier_process: TierProcess | None = None
         self.is_without_logs = False
+        self.ends_building_after: int | None = None
         super().__init__(world, node_id)
 
     @property
@@ -64,6 +69,13 @@ class ReplicaNode(ClusterNode):
         meta = MetaProperties(CLUSTER_ID, self.id, self.logs_id)
         disk.atomic_write(LOGS / META_PROPERTIES, dump_meta_properties(meta))
         self.machine.cost_us, self.machine.fault = cost, fault
+
+    def _fault(self, operation: str, path: Any) -> int:
+        changes = self.ends_building_after
+        if changes is not None and self.process is not None and FUTURE in str(path):
+            self.ends_building_after = None
+            self.process.disk.end_after(changes)
+        return super()._fault(operation, path)
 
     def lose_logs(self) -> None:
         """Have an empty, formatted disk for partitions; it is down."""

@@ -21,6 +21,8 @@ TIER_SEEDS = 300
 """From here on each broker has a remote tier, and one topic more is tiered."""
 FOLLOWER_SEEDS = 600
 """From here on consumers also ask followers, of every third seed without a remote tier."""
+DENSE_SEEDS = 1_000
+"""From here on every second seed has nothing but the tiered topic, and faults of its tiers."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -44,6 +46,14 @@ OF_TIERS = (
 )
 
 
+OF_DENSE = (
+    *OF_REPLICAS,
+    *OF_TIERS,
+    *("lose_logs",) * 4,
+    *("crash_within_a_step", "crash_in_disk", "power_cut") * 2,
+)
+
+
 class TierPlan(NamedTuple):
     """The remote tier, and the topic that is tiered.
 
@@ -52,12 +62,18 @@ class TierPlan(NamedTuple):
         segment_bytes: of them.
         retention_bytes: total retention; -1: none.
         local_bytes: local retention.
+        is_unclean: the topic allows unclean leaders.
+        pass_ms: `remote.log.manager.task.interval.ms`; local retention looks half as often.
+        ends_bootstraps: a broker on a new disk ends, mostly, while it builds a log beside.
     """
 
     partitions: int = 1
     segment_bytes: int = 400
     retention_bytes: int = -1
     local_bytes: int = 1
+    is_unclean: bool = False
+    pass_ms: int = 2_000
+    ends_bootstraps: bool = False
 
 
 class TopicPlan(NamedTuple):
@@ -75,7 +91,6 @@ TIER_SETTINGS = (
     ("remote.log.manager.copier.thread.pool.size", "2"),
     ("remote.log.manager.expiration.thread.pool.size", "2"),
     ("remote.log.reader.threads", "4"),
-    ("remote.log.manager.task.interval.ms", "2000"),
     ("remote.log.manager.task.retry.backoff.ms", "200"),
     ("remote.log.manager.task.retry.backoff.max.ms", "2000"),
     ("rlmm.config.remote.log.metadata.consume.wait.ms", "6000"),
@@ -125,8 +140,14 @@ class ReplicationPlan(NodesPlan):
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
+        tier: tuple[tuple[str, str], ...] = ()
+        retention_ms = 5_000
+        if self.tier is not None:
+            pass_ms = self.tier.pass_ms
+            tier = (*TIER_SETTINGS, ("remote.log.manager.task.interval.ms", str(pass_ms)))
+            retention_ms = min(retention_ms, 2 * pass_ms)
         return (
-            *(() if self.tier is None else TIER_SETTINGS),
+            *tier,
             ("metadata.log.dir", str(HOME)),
             ("log.dirs", str(LOGS)),
             ("replica.lag.time.max.ms", str(self.lag_ms)),
@@ -135,7 +156,7 @@ class ReplicationPlan(NodesPlan):
             ("replica.socket.timeout.ms", "2000"),
             ("replica.fetch.max.bytes", str(self.fetch_partition_bytes)),
             ("log.initial.task.delay.ms", "1000"),
-            ("log.retention.check.interval.ms", "5000"),
+            ("log.retention.check.interval.ms", str(retention_ms)),
             ("log.flush.offset.checkpoint.interval.ms", "3000"),
             ("log.flush.start.offset.checkpoint.interval.ms", "3000"),
             ("replica.high.watermark.checkpoint.interval.ms", "2000"),
@@ -145,16 +166,61 @@ class ReplicationPlan(NodesPlan):
         )
 
 
+def _is_dense(seed: int) -> bool:
+    return seed >= DENSE_SEEDS and seed % 2 == 1
+
+
+def events_of(seed: int) -> int:
+    """How many events of a seed are tried where nobody says it."""
+    return 2_500 if _is_dense(seed) else 1_200
+
+
 def replication_plan_of(seed: int) -> ReplicationPlan:
     """The cluster of a seed."""
     plan = _untiered(seed)
     if seed < TIER_SEEDS:
         return plan
+    if _is_dense(seed):
+        return _dense(_tiered(plan))
     if seed < FOLLOWER_SEEDS:
         return _tiered(plan)
     plan = _tiered(plan) if seed % 3 else plan
     session_ms = 3_000 if seed % 2 else plan.session_ms  # a leader may be silent for long
     return replace(plan, follower_readers=3, delete_every_ms=400, session_ms=session_ms)
+
+
+def _dense(plan: ReplicationPlan) -> ReplicationPlan:
+    """With short passes, so that as many events see more segments come and go."""
+    dice = Random(f"replication-dense-{plan.seed}")
+    assert plan.tier is not None
+    tier = plan.tier._replace(
+        partitions=1,
+        segment_bytes=dice.choice((250, 400)),
+        is_unclean=dice.random() < 0.3,
+        pass_ms=dice.choice((300, 1_000)),
+        ends_bootstraps=True,
+    )
+    liked = [kind for kind in dict.fromkeys(OF_DENSE) if dice.random() < 0.6]
+    return replace(
+        plan,
+        voters=(1,),
+        combined=(),
+        observers=tuple(range(101, 101 + dice.choice((3, 3, 4)))),
+        loss=0.0,
+        fault_every_ms=dice.choice((600, 1_500)),
+        session_ms=1_500,
+        lag_ms=min(plan.lag_ms, 2_000),
+        delay_us=(200, min(plan.delay_us[1], 2_000)),
+        disk_us=(50, min(plan.disk_us[1], 2_000)),
+        tier=tier,
+        topics=(),
+        has_durable=False,
+        kinds=tuple(kind for kind in OF_DENSE if kind in liked) or ("end_leader",),
+        producers=dice.choice((1, 2)),
+        produce_every_ms=dice.choice((20, 40)),
+        consumers=1,
+        follower_readers=1,
+    )
 
 
 def _tiered(plan: ReplicationPlan) -> ReplicationPlan:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.support.replication_world.world import ReplicationWorld
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
+END_LOST = "log end lost"
 GONE = SegmentState.DELETE_SEGMENT_FINISHED
 Place = tuple[bytes, int]
 
@@ -187,16 +188,22 @@ class TierJudge:
     def unrest(self) -> str:
         """Why the tiers are not at rest; empty: they are."""
         world = self.world
-        if self._unfinished:
-            one = next(iter(self._unfinished.values()))
-            return f"{len(self._unfinished)} segments such as {one}"
+        unfinished, left = list[RemoteLogSegmentMetadata](), set[str]()
+        for metadata in self._unfinished.values():
+            told = self.told_of(metadata)
+            if told is None or not world.is_given_up(told):
+                unfinished.append(metadata)
+            else:  # nothing is copied or deleted until a person restores it
+                left.update(_keys(metadata))
+        if unfinished:
+            return f"{len(unfinished)} segments such as {unfinished[0]}"
         wanted = {
             key
             for here in self.finished.values()
             for metadata in here.values()
             for key in _keys(metadata)
         }
-        found = set(world.remote_objects.segments())
+        found = set(world.remote_objects.segments()) - left
         if wanted != found:
             return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
         for node in world.brokers:
@@ -208,9 +215,19 @@ class TierJudge:
             hosted = sum(one.topic == TIERED for one in broker.replicas.partitions)
             if not state.assigned == state.ready == hosted:
                 return f"{node} hosts {hosted} partitions, its tier says {state}"
-            if state.process != "up" or state.reasons:
-                return f"the tier of {node} is {state.process}: {list(state.reasons)}"
+            reasons = [one for one in state.reasons if END_LOST not in one]
+            if state.process != "up" or reasons:
+                return f"the tier of {node} is {state.process}: {reasons}"
         return self._too_much_local()
+
+    def is_end_lost(self, told: "Told") -> bool:
+        """Whether its leader's tier says that it must be restored by a person."""
+        broker = self.world.nodes[told.image.leader].broker if told.image.leader >= 0 else None
+        tier = None if broker is None else broker.tier
+        return tier is not None and any(
+            one.startswith(f"{told.name}: {END_LOST}") and "restore-partition" in one
+            for one in tier.state().reasons
+        )
 
     def _too_much_local(self) -> str:
         """Closed segments that a replica keeps though the topic wants none."""

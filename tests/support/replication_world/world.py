@@ -206,9 +206,13 @@ class ReplicationWorld(NodesWorld):
     def is_given_up(self, told: Told) -> bool:
         """Whether nobody serves a partition any more, since everything of it is lost.
 
-        A replica that had the last copy when its directory was forgotten is not begun anew.
+        A replica that had the last copy when its directory was forgotten is not begun anew. One
+        that was elected uncleanly and has nothing, of a partition that gave offsets, takes no
+        records until a person restores it.
         """
         image = told.image
+        if told.gave_up and told.is_tiered and self.tier_judge.is_end_lost(told):
+            return True
         may_lead = image.leader != NO_LEADER or image.isr or image.elr or image.last_known_elr
         return DIRECTORY_LOST in image.directories or not may_lead
 
