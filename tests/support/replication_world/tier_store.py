@@ -57,11 +57,7 @@ class RemoteObjects:
 
     def call_us(self) -> int:
         """How long the next call takes."""
-        world, mean = self.world, 5_000
-        if self.is_slow_until > world.now_us:
-            mean = 1_500_000
-        elif world.plan.follower_readers and world.is_disturbed:
-            mean = 100_000  # reads of followers last over changes of their roles
+        mean = 1_500_000 if self.is_slow_until > self.world.now_us else 5_000
         return 200 + int(2 * mean * self.dice.random())
 
 
