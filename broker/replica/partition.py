@@ -722,7 +722,8 @@ class Partition:
             size_bytes = self._committed_bytes_pending
             if high_watermark >= log.log_end_offset:
                 self._committed_bytes_pending = 0
-            self._set_high_watermark(high_watermark, size_bytes)
+            # What was in the log before this life was never counted.
+            self._set_high_watermark(high_watermark, size_bytes or LONG_MAX)
 
     def waits_for_commit(self, required_acks: int) -> bool:
         """Whether an append with these acks is answered only when it is committed.

@@ -210,9 +210,13 @@ class ReplicaFetcher:
     def keep_log_start(self, partition: Partition) -> None:
         """Make its log start durable where it is not, and tell the leader; it is not lent."""
         followed = self._followed.get(_id_of(partition))
-        if followed and partition.log.log_start_offset != self._kept_start(followed):
+        if followed is None:
+            return
+        if partition.log.log_start_offset != self._kept_start(followed):
             self._starts[followed.id] = followed
-            self._go_on_soon()
+        elif followed.following.standing is Standing.ASKED:
+            self._ask(followed)  # another has made it durable
+        self._go_on_soon()
 
     def let_go(self, partition: Partition) -> None:
         """Follow it no more; where its log is lent, that lasts until the call's end."""

@@ -33,7 +33,8 @@ def learn_ages(partition_log: PartitionLog, now_ms: int) -> None:
     """
     if not partition_log.is_offline:
         partition_log.hold.look_at_disk(partition_log.disk, partition_log.directory, now_ms)
-        partition_log.segments.on_a_copy(lambda some: _decide(partition_log, some, now_ms))
+        # A log that begins anew has none for a moment.
+        partition_log.segments.on_a_copy(lambda some: some and _decide(partition_log, some, now_ms))
 
 
 def expire(

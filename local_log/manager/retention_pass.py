@@ -4,7 +4,7 @@ Log starts are on the disk before a first segment goes: a kill after it must sti
 or clients would be told that what is remote is gone, and a lost first segment would look like an
 expired one. Whatever waits for the disk is done on the pool: the ages of the oldest segments, which
 a start does not read, log starts, the epoch chains that then begin there, and the new names of what
-goes. The rest is the loop's, a slice of the logs at a time; a log that is lent is waited for.
+goes. The rest is the loop's, a slice of the logs at a time; a log that is lent comes last.
 """
 
 import logging
@@ -86,64 +86,67 @@ class RetentionPass:
         dropped: Dropped = []
 
         def work() -> Work[None]:
-            expired = yield from self._decide(logs, now_ms, release_copied=release_copied)
-            if expired:
-                names = [each.topic_partition for each, _ in expired]
-                not_kept = yield OnPool(self._pool, self._keep_log_starts, names)
-                kept = [item for item in expired if item[0].topic_partition not in not_kept]
-                yield from self._drop(kept, dropped)
+            late = yield from self._round(logs, now_ms, dropped, release_copied=release_copied)
+            for each in late:  # a disk that hangs may have them: all others have had their turn
+                yield Until(each.loan.when_here)
+                yield from self._round([each], now_ms, dropped, release_copied=release_copied)
             ended()
 
-        Runner(work, self._scheduler, failed=_failed).start()
+        Runner(work, self._scheduler, failed=logged("retention pass")).start()
         return dropped
 
-    def _decide(
-        self, logs: Sequence[PartitionLog], now_ms: int, *, release_copied: bool
-    ) -> Work[Expired]:
-        pace, expired = Pace(), list[tuple[PartitionLog, Expiry]]()
+    def _round(
+        self, logs: Sequence[PartitionLog], now_ms: int, dropped: Dropped, *, release_copied: bool
+    ) -> Work[list[PartitionLog]]:
+        """Look at logs and drop what has expired of them; returns those that were lent."""
+        pace, expired, late = Pace(), list[tuple[PartitionLog, Expiry]](), list[PartitionLog]()
         for some in _slices(logs):
             yield OnPool(self._pool, _learn_ages, some, now_ms)
             for each in some:
-                work_done = LOOK_WORK
-                yield Until(each.loan.when_here)
-                if not self._is_open(each):
+                if each.loan.is_lent:
+                    late.append(each)
                     continue
+                work_done = LOOK_WORK
                 with _reported(each):
-                    if each.roll_if_due(now_ms):
-                        work_done = CHANGE_WORK
-                    expiry = retention.expire(each, now_ms, release_copied=release_copied)
-                    if expiry is not None:
-                        expired.append((each, expiry))
+                    if self._is_open(each):
+                        if each.roll_if_due(now_ms):
+                            work_done = CHANGE_WORK
+                        expiry = retention.expire(each, now_ms, release_copied=release_copied)
+                        if expiry is not None:
+                            expired.append((each, expiry))
                 if pace.is_step_over(work_done):
                     yield None
-        return expired
+        if expired:
+            names = [each.topic_partition for each, _ in expired]
+            not_kept = yield OnPool(self._pool, self._keep_log_starts, names)
+            kept = [item for item in expired if item[0].topic_partition not in not_kept]
+            late += yield from self._drop(kept, dropped)
+        return late
 
-    def _drop(self, leaving: Expired, dropped: Dropped) -> Work[None]:
-        pace = Pace()
+    def _drop(self, leaving: Expired, dropped: Dropped) -> Work[list[PartitionLog]]:
+        pace, late = Pace(), list[PartitionLog]()
         for some in _slices(leaving):
             yield OnPool(self._pool, _write_chains, some)
             gone = []
             for each, expiry in some:
-                yield Until(each.loan.when_here)
-                if not self._is_open(each):
+                if each.loan.is_lent:
+                    late.append(each)
                     continue
                 with _reported(each):
-                    went = retention.take_out(each, expiry)
-                    dropped.extend((each.topic_partition, base, reason) for base, reason in went)
-                    gone.append(each)
+                    if self._is_open(each):
+                        went = retention.take_out(each, expiry)
+                        name = each.topic_partition
+                        dropped.extend((name, base, reason) for base, reason in went)
+                        gone.append(each)
                 if pace.is_step_over(CHANGE_WORK):
                     yield None
             for each, paths in (yield OnPool(self._pool, _rename, gone)):
                 each.delete_later(paths)
+        return late
 
 
 def _slices(items: Sequence[T]) -> Iterator[Sequence[T]]:
     return (items[start : start + SLICE_LOGS] for start in range(0, len(items), SLICE_LOGS))
-
-
-def _failed(error: Exception) -> None:
-    if not isinstance(error, RuntimeError):  # the pool is shut down: the next start goes on
-        logged("retention pass")(error)
 
 
 @contextmanager
@@ -155,6 +158,8 @@ def _reported(each: PartitionLog) -> Iterator[None]:
         pass  # deleted meanwhile
     except KafkaStorageError as error:
         log.error("retention failed: partition=%s error=%s", each.topic_partition, error)  # noqa: TRY400
+    except Exception:
+        log.exception("retention failed: partition=%s", each.topic_partition)
 
 
 def _learn_ages(logs: Iterable[PartitionLog], now_ms: int) -> None:

@@ -62,19 +62,17 @@ def expiration_pass(
         return PassResult(red=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
-    log_start, members = facts.log.log_start_offset, facts.log.members_log_start
-    again_in_ms: int | None = None
+    members = facts.log.members_log_start
     move = log_start_by_retention(facts, settings, now_ms)
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
             return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=move.offset))
-        log_start = move.offset
-        yield Carry(log_start)
-        if members < log_start:
-            again_in_ms = FOLLOWERS_MS  # no thread waits for them
+        # The next pass carries it, and its description says what followers have by then, also those
+        # that join now.
+        return PassResult(again_in_ms=0 if members >= move.offset else FOLLOWERS_MS)
     # A follower that leads next must know that what goes is gone.
-    due = deletions(facts, min(log_start, members), own_copies.seen())
+    due = deletions(facts, min(facts.log.log_start_offset, members), own_copies.seen())
     yield Measure(
         delete_lag_segments=len(due),
         delete_lag_bytes=sum(deletion.metadata.segment_size_bytes for deletion in due),
@@ -95,7 +93,7 @@ def expiration_pass(
         else:
             if is_held:
                 return PassResult(store_errors=errors, is_held=True)
-    return PassResult(store_errors=errors, again_in_ms=again_in_ms)
+    return PassResult(store_errors=errors)
 
 
 def _delete(

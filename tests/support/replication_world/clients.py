@@ -358,6 +358,7 @@ class Consumer:
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}  # next one, and of which rebase
         self._epochs: dict[TopicPartition, int] = {}
         self._name: TopicPartition | None = None
+        self._has_skipped = False
 
     def think(self) -> None:
         """Read something later."""
@@ -381,6 +382,7 @@ class Consumer:
         offset, rebases = self._offsets.get(name, (0, told.rebases))
         if rebases != told.rebases:
             offset = min(offset, told.end)
+        self._has_skipped = offset < told.start_max
         offset = max(offset, told.start_max)
         self._name = name
         self._offsets[name] = offset, told.rebases
@@ -429,7 +431,8 @@ class Consumer:
         if rebases != told.rebases or self._epochs[name] < told.since:
             return  # a leader of before an unclean election may still tell what was given up
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and offset >= told.start_max and not told.gave_up:
-            is_weak = told.weak_from <= offset
+            # A leader of before may not have what the consumer has not read either.
+            is_weak = told.weak_from <= offset or self._has_skipped
             if not is_weak and offset <= told.end:
                 self._breaks("what was read stays in range", told, f"{offset}")
         if code != ErrorCode.NONE:
