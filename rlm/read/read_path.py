@@ -30,6 +30,7 @@ from rlm.link.messages import (
 from rlm.plugins import Store
 from rlm.quota import RateQuota
 from rlm.read import disk_chunk_cache
+from rlm.read.catch_ups import CatchUps
 from rlm.read.chunk_cache import ChunkCache
 from rlm.read.chunk_loader import ChunkLoader
 from rlm.read.disk_chunk_cache import DiskChunkCache
@@ -151,6 +152,7 @@ class ReadPath:
             clock=clock,
             scheduler=scheduler,
         )
+        self._catch_ups = CatchUps(seen.metadata, workers)
         self._searches = TimestampSearches(
             store=seen,
             caches=caches,
@@ -182,31 +184,28 @@ class ReadPath:
 
     def _read_at_follower(self, tip: TopicIdPartition, question: Read, reply: Reply) -> None:
         """Read by all that the metadata topic holds now; no thread waits until that is read."""
-        clock, waiting = self._clock, [question]
-        ends_at_ms = clock.monotonic_ms() + question.wait_ms
+        ends_at_ms = self._clock.monotonic_ms() + question.wait_ms
+        why = "remote metadata is not caught up"
 
         def late() -> None:
-            if waiting:
-                waiting.clear()
-                reply(_not_available(question, "remote metadata is not caught up"))
-
-        timer = self._scheduler.call_later(question.wait_ms, late)
+            self._catch_ups.leave(tip, read)
+            reply(_not_available(question, why))
 
         def read(error: BaseException | None) -> None:
-            if not waiting:
+            nonlocal why
+            if error is not None:
+                # An answer at once would have the consumer ask again at once, here or the leader.
+                why = f"{why}: {error}"
                 return
-            waiting.clear()
             timer.cancel()
-            if error is not None or self._stopped:
-                reply(_not_available(question, f"remote metadata is not caught up: {error}"))
+            if self._stopped:
+                reply(_not_available(question, why))
                 return
-            left_ms = max(0, ends_at_ms - clock.monotonic_ms())
+            left_ms = max(0, ends_at_ms - self._clock.monotonic_ms())
             self._reader.read(tip, structs.replace(question, wait_ms=left_ms), reply)
 
-        caught_up = self._store.metadata.catch_up(tip)
-        caught_up.add_done_callback(
-            lambda done: self._workers.post(partial(read, done.exception()))
-        )
+        timer = self._scheduler.call_later(question.wait_ms, late)
+        self._catch_ups.join(tip, read)
 
     def may_be_readable(self, tip: TopicIdPartition) -> None:
         """A partition's segments became known, or it became known which of them count."""

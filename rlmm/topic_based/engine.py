@@ -64,6 +64,9 @@ ROLES_MAX = 1_000
 
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
+_STREAM_MS = 1_000
+"""So long after a caller asked to be caught up the next one is expected: the thread would not hear
+it before its wait is over, and each read of a consumer at a follower would take that long."""
 
 
 def running_future() -> "Future[None]":
@@ -166,6 +169,7 @@ class MetadataEngine:
             self._lock, store, self._views, self._roles, self._tracked, partition_count
         )
         self._assignment_changed = False
+        self._busy_until_ms = 0
         self._ends = Completions()
         self._reader = TopicReader(store, clock)
         self._pairs = WrittenPairs()
@@ -186,6 +190,7 @@ class MetadataEngine:
             if role is None or not role.is_ready:
                 self._ends.fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
             else:
+                self._busy_until_ms = self._clock.monotonic_ms() + _STREAM_MS
                 role.catching_up.append(done)
                 reads = self._tracked[role.home].end_reads
                 reads.want(role, lambda: self._caught_up(role, done))
@@ -300,8 +305,13 @@ class MetadataEngine:
                 tracked.end_reads.ask(self._port, number, tracked.position.offset, now_ms)
 
     def _wait_ms(self) -> int:
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            busy = self.asked or any(tracked.is_busy for tracked in self._tracked.values())
+            busy = (
+                self.asked
+                or now_ms < self._busy_until_ms
+                or any(tracked.is_busy for tracked in self._tracked.values())
+            )
         return _BUSY_WAIT_MS if busy else _IDLE_WAIT_MS
 
     def _take(self, events: list[TopicEvent]) -> None:
@@ -402,7 +412,8 @@ class MetadataEngine:
                 self._ends.succeed(follower.done)
 
         of = tracked if follower is None else follower
-        tracked.end_reads.drop(of)
+        if follower is None:  # who waits for a follower to catch up goes on waiting, as it goes on
+            tracked.end_reads.drop(of)
         tracked.end_reads.want(of, reached)
 
     def _caught_up(self, role: Role, done: "Future[None]") -> None:

@@ -249,3 +249,17 @@ def test_a_new_owner_that_has_written_nothing_goes_on_after_lost_records(
     topic.lose(0, 0)
     assert a.own(A2).exception(0) is None
     assert a.lost == [PARTITION], "others may have been told what is true no more"
+
+
+def test_catching_up_goes_on_where_a_follower_reads_anew(
+    a: Node, b: Node, topic: MemoryTopic
+) -> None:
+    """Those who wait are told: nobody asks a second time before that."""
+    a.own(A1)
+    b.manager.follow(PARTITION)
+    b.turn()
+    waiting = b.manager.catch_up(PARTITION)
+    topic.lose(0, 0)
+    b.turn()
+    assert waiting.exception(0) is None
+    assert b.manager.is_ready(PARTITION)

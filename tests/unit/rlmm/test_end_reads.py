@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from rlmm.testing import PARTITION
 from rlmm.topic_based.end_reads import ASK_AGAIN_MS, EndReads
+from tests.support.sim.clock import ManualClock
+from tests.support.tier.memory_topic import MemoryTopic
+from tests.support.tier.metadata_topic import Node
 
 OLD, NEW = object(), object()
 
@@ -78,3 +82,24 @@ def test_a_log_that_was_cut_is_asked_anew_and_waited_for_since_then() -> None:
     port.asked[0](0)
     reads.ask(port, 0, 0, 3_000)
     assert reads.waits_since_ms == 2_000, "the answer of before the cut counts no longer"
+
+
+def test_of_those_who_catch_up_one_after_another_only_the_first_waits_for_an_idle_poll() -> None:
+    """A poll does not end when somebody asks: as long as it may wait, so long may they."""
+    clock = ManualClock()
+    node = Node(MemoryTopic(), clock, 1)
+    node.manager.follow(PARTITION)
+    node.turn()
+    idle_ms = node.port.wait_ms
+    node.manager.catch_up(PARTITION)
+    for _ in range(5):  # consumers that read and then wait half a second for more
+        node.turn()
+        clock.advance(500)
+        node.turn(1)
+        assert node.port.wait_ms < idle_ms / 10
+        caught_up = node.manager.catch_up(PARTITION)
+        node.turn()
+        assert caught_up.exception(0) is None
+    clock.advance(2_000)
+    node.turn(1)
+    assert node.port.wait_ms == idle_ms

@@ -71,15 +71,66 @@ def test_metadata_that_are_late_give_9_at_the_deadline(
     followed.pump()  # nobody waits for it any more
 
 
-def test_metadata_that_cannot_be_read_give_9(
+def test_metadata_that_cannot_be_read_give_9_at_the_deadline_and_not_at_once(
+    followed: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that gets it at once asks again at once."""
+    ends = Ends(followed, monkeypatch)
+    for number in (1, 2):
+        asked = followed.ask_to_read(5, wait_ms=500, **FOLLOWED)
+        followed.pump()
+        assert len(ends.asked) == number
+        ends.asked[-1].set_exception(MetadataNotReadyError("unreadable"))
+        followed.pump()
+        followed.scheduler.advance(499)
+        followed.pump()
+        assert not asked.done()
+        followed.scheduler.advance(1)
+        followed.pump()
+        answer = asked.result(0)
+        assert error_of(answer) == NINE
+        assert isinstance(answer.message, ReadAnswer)
+        assert answer.message.message.endswith("not caught up: unreadable")
+
+
+def test_a_read_that_comes_while_others_catch_up_waits_for_the_next_time(
+    followed: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end that was asked for before it came says nothing to it."""
+    ends = Ends(followed, monkeypatch)
+    first, *later = [followed.ask_to_read(5, **FOLLOWED) for _ in range(3)]
+    followed.pump()
+    assert len(ends.asked) == 1
+    ends.asked[0].set_result(None)
+    followed.pump()
+    assert values_of(bytes_of(first.result(0)))
+    assert len(ends.asked) == 2
+    assert not any(asked.done() for asked in later)
+    ends.asked[1].set_result(None)
+    followed.pump()
+    assert all(values_of(bytes_of(asked.result(0))) for asked in later)
+    assert len(ends.asked) == 2
+
+
+def test_nothing_grows_with_the_reads_that_gave_up_while_the_metadata_topic_is_away(
     followed: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends(followed, monkeypatch)
-    asked = followed.ask_to_read(5, **FOLLOWED)
+    for _ in range(20):
+        asked = followed.ask_to_read(5, wait_ms=500, **FOLLOWED)
+        followed.pump()
+        followed.scheduler.advance(500)
+        followed.pump()
+        assert error_of(asked.result(0)) == NINE
+    assert len(ends.asked) == 1
+    ends.asked[0].set_result(None)
     followed.pump()
-    ends.asked[-1].set_exception(MetadataNotReadyError("unreadable"))
+    assert len(ends.asked) == 1, "nobody waits for a second one"
+    received = followed.ask_to_read(5, **FOLLOWED)
     followed.pump()
-    assert error_of(asked.result(0)) == NINE
+    ends.asked[1].set_result(None)
+    followed.pump()
+    assert values_of(bytes_of(received.result(0)))
 
 
 def test_an_offset_in_no_segment_is_for_the_leader_to_judge(followed: Pair) -> None:
