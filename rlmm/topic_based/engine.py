@@ -65,8 +65,9 @@ ROLES_MAX = 1_000
 _BUSY_WAIT_MS = 5
 _IDLE_WAIT_MS = 250
 _STREAM_MS = 1_000
-"""So long after a caller asked to be caught up the next one is expected: the thread would not hear
-it before its wait is over, and each read of a consumer at a follower would take that long."""
+"""Who asks to be caught up twice within that time, as a consumer at a follower does, is expected to
+ask again: nothing ends a wait early, and each of its reads would take as long as an idle one. The
+passes of followed partitions ask, too, each once an interval: they keep no thread busy."""
 
 
 def running_future() -> "Future[None]":
@@ -190,7 +191,10 @@ class MetadataEngine:
             if role is None or not role.is_ready:
                 self._ends.fail(done, MetadataNotReadyError(f"not owned nor followed: {partition}"))
             else:
-                self._busy_until_ms = self._clock.monotonic_ms() + _STREAM_MS
+                now_ms = self._clock.monotonic_ms()
+                if role.asked_ms >= 0 and now_ms < role.asked_ms + _STREAM_MS:
+                    self._busy_until_ms = now_ms + _STREAM_MS
+                role.asked_ms = now_ms
                 role.catching_up.append(done)
                 reads = self._tracked[role.home].end_reads
                 reads.want(role, lambda: self._caught_up(role, done))

@@ -37,6 +37,7 @@ class Role:
         log_start: what its records carry since it has settled, -1 before.
         unclean_epoch: of the last unclean election it knows of; its records carry it.
         catching_up: of callers that wait until all is read that was there at their call.
+        asked_ms: when the last of them came, -1 before.
     """
 
     partition: TopicIdPartition
@@ -50,6 +51,7 @@ class Role:
     log_start: int = -1
     unclean_epoch: int = -1
     catching_up: "list[Future[None]]" = field(default_factory=list)
+    asked_ms: int = -1
 
     @property
     def is_ready(self) -> bool:

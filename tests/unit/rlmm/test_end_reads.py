@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from kafka_protocol.types import TopicIdPartition
 from rlmm.testing import PARTITION
 from rlmm.topic_based.end_reads import ASK_AGAIN_MS, EndReads
 from tests.support.sim.clock import ManualClock
@@ -10,6 +13,7 @@ from tests.support.tier.memory_topic import MemoryTopic
 from tests.support.tier.metadata_topic import Node
 
 OLD, NEW = object(), object()
+FOLLOWED = PARTITION, PARTITION._replace(partition=1)
 
 
 class Port:
@@ -84,22 +88,39 @@ def test_a_log_that_was_cut_is_asked_anew_and_waited_for_since_then() -> None:
     assert reads.waits_since_ms == 2_000, "the answer of before the cut counts no longer"
 
 
-def test_of_those_who_catch_up_one_after_another_only_the_first_waits_for_an_idle_poll() -> None:
-    """A poll does not end when somebody asks: as long as it may wait, so long may they."""
-    clock = ManualClock()
-    node = Node(MemoryTopic(), clock, 1)
-    node.manager.follow(PARTITION)
+@pytest.fixture
+def node() -> Node:
+    """Follows two partitions, and has nothing to do."""
+    node = Node(MemoryTopic(), ManualClock(), 1)
+    for partition in FOLLOWED:
+        node.manager.follow(partition)
     node.turn()
+    return node
+
+
+def caught_up(node: Node, partition: TopicIdPartition = PARTITION) -> None:
+    done = node.manager.catch_up(partition)
+    node.turn()
+    assert done.exception(0) is None
+
+
+def test_who_catches_up_again_and_again_waits_for_no_idle_poll(node: Node) -> None:
+    """A poll does not end when somebody asks: as long as it may wait, so long may they."""
     idle_ms = node.port.wait_ms
-    node.manager.catch_up(PARTITION)
-    for _ in range(5):  # consumers that read and then wait half a second for more
-        node.turn()
-        clock.advance(500)
+    caught_up(node)
+    node.clock.advance(idle_ms)
+    for _ in range(5):  # a consumer that reads and then waits half a second for more
+        caught_up(node)
+        node.clock.advance(500)
         node.turn(1)
         assert node.port.wait_ms < idle_ms / 10
-        caught_up = node.manager.catch_up(PARTITION)
-        node.turn()
-        assert caught_up.exception(0) is None
-    clock.advance(2_000)
+    node.clock.advance(2_000)
     node.turn(1)
     assert node.port.wait_ms == idle_ms
+
+
+def test_many_that_catch_up_once_each_keep_no_thread_busy(node: Node) -> None:
+    idle_ms = node.port.wait_ms
+    for partition in FOLLOWED:
+        caught_up(node, partition)
+        assert node.port.wait_ms == idle_ms
