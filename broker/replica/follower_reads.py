@@ -34,9 +34,12 @@ class Heard:
         self._clock, self._wait_ms = clock, wait_ms
         self.at_ms: int | None = None
 
-    def now(self) -> None:
-        """An answer is here."""
-        self.at_ms = self._clock.monotonic_ms()
+    def answered(self, asked_ms: int) -> None:
+        """An answer is here to what was asked then.
+
+        It may have been here for long while this process slept: a leader answers within the wait.
+        """
+        self.at_ms = min(self._clock.monotonic_ms(), asked_ms + self._wait_ms)
 
     @property
     def is_fresh(self) -> bool:

@@ -294,6 +294,7 @@ class ReplicaFetcher:
         body = yield from encoded(
             question, terms, broker_epoch=self._broker_epoch(), wait_ms=wait_ms
         )
+        asked_ms = self._clock.monotonic_ms()
         answer = yield from sent(
             connection, ApiKey.FETCH, body, versions=VERSIONS, read=None, timeout_ms=timeout_ms
         )
@@ -306,6 +307,7 @@ class ReplicaFetcher:
         try:
             found = yield from _read(answer)
             if self._is_good(question, found):
+                self._heard.answered(asked_ms)
                 yield from self._take(found)
         except MalformedMessageError as error:
             self._leader_failed(f"it sends what is no answer to a Fetch: {error}")
@@ -340,7 +342,6 @@ class ReplicaFetcher:
         if self.trouble:
             log.info("leader answers again: broker=%d", self.leader_id)
         self.trouble, self._failures = "", 0
-        self._heard.now()
         return True
 
     def _leader_failed(self, reason: str) -> None:

@@ -17,7 +17,7 @@ NINE, ONE, SIX = (
 def heard(age_ms: int = 0) -> Heard:
     clock = ManualClock(monotonic_ms=1_000)
     found = Heard(clock, WAIT_MS)
-    found.now()
+    found.answered(clock.monotonic_ms())
     clock.advance(age_ms)
     return found
 
@@ -83,8 +83,18 @@ def test_a_word_is_fresh_for_one_wait_of_a_fetch() -> None:
     clock = ManualClock(monotonic_ms=0)
     one = Heard(clock, WAIT_MS)
     assert not one.is_fresh, "nothing was heard"
-    one.now()
+    one.answered(clock.monotonic_ms())
     clock.advance(WAIT_MS)
     assert one.is_fresh
     clock.advance(1)
     assert not one.is_fresh
+
+
+def test_an_answer_that_lay_here_while_the_process_slept_is_not_fresh() -> None:
+    clock = ManualClock(monotonic_ms=0)
+    one = Heard(clock, WAIT_MS)
+    clock.advance(WAIT_MS * 5)
+    one.answered(0)
+    assert not one.is_fresh
+    one.answered(WAIT_MS * 5 - 10)
+    assert one.is_fresh

@@ -81,6 +81,8 @@ class Script:
                     if judgements < 0:
                         task.close()
                         return PassResult()
+                if isinstance(effect, Carry):
+                    self.carried = effect.log_start
                 error = self.fail.get(type(effect))
                 if error is None:
                     effect = task.send(self.answer(effect))
@@ -116,8 +118,6 @@ class Script:
                 return self.answers["seen_ms"]
             case WasDeletedOnce():
                 return self.answers.get("deleted_once", False)
-            case Carry(offset):
-                self.carried = offset
             case MoveStart(offset):
                 self.written.append(f"log start {offset}")
                 return self.answers.get("taken", True)
