@@ -711,19 +711,17 @@ class Partition:
 
     def advance_replicated(self) -> None:
         """Move the high watermark as far as the replicas allow, where there are several."""
-        if self.followers is None:
-            return
-        self._raise_high_watermark(self.followers.high_watermark(self._own_end))
+        if self.followers is not None:
+            self._raise_high_watermark(self.followers.high_watermark(self._own_end))
 
     def _raise_high_watermark(self, high_watermark: int) -> None:
         log = self.log
         if high_watermark > log.high_watermark:
-            # At most so many: who waits for less looks again in vain, and nobody too late.
-            size_bytes = self._committed_bytes_pending
+            # At most so many, but those of a life before: who waits for less looks again in vain.
+            size_bytes = self._committed_bytes_pending or LONG_MAX
             if high_watermark >= log.log_end_offset:
                 self._committed_bytes_pending = 0
-            # What was in the log before this life was never counted.
-            self._set_high_watermark(high_watermark, size_bytes or LONG_MAX)
+            self._set_high_watermark(high_watermark, size_bytes)
 
     def waits_for_commit(self, required_acks: int) -> bool:
         """Whether an append with these acks is answered only when it is committed.
