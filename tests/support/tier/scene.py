@@ -7,6 +7,7 @@ from rlm.link.messages import PartitionSettings
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
 from rlm.upkeep.copy_task import copy_pass
+from rlm.upkeep.effects import PassResult
 from rlm.upkeep.expiration_task import expiration_pass
 from rlm.upkeep.performer import World
 from rlm.upkeep.store_gate import StoreGate
@@ -91,18 +92,23 @@ class Scene:
                     gate=StoreGate(),
                 )
             ).red,
-            tier.run(
-                expiration_pass(
-                    self.settings,
-                    tier.ownership.own_copies,
-                    broker_id=1,
-                    copy_max_ms=COPY_MAX_MS,
-                    gate=StoreGate(),
-                ),
-                EXPIRATION_POOL,
-            ).red,
+            self._expire().red,
         ]
         return next((red for red in reds if red), "")
+
+    def _expire(self) -> PassResult:
+        """A pass, and the next one where it goes on at once."""
+        while True:
+            task = expiration_pass(
+                self.settings,
+                self.tier.ownership.own_copies,
+                broker_id=1,
+                copy_max_ms=COPY_MAX_MS,
+                gate=StoreGate(),
+            )
+            result: PassResult = self.tier.run(task, EXPIRATION_POOL)
+            if result.again_in_ms != 0:
+                return result
 
     def settle(self) -> None:
         """Quiescence and two passes, the copy maximum being over."""
