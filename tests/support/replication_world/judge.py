@@ -445,12 +445,13 @@ class Judge:
             if member in self._hurt:
                 is_whole = False
                 continue
-            lacks = copy.agrees_to < must or (copy.start > told.start_max and not told.is_tiered)
+            has = max(copy.agrees_to, told.start_max)  # what is below was deleted
+            lacks = has < must or (copy.start > told.start_max and not told.is_tiered)
             if lacks and not told.is_pending:
                 kind = "ISR" if member in image.isr else "ELR"
                 what = f"n{member} of the {kind} from {copy.start} agrees to {copy.agrees_to}"
                 self._breaks("members have all that was told", told, f"{what} of {must}")
-            if member in image.isr and copy.agrees_to < told.end:
+            if member in image.isr and has < told.end:
                 is_whole = False
         if is_whole and not told.is_pending and (told.lost or told.weak_from < ALL):
             told.lost.clear()
