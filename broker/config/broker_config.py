@@ -15,6 +15,7 @@ from broker.config import properties
 from broker.config.aliases import translate_broker
 from broker.config.key import ConfigError, Value
 from broker.config.keys import BROKER_KEYS, METADATA_MANAGER_KEYS, SERVER_FALLBACKS
+from broker.config.keys_log import RACK_AWARE_SELECTOR
 from broker.config.listeners import Listener, Voter
 from broker.config.resolve import Resolved, effective_name, resolve
 from broker.config.rules import Addresses, check_values, derive_addresses
@@ -159,6 +160,7 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_timeout_ms: int
     producer_id_expiration_ms: int
     producer_id_expiration_check_interval_ms: int
@@ -303,6 +305,11 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         """Whether this node votes on the cluster's metadata."""
         return "controller" in self.process_roles
+
+    @property
+    def selects_by_rack(self) -> bool:
+        """Whether leaders send consumers to a replica in their rack (KIP-392)."""
+        return self.replica_selector_class == RACK_AWARE_SELECTOR
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:

@@ -9,6 +9,9 @@ from broker.config.key import BOOLEAN, DOUBLE, INT, LIST, LONG, STRING, Dynamic,
 
 CLUSTER_WIDE = Dynamic.CLUSTER_WIDE
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+
 LOG_KEYS: Final[tuple[Key, ...]] = (
     Key(
         "compression.gzip.level",
@@ -406,6 +409,14 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         LONG,
         "5000",
         "How often high watermarks are written down.",
+    ),
+    Key(
+        "replica.selector.class",
+        STRING,
+        None,
+        "Which replica consumers read from: the leader, or one in their rack (`client.rack`).",
+        choices=(RACK_AWARE_SELECTOR, LEADER_SELECTOR),
+        resource=True,
     ),
     Key(
         "replica.lag.time.max.ms",

@@ -15,8 +15,9 @@ Versions:
 * 8: no new field; the client waits out a throttle, not the broker (KIP-219).
 * 9: the leader epoch that the client knows (KIP-320).
 * 10: no new field; zstd (KIP-110).
-* 11: the client's rack, and a replica nearer to it, which is never named here; from here on
-  consumers may ask followers, see `broker.replica.follower_reads` (KIP-392).
+* 11: the client's rack, and a replica nearer to it, to which the leader sends it where
+  `replica.selector.class` says so; from here on consumers may ask followers, see
+  `broker.replica.follower_reads` (KIP-392).
 * 12: flexible (KIP-482); last fetched epoch, diverging epoch, current leader (KIP-595) and the id
   of a snapshot (KIP-630).
 * 13: topics by id instead of name (KIP-516).
@@ -74,6 +75,8 @@ _REMOTE_WAIT_MIN_MS: Final = 50
 """Also a client that does not wait gives the tier so long to hand over what it has at hand: local
 data or errors in each answer would keep remote partitions from it for good."""
 
+NOBODY: Final = frozenset[int]()
+
 PARTITIONS_MAX: Final = 100_000
 """DIFFERS: Kafka takes as many as fit into a request."""
 
@@ -89,11 +92,13 @@ class FetchLimits:
         max_bytes: of one answer (`fetch.max.bytes`).
         session_slots: `max.incremental.fetch.session.cache.slots`.
         remote_wait_ms: longest wait for the remote tier now (`remote.fetch.max.wait.ms`).
+        selects_by_rack: consumers are sent to a replica in their rack (`replica.selector.class`).
     """
 
     max_bytes: int = 57_671_680
     session_slots: int = 1_000
     remote_wait_ms: Callable[[], int] = lambda: 500
+    selects_by_rack: bool = False
 
 
 class FetchHandler(RawHandler):
@@ -276,7 +281,16 @@ class FetchHandler(RawHandler):
             context.listener_name,
             context.peer,
             may_ask_followers=replica_id < 0 and version >= since.READ_REPLICA,
+            near=self._near(context, asked.rack_id) if replica_id < 0 else NOBODY,
         )
+
+    def _near(self, context: RequestContext, rack: str) -> frozenset[int]:
+        """The brokers of a consumer's rack, where this one is not among them."""
+        if not rack or not self._limits.selects_by_rack:
+            return NOBODY
+        brokers = self._addresses(context.listener_name)
+        near = frozenset(one.id for one in brokers if one.rack == rack)
+        return NOBODY if self._replicas.node_id in near else near
 
     # -- the answer
 
@@ -341,6 +355,7 @@ def make(parts: HandlerParts) -> FetchHandler:
         max_bytes=config.fetch_max_bytes,
         session_slots=config.max_incremental_fetch_session_cache_slots,
         remote_wait_ms=lambda: live.current.remote_fetch_max_wait_ms,
+        selects_by_rack=config.selects_by_rack,
     )
     return FetchHandler(
         parts.replicas,

@@ -15,8 +15,8 @@ from kafka_protocol.wire.primitives import encode_uvarint
 from runtime.work import Steps, at_once
 
 SLICE_PARTITIONS: Final = 500
-NO_REPLICA: Final = -1
-"""There is no preferred read replica."""
+NO_REPLICA: Final = b"\xff\xff\xff\xff"
+"""-1: there is no preferred read replica."""
 
 _pack_4 = Struct(">ihqq").pack
 _pack_5 = Struct(">ihqqq").pack
@@ -129,6 +129,10 @@ def _topic_head(version: int, group: Sequence[PartitionRead]) -> bytes:
     return _pack_length(len(name)) + name + _pack_count(len(group))
 
 
+def _nearer(read: PartitionRead) -> bytes:
+    return NO_REPLICA if read.nearer is None else _pack_count(read.nearer)
+
+
 def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[object]) -> bytearray:
     """Write one partition; returns what following bytes are to be added to."""
     fixed = (read.fetch.index, read.error, read.high_watermark, read.last_stable_offset)
@@ -146,7 +150,7 @@ def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[ob
             for producer_id, first_offset in aborted:
                 out += _pack_aborted(producer_id, first_offset)
         if version >= since.READ_REPLICA:
-            out += b"\xff\xff\xff\xff"
+            out += _nearer(read)
         out += _pack_count(size)
     else:
         if aborted is None:
@@ -155,7 +159,7 @@ def _partition(version: int, read: PartitionRead, out: bytearray, parts: list[ob
             out += encode_uvarint(len(aborted) + 1)
             for producer_id, first_offset in aborted:
                 out += _pack_aborted(producer_id, first_offset) + b"\0"
-        out += b"\xff\xff\xff\xff"
+        out += _nearer(read)
         out += encode_uvarint(size + 1)
     if size:
         parts.append(bytes(out))

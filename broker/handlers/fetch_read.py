@@ -130,6 +130,9 @@ def _read(
     read.high_watermark, read.last_stable_offset = log.high_watermark, stable
     # Where it is not known a follower must not take it for its own.
     read.log_start_offset = log.log_start_offset if log.log_start_known else -1
+    if read.nearer is not None:
+        result.must_answer = True
+        return
     if params.read_committed:
         read.aborted = []
     if read.diverging is not None:
@@ -175,7 +178,10 @@ def _admit(
     if not partition.is_leader or fetch.current_leader_epoch >= 0:
         partition.check_leader(fetch.current_leader_epoch)
     if params.replica_id < 0:
-        _check_range(partition, read, max_bytes)
+        if params.near and partition.followers is not None:
+            read.nearer = partition.followers.in_sync.nearest(params.near, fetch.offset)
+        if read.nearer is None:
+            _check_range(partition, read, max_bytes)
         return
     _check_replica(replicas, partition, params, fetch)
     _check_range(partition, read, max_bytes)

@@ -200,6 +200,7 @@ class FetchContext:
                 read.size_bytes > 0
                 or read.error != 0
                 or read.diverging is not None
+                or read.nearer is not None
                 or fetch.told_high_watermark != read.high_watermark
                 or fetch.told_log_start_offset != read.log_start_offset
             )

@@ -51,6 +51,7 @@ class PartitionRead:
         leader: broker id and leader epoch, where the client has asked the wrong one.
         at_end: the asker has seen everything; only something new brings another answer.
         diverging: (epoch, end offset) up to which the asker's log agrees with ours.
+        nearer: the replica that a consumer is sent to; nothing was read here.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class PartitionRead:
         "last_stable_offset",
         "leader",
         "log_start_offset",
+        "nearer",
         "partition",
         "regions",
         "size_bytes",
@@ -79,6 +81,7 @@ class PartitionRead:
         self.diverging: tuple[int, int] | None = None
         self.partition: Partition | None = None
         self.leader: tuple[int, int] | None = None
+        self.nearer: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class FetchParams:
         listener: where it came in; leaders are named as that listener's clients reach them.
         peer: the connection's other side.
         may_ask_followers: a consumer that knows of replicas nearer to it (KIP-392).
+        near: brokers that are nearer to this consumer than this one; empty: it stays here.
     """
 
     version: int
@@ -106,6 +110,7 @@ class FetchParams:
     listener: str = ""
     peer: tuple[str, int] = ("", 0)
     may_ask_followers: bool = False
+    near: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)

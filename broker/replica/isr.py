@@ -19,7 +19,7 @@ Source: Kafka's Partition and Replica; KIP-497 (AlterPartition), KIP-841 and KIP
 eligible), KIP-966 (the watermark below min.insync.replicas).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -288,6 +288,25 @@ class InSyncReplicas:
             offset=offset, log_start_offset=log_start_offset, leader_end=leader_end, now_ms=now_ms
         )
         return moved
+
+    def nearest(self, near: Collection[int], offset: int) -> int | None:
+        """Choose the in-sync follower to which a consumer at `offset` is sent (KIP-392).
+
+        It has the offset, and of those the most; of equal ones it was caught up last, and has the
+        lowest id.
+
+        Args:
+            near: brokers in the consumer's rack, without the leader.
+            offset: where the consumer reads next.
+        """
+        fit = [
+            (follower.log_end_offset, follower.caught_up_ms, -replica)
+            for replica, follower in self.followers.items()
+            if replica in near
+            and replica in self.isr
+            and follower.log_start_offset <= offset <= follower.log_end_offset
+        ]
+        return -max(fit)[2] if fit else None
 
     def appended(self, first_offset: int, now_ms: int) -> None:
         """Take note of an append: whoever had all before it was caught up until now.

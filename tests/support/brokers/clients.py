@@ -55,6 +55,7 @@ def read_all(
     *,
     start: int | None = None,
     silence_s: float = 60,
+    **config: object,
 ) -> list[Read]:
     """Every record from `start` (default: the first) to the end seen at the call."""
     low, high = end_offsets(broker, topic, partition)
@@ -66,6 +67,7 @@ def read_all(
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
         }
+        | config
     )
     found: list[Read] = []
     try:

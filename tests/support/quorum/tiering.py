@@ -16,6 +16,7 @@ from typing import Any, cast
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
+from broker.config.keys_log import RACK_AWARE_SELECTOR
 from broker.node.cluster_secret import draw_cluster_secret
 from runtime.dice import SystemDice
 from runtime.disk import Disk
@@ -50,6 +51,7 @@ REPLICATED = {
 }
 REPLICATED_OFFSETS = {"offsets.topic.replication.factor": "3"}
 OFF = {"remote.log.storage.system.enable": "false"}
+BY_RACK = {"replica.selector.class": RACK_AWARE_SELECTOR}
 SECRET = "cluster.secret"
 STORE = "remote-tier"
 TOPIC = {
@@ -314,20 +316,24 @@ async def tiers_apart(
 
 @asynccontextmanager
 async def tiers_combined(
-    directory: Path, *, is_dynamic: bool = False, are_on: bool = True
+    directory: Path, *, is_dynamic: bool = False, are_on: bool = True, have_racks: bool = False
 ) -> AsyncIterator[Cluster]:
     """Three nodes with both roles, each with a tier, whose metadata have three replicas.
 
     With `are_on=False` they start without it; `Tiering.switch_on` changes that for the next start.
+    With `have_racks=True` each stands in a rack of its own, `r` and its id, and sends consumers to
+    the replica in theirs.
     """
     settings = REPLICATED if are_on else REPLICATED | OFF
     plan = Plan(TieringCombined, is_dynamic, settings=settings, has_links=False)
     quorum = Quorum(directory, plan)
     draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
-    async with quorum:
-        nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
-        async with _running(Cluster(quorum, nodes)) as cluster:
-            yield cluster
+    nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
+    if have_racks:
+        for node in nodes:
+            node.settings |= {"broker.rack": f"r{node.node_id}", **BY_RACK}
+    async with quorum, _running(Cluster(quorum, nodes)) as cluster:
+        yield cluster
 
 
 @asynccontextmanager

@@ -612,3 +612,36 @@ def test_added_replicas_are_not_lacked_and_removed_ones_are(
         partition_epoch=6, replicas=held.replicas, isr=isr, is_recovering=False, change=change
     )
     assert held.lacks == lacks
+
+
+def nearest_of(offset: int, near: Iterable[int] = (2, 3), isr: Iterable[int] = (1, 2, 3)) -> object:
+    """Follower 2 has [10, 60), 3 has [0, 50)."""
+    held = leading(isr)
+    fetch(held, 2, 60, log_start=10)
+    fetch(held, 3, 50)
+    return held.nearest(frozenset(near), offset)
+
+
+@pytest.mark.parametrize(
+    ("offset", "nearest"), [(0, 3), (9, 3), (10, 2), (50, 2), (51, 2), (60, 2), (61, None)]
+)
+def test_a_consumer_is_sent_to_the_follower_that_has_most_and_its_offset(
+    offset: int, nearest: int | None
+) -> None:
+    assert nearest_of(offset) == nearest
+
+
+def test_a_consumer_is_sent_to_nobody_outside_its_rack_or_the_isr() -> None:
+    assert nearest_of(20, near=(3,)) == 3
+    assert nearest_of(20, near=(4,)) is None
+    assert nearest_of(20, isr=(1, 3)) == 3
+    assert leading().nearest(frozenset((2, 3)), 0) is None  # none has fetched yet
+
+
+def test_of_equal_followers_the_nearest_was_caught_up_last_then_has_the_lowest_id() -> None:
+    held = leading()
+    fetch(held, 2, 100, at_ms=5)
+    fetch(held, 3, 100, at_ms=6)
+    assert held.nearest(frozenset((2, 3)), 0) == 3
+    fetch(held, 2, 100, at_ms=6)
+    assert held.nearest(frozenset((2, 3)), 0) == 2
