@@ -225,7 +225,7 @@ class Controller(ABC):
         return "\n".join(text.splitlines()[-lines:])
 
 
-async def run_to_end(command: list[str]) -> tuple[int, str]:
+async def run_to_end(command: list[str], deadline_s: float = START_S) -> tuple[int, str]:
     """Exit code, and everything that was printed."""
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -235,7 +235,7 @@ async def run_to_end(command: list[str]) -> tuple[int, str]:
         env=environment(),
     )
     try:
-        async with asyncio.timeout(START_S):
+        async with asyncio.timeout(deadline_s):
             said, _ = await process.communicate()
     except BaseException:
         process.kill()
