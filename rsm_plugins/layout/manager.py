@@ -2,7 +2,8 @@
 
 A segment is complete when its manifest is there, which is written last and deleted first. The
 manifest of a segment is read once, before its first byte is served; what it says is remembered, so
-that every later read of the log is exactly one request. Nothing here lists the store but
+that every later read of the log is exactly one request. Where an object is not what it says, it is
+read again next time: the manifest itself may have come damaged. Nothing here lists the store but
 `list_objects`, which tools call.
 
 Must not know: which store it is; which segments should exist.
@@ -12,8 +13,9 @@ import io
 import threading
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, BinaryIO, ClassVar, Generic, TypeVar
 
 from crc32c import crc32c
@@ -186,12 +188,14 @@ class LayoutStorageManager(RemoteStorageManager):
             )
         segment = self._known(metadata)
         if segment.log.size_bytes != size_bytes:
+            self._forget(metadata)
             raise RemoteObjectDamagedError(
                 f"{segment.names.log} has {segment.log.size_bytes} bytes, not {size_bytes}"
             )
         stream = self._store.get(segment.names.log, start_position, last_position)
         if start_position == 0 and last_position == size_bytes - 1:
-            stream = _VerifiedStream(segment.names.log, stream, segment.log)
+            is_damaged = partial(self._forget, metadata)
+            stream = _VerifiedStream(segment.names.log, stream, segment.log, is_damaged)
         return io.BufferedReader(stream, _STREAM_BUFFER_BYTES)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
@@ -210,6 +214,7 @@ class LayoutStorageManager(RemoteStorageManager):
                 body = self._read(key, section.position, section.length)
             return io.BytesIO(object_layout.checked_section(section, body))
         except object_layout.DamagedObjectError as e:
+            self._forget(metadata)
             raise RemoteObjectDamagedError(f"{key}: {e}") from e
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -350,8 +355,15 @@ class LayoutStorageManager(RemoteStorageManager):
 class _VerifiedStream(io.RawIOBase):
     """A whole object that is compared with what the manifest says of it, at its end."""
 
-    def __init__(self, key: str, stream: io.RawIOBase, expected: ObjectFacts) -> None:
+    def __init__(
+        self,
+        key: str,
+        stream: io.RawIOBase,
+        expected: ObjectFacts,
+        is_damaged: Callable[[], None],
+    ) -> None:
         self._key, self._stream, self._expected = key, stream, expected
+        self._is_damaged = is_damaged
         self._size = self._crc = 0
 
     def readable(self) -> bool:
@@ -364,6 +376,7 @@ class _VerifiedStream(io.RawIOBase):
         # With its last byte, not after it: who knows the size does not ask for more.
         is_end = self._size == self._expected.size_bytes or (not count and len(buffer) > 0)
         if is_end and ObjectFacts(self._size, self._crc) != self._expected:
+            self._is_damaged()
             raise RemoteObjectDamagedError(
                 f"{self._key}: {self._size} bytes with CRC32C {self._crc} are not those that the"
                 f" manifest tells of ({self._expected.size_bytes}, {self._expected.crc32c})"

@@ -14,7 +14,7 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.layout.objects import object_names
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
-from rsm_plugins.segment import IndexType
+from rsm_plugins.segment import IndexType, RemoteLogSegmentMetadata
 from rsm_plugins.testing import (
     INDEX_BYTES,
     LOG_BYTES,
@@ -170,6 +170,45 @@ def test_a_log_read_whole_is_compared_with_the_manifest(
     store.objects[NAMES.log] = LOG_BYTES[:-1]
     with pytest.raises(RemoteObjectDamagedError), manager.fetch_log_segment(copied, 0) as stream:
         stream.read()
+
+
+def _other_checksums(text: bytes) -> bytes:
+    document = json.loads(text)
+    for facts in document["objects"].values():
+        facts["crc32c"] ^= 1
+    return json.dumps(document).encode()
+
+
+def _read_log(manager: MemoryManager, copied: RemoteLogSegmentMetadata) -> bytes:
+    return read(manager.fetch_log_segment(copied, 0, len(LOG_BYTES) - 1))
+
+
+def _read_index(manager: MemoryManager, copied: RemoteLogSegmentMetadata) -> bytes:
+    return read(manager.fetch_index(copied, IndexType.OFFSET))
+
+
+@pytest.mark.parametrize(
+    ("damage", "read_some", "expected"),
+    [
+        (_shorter_log, _read_log, LOG_BYTES),
+        (_other_checksums, _read_log, LOG_BYTES),
+        (_other_checksums, _read_index, INDEX_BYTES[IndexType.OFFSET]),
+    ],
+)
+def test_a_manifest_that_came_damaged_once_is_read_again(
+    store: MemoryObjectStore,
+    damage: Callable[[bytes], bytes],
+    read_some: Callable[[MemoryManager, RemoteLogSegmentMetadata], bytes],
+    expected: bytes,
+) -> None:
+    manager = MemoryManager(store)
+    copied = copy(manager, segment())
+    good = store.objects[NAMES.manifest]
+    store.objects[NAMES.manifest] = damage(good)
+    with pytest.raises(RemoteObjectDamagedError):
+        read_some(manager, copied)
+    store.objects[NAMES.manifest] = good
+    assert read_some(manager, copied) == expected
 
 
 def test_a_store_can_be_listed_by_tools(manager: MemoryManager) -> None:
