@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from broker.network.dispatch import Peer
 from broker.network.registry import CloseConnection
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.batch import iter_batches, read_header
+from kafka_protocol.records.batch import has_valid_crc, iter_batches, read_header
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import OFFSETS_TOPIC, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
@@ -25,6 +25,7 @@ from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.follower_readers import FollowerReader
 from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, TopicPlan
+from tests.support.replication_world.tier_lies import Lie
 
 if TYPE_CHECKING:
     from tests.support.replication_world.groups import GroupConsumer
@@ -435,9 +436,13 @@ class Consumer:
             is_weak = told.weak_from <= offset or self._has_skipped
             if not is_weak and offset <= told.end:
                 self._breaks("what was read stays in range", told, f"{offset}")
+        self.clients.judge_damage(told, code)
         if code != ErrorCode.NONE:
             return
-        for _, header in iter_batches(bytes(part.records or b"")):
+        records = bytes(part.records or b"")
+        for position, header in iter_batches(records):
+            if not has_valid_crc(records, position, header):
+                self._breaks("nobody is given a damaged batch", told, f"{header}")
             if header.base_offset >= told.weak_from or header.next_offset <= told.start_max:
                 return
             if not told.has(header.base_offset, header.partition_leader_epoch, header.crc):
@@ -530,6 +535,12 @@ class DataClients:
             for one in self.producers
             if one.sent is not None and not world.is_given_up(world.judge.by_name[one.sent.name])
         )
+
+    def judge_damage(self, told: "Told", code: ErrorCode) -> None:
+        """A consumer hears of damage only where the store has given some."""
+        lies = self.world.remote_objects.lies
+        if code == ErrorCode.CORRUPT_MESSAGE and not lies.told[Lie.FLIPS]:
+            raise Violation("only what the store has damaged is damaged", f"{told}")
 
     def _create(self, name: str, topic: TopicPlan) -> None:
         world = self.world

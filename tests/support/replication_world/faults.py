@@ -14,6 +14,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.decisions import Done, Outcome
 from tests.support.nodes_world.faults import NodesFaults
 from tests.support.quorum_world.faults import Fault
+from tests.support.replication_world.tier_lies import Lie
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -113,6 +114,12 @@ class ReplicationFaults(NodesFaults):
     def _store_loses_answers(self, node: "QuorumNode", coming: Fault) -> None:
         remote, world = self._world.remote_objects, self._world
         remote.loses_answers_until = world.now_us + coming.for_ms * 2_000
+
+    def _store_lies(self, node: "QuorumNode", coming: Fault) -> None:
+        """For some seconds: a copy may wait for what it does not find for ten."""
+        lies, world = self._world.remote_objects.lies, self._world
+        lie = list(Lie)[int(coming.part * len(Lie))]
+        lies.until_us[lie] = world.now_us + (500 + coming.for_ms) * 3_000
 
     # -- a disk for partitions is lost, and given up
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.records.batch import iter_batches
+from kafka_protocol.records.batch import has_valid_crc, iter_batches
 from kafka_protocol.types import TopicIdPartition, TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request
@@ -169,9 +169,14 @@ class FollowerReader:
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and not partition.is_leader:
             self._may_be_gone(told, node, offset, partition)
+        self.clients.judge_damage(told, code)
         if code != ErrorCode.NONE or told.is_pending or partition.leader_epoch < told.since:
             return
-        headers = [header for _, header in iter_batches(bytes(part.records or b""))]
+        records = bytes(part.records or b"")
+        found = list(iter_batches(records))
+        if not all(has_valid_crc(records, *one) for one in found):
+            self._breaks("nobody is given a damaged batch", told, f"{node} {found}")
+        headers = [header for _, header in found]
         local_starts = partition.log.segments.bases[:1]
         if headers and local_starts and headers[0].base_offset < local_starts[0]:
             self.read_remotely += 1

@@ -23,6 +23,8 @@ FOLLOWER_SEEDS = 600
 """From here on consumers also ask followers, of every third seed without a remote tier."""
 DENSE_SEEDS = 1_000
 """From here on every second seed has nothing but the tiered topic, and faults of its tiers."""
+WIDE_SEEDS = 2_000
+"""From here on each seed is such a one, and its store lies now and then."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -45,13 +47,14 @@ OF_TIERS = (
     *("store_loses_answers",) * 2,
 )
 
-
 OF_DENSE = (
     *OF_REPLICAS,
     *OF_TIERS,
     *("lose_logs",) * 4,
     *("crash_within_a_step", "crash_in_disk", "power_cut") * 2,
 )
+
+OF_WIDE = (*("store_lies",) * 20,)
 
 
 class TierPlan(NamedTuple):
@@ -167,7 +170,7 @@ class ReplicationPlan(NodesPlan):
 
 
 def _is_dense(seed: int) -> bool:
-    return seed >= DENSE_SEEDS and seed % 2 == 1
+    return seed >= WIDE_SEEDS or (seed >= DENSE_SEEDS and seed % 2 == 1)
 
 
 def events_of(seed: int) -> int:
@@ -201,6 +204,7 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
         ends_bootstraps=True,
     )
     liked = [kind for kind in dict.fromkeys(OF_DENSE) if dice.random() < 0.6]
+    wide = OF_WIDE if plan.seed >= WIDE_SEEDS else ()
     return replace(
         plan,
         voters=(1,),
@@ -215,7 +219,7 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
         tier=tier,
         topics=(),
         has_durable=False,
-        kinds=tuple(kind for kind in OF_DENSE if kind in liked) or ("end_leader",),
+        kinds=(*(kind for kind in OF_DENSE if kind in liked), *wide) or ("end_leader",),
         producers=dice.choice((1, 2)),
         produce_every_ms=dice.choice((20, 40)),
         consumers=1,

@@ -5,14 +5,22 @@ in FINISHED segments by that, and in the store, counts as kept. Each (leader epo
 leaves a disk is looked for there: so a replica goes by its own chain, whatever its leader says.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from crc32c import crc32c
 
 from kafka_protocol.records.batch import iter_batches
 from rlmm import lineage, records
 from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position
-from rsm_plugins.layout.objects import object_names
+from rsm_plugins.layout.objects import (
+    DamagedObjectError,
+    ObjectFacts,
+    object_names,
+    parse_manifest,
+)
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.broker import ReplicaSide
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 END_LOST = "log end lost"
+OBJECT = ": remote segment "
+"""An object that was damaged or missing once stays red until it is read again."""
 GONE = SegmentState.DELETE_SEGMENT_FINISHED
 Place = tuple[bytes, int]
 
@@ -155,6 +165,8 @@ class TierJudge:
         for key in (names.log, names.indexes, names.manifest):
             if key not in objects:
                 raise Violation("FINISHED means that all is in the store", f"{metadata}: no {key}")
+        if not _is_whole(metadata, objects):
+            raise Violation("FINISHED means that all is in the store", f"{metadata}: not all bytes")
         told = self.told_of(metadata)
         if told is None or told.is_pending:
             return
@@ -215,10 +227,23 @@ class TierJudge:
             hosted = sum(one.topic == TIERED for one in broker.replicas.partitions)
             if not state.assigned == state.ready == hosted:
                 return f"{node} hosts {hosted} partitions, its tier says {state}"
-            reasons = [one for one in state.reasons if END_LOST not in one]
+            allowed = (END_LOST, *((OBJECT,) if world.remote_objects.lies.told else ()))
+            reasons = [one for one in state.reasons if not any(text in one for text in allowed)]
             if state.process != "up" or reasons:
                 return f"the tier of {node} is {state.process}: {reasons}"
         return self._too_much_local()
+
+    def still_damaged(self) -> str:
+        """What a leader has read well from end to end, and calls damaged or missing."""
+        for told in self.world.judge.partitions.values():
+            broker = self.world.nodes[told.image.leader].broker if told.image.leader >= 0 else None
+            tier = None if broker is None else broker.tier
+            if tier is None or not told.is_tiered or told.gave_up:
+                continue
+            for reason in tier.state().reasons:
+                if reason.startswith(f"{told.name}{OBJECT}") and " its log " in reason:
+                    return reason
+        return ""
 
     def is_end_lost(self, told: "Told") -> bool:
         """Whether its leader's tier says that it must be restored by a person."""
@@ -272,6 +297,22 @@ def _is_in(stamp: Stamp, span: lineage.Span, first: int) -> bool:
 
 def _overlaps(stamp: Stamp, span: lineage.Span) -> bool:
     return stamp.epoch == span.epoch and stamp.base <= span.last and stamp.end > span.first
+
+
+def _is_whole(metadata: RemoteLogSegmentMetadata, objects: Mapping[str, bytes]) -> bool:
+    """Whether objects that are there are those that the manifest tells of."""
+    names = object_names(metadata)
+    log, indexes = objects[names.log], objects[names.indexes]
+    try:
+        manifest = parse_manifest(objects[names.manifest])
+    except DamagedObjectError:
+        return False
+    return (
+        manifest.metadata.id == metadata.id
+        and len(log) == metadata.segment_size_bytes
+        and ObjectFacts(len(log), crc32c(log)) == manifest.log
+        and ObjectFacts(len(indexes), crc32c(indexes)) == manifest.indexes
+    )
 
 
 def _keys(metadata: RemoteLogSegmentMetadata) -> tuple[str, str, str]:

@@ -22,6 +22,7 @@ from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.segment import RemoteLogSegmentMetadata
+from tests.support.replication_world.tier_lies import Lies
 from tests.support.sim.memory_disk import ProcessEnded
 from tests.support.sim.pool_work import current_job
 
@@ -39,17 +40,20 @@ class RemoteObjects:
     Attributes:
         objects: bytes by key.
         is_away_until, is_slow_until, loses_answers_until: faults, in the world's time.
+        lies: what it says, but has not done.
     """
 
     def __init__(self, world: "ReplicationWorld") -> None:
         self.world = world
         self.objects: dict[str, bytes] = {}
         self.dice = Random(f"replication-store-{world.plan.seed}")
+        self.lies = Lies(world.plan.seed)
         self.is_away_until = self.is_slow_until = self.loses_answers_until = 0
 
     def heal(self) -> None:
         """End all faults."""
         self.is_away_until = self.is_slow_until = self.loses_answers_until = 0
+        self.lies.heal()
 
     def segments(self) -> list[str]:
         """Keys of all objects that are no claims."""
@@ -92,7 +96,9 @@ class ObjectClient(ObjectStore):
             if late_us > 0:
                 remote.world.at(remote.world.now_us + late_us, self._lands, key, data)
             raise
-        remote.objects[key] = data
+        landed = remote.lies.landed(remote.world.now_us, key, data)
+        if landed is not None:
+            remote.objects[key] = landed
         self._answers()
         return ObjectFacts(len(data), crc32c(data))
 
@@ -102,12 +108,14 @@ class ObjectClient(ObjectStore):
     def get(self, key: str, first: int = 0, last: int | None = None) -> io.RawIOBase:
         self._takes()
         self._answers()
-        data = self._remote.objects.get(key)
-        if data is None:
+        remote, now_us = self._remote, self._remote.world.now_us
+        data = remote.objects.get(key)
+        if data is None or remote.lies.is_hidden(now_us, key):
             raise RemoteResourceNotFoundError(key)
         if first >= len(data):
             raise RemoteObjectDamagedError(f"{key} ends at {len(data)}")
-        return _Bytes(data[first : None if last is None else last + 1])
+        asked = data[first : None if last is None else last + 1]
+        return _Bytes(remote.lies.given(now_us, asked))
 
     def delete(self, keys: Sequence[str]) -> None:
         self._takes()

@@ -166,6 +166,8 @@ class ReplicationWorld(NodesWorld):
         tiered = [told for told in tiered if not self.is_given_up(told)]
         readers = [LastReader(data, told.name) for told in tiered]
         self._read("all that was told is read from the leader", readers)
+        if not self.run_until(lambda: not self.tier_judge.still_damaged(), READ_WITHIN_MS):
+            raise Violation("what is read well is well again", self.tier_judge.still_damaged())
         if self.plan.follower_readers:
             others = [
                 LastFollowerReader(data, told, one)
