@@ -246,13 +246,20 @@ class TierJudge:
         return ""
 
     def is_end_lost(self, told: "Told") -> bool:
-        """Whether its leader's tier says that it must be restored by a person."""
+        """Whether a person must begin it again: its leader has nothing, and its tier says so."""
+        return self.is_restorable(told) or (
+            bool(self._end_lost(told)) and not told.copies[told.image.leader].batches
+        )
+
+    def is_restorable(self, told: "Told") -> bool:
+        """The same, where the store has some of it."""
+        return any("restore-partition" in one for one in self._end_lost(told))
+
+    def _end_lost(self, told: "Told") -> list[str]:
         broker = self.world.nodes[told.image.leader].broker if told.image.leader >= 0 else None
         tier = None if broker is None else broker.tier
-        return tier is not None and any(
-            one.startswith(f"{told.name}: {END_LOST}") and "restore-partition" in one
-            for one in tier.state().reasons
-        )
+        reasons = () if tier is None else tier.state().reasons
+        return [one for one in reasons if one.startswith(f"{told.name}: {END_LOST}")]
 
     def _too_much_local(self) -> str:
         """Closed segments that a replica keeps though the topic wants none."""
