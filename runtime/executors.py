@@ -217,7 +217,7 @@ mutexes: Callable[[], AbstractContextManager[object]] = threading.Lock
 
 
 def make_mutex() -> AbstractContextManager[object]:
-    """Make a lock for the few things that the loop and a pool thread both write (checkpoints)."""
+    """Make a lock that the loop waits for (checkpoints), or that is held while a thread waits."""
     return mutexes()
 
 

@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from kafka_protocol.errors import CorruptFileError
@@ -32,7 +31,7 @@ from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage
 from runtime.disk import Disk
-from runtime.executors import Pool
+from runtime.executors import Pool, make_mutex
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +75,7 @@ class RemovedTopicsFile:
         self._path, self._cluster_id = directory / FILE_NAME, cluster_id
         self._disk, self._pool = disk, pool
         self._changes: deque[Callable[[Noted], None]] = deque()
-        self._writing = Lock()
+        self._writing = make_mutex()
         self._is_write_queued = False
         self.are_listed: Callable[[], bool] = lambda: True
         self._noted: Noted = {}

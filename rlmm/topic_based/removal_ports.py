@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from threading import Lock
 from typing import Protocol
 
 from kafka_protocol.errors import TidemarkError
 from rlmm.topic_based.removal_policy import ClusterImage
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from runtime.clock import Clock
+from runtime.executors import make_mutex
 
 IMAGE_AGE_MAX_MS = 1_000
 """An image is asked for anew where the last one is older."""
@@ -99,7 +99,7 @@ class NewestImage:
     def __init__(self, cluster: RemovedTopics, cluster_id: str, clock: Clock) -> None:
         """Images of a cluster with another id are not believed."""
         self._cluster, self._cluster_id, self._clock = cluster, cluster_id, clock
-        self._lock = Lock()
+        self._lock = make_mutex()
         self._image: ClusterImage | None = None
         self._asked_ms = 0
 

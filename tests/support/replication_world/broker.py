@@ -67,7 +67,7 @@ from runtime.work import run_in_steps
 from tests.support.nodes_world.broker import BrokerSide
 from tests.support.nodes_world.connections import NodeNetwork
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME, INDEX_BYTES
-from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, ReplicationPlan
+from tests.support.replication_world.plan import DATA_PORT, DURABLE, ReplicationPlan, is_tiered
 from tests.support.replication_world.tier_process import TierSupervisor
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class SmallSegments(LiveConfig):
         config, segment_bytes = super().log_config(topic), self._segment_bytes
         if topic == OFFSETS_TOPIC:
             segment_bytes = max(segment_bytes, COMMIT_BYTES_MAX)
-        if topic == TIERED and self._tier is not None:
+        if is_tiered(topic) and self._tier is not None:
             segment_bytes = self._tier.segment_bytes
         return replace(config, segment_bytes=segment_bytes, segment_index_bytes=INDEX_BYTES)
 
@@ -188,6 +188,8 @@ class ReplicaSide(BrokerSide):
         if self.tier is not None:
             assert self.replicas is not None
             self._undo.append(self.tier.stop)
+            if node.world.plan.remove_every_ms:
+                await wiring.ensure_topic(metadata, self._creation, waits=True)
             await wiring.connect(
                 metadata, self.replicas, self._live, {"bootstrap.servers": "here:1"}
             )
@@ -266,13 +268,13 @@ class ReplicaSide(BrokerSide):
         epochs.on_refused = replicas.epoch_refused
         replicas.hosting.is_missing_some = self._is_missing_some
         life.on_assignment_failed = replicas.hosting.assignment_failed
-        creation = AutoTopicCreation(
+        self._creation = AutoTopicCreation(
             lambda question, timeout_ms: self.active.ask(
                 ApiKey.CREATE_TOPICS, VERSION, question, timeout_ms=timeout_ms
             ),
             self._live.topic_defaults,
         )
-        self.groups = begin_groups(creation, metadata, replicas, config, ports)
+        self.groups = begin_groups(self._creation, metadata, replicas, config, ports)
         self._undo.append(self.groups.stop)
         if self.tier is not None:
             questions = ControllerQuestions(
@@ -362,6 +364,7 @@ class ReplicaSide(BrokerSide):
                 OffsetFetchHandler(self.groups, cluster),
                 self._handlers[ApiKey.ELECT_LEADERS],
                 self._handlers[ApiKey.CREATE_TOPICS],
+                self._handlers[ApiKey.DELETE_TOPICS],
                 self._handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS],
             ]
         )

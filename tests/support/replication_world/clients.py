@@ -23,8 +23,15 @@ from kafka_protocol.wire.codec import request, response
 from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
+from tests.support.replication_world.doomed_topics import DoomedTopics
 from tests.support.replication_world.follower_readers import FollowerReader
-from tests.support.replication_world.plan import DATA_PORT, DURABLE, TIERED, TopicPlan
+from tests.support.replication_world.plan import (
+    DATA_PORT,
+    DURABLE,
+    TIERED,
+    TopicPlan,
+    is_tiered,
+)
 from tests.support.replication_world.tier_lies import Lie
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ VERSIONS = {
     ApiKey.DELETE_RECORDS: 2,
     ApiKey.ELECT_LEADERS: 2,
     ApiKey.CREATE_TOPICS: 7,
+    ApiKey.DELETE_TOPICS: 6,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.OFFSET_COMMIT: 9,
@@ -258,6 +266,9 @@ class Producer:
     def _try(self) -> None:
         sent, line = self.sent, self.clients.line
         assert sent is not None
+        if self.clients.is_removed(sent.name):
+            self._next()
+            return
         node, _ = line.leader_of(sent.name)
         if node is None:
             self._again()
@@ -323,7 +334,7 @@ class Producer:
         sent, world = self.sent, self.clients.world
         assert sent is not None
         told = world.judge.by_name[sent.name]
-        if sent.asked != told.image.leader:
+        if sent.asked != told.image.leader or told.is_removed:
             self._again()
             return
         if self.acks == -1 and not told.gave_up:
@@ -429,7 +440,7 @@ class Consumer:
         offset, rebases = self._offsets[name]
         code = ErrorCode.of(part.error_code)
         self.clients.line.answers[f"fetch {code.name}"] += 1
-        if rebases != told.rebases or self._epochs[name] < told.since:
+        if rebases != told.rebases or self._epochs[name] < told.since or told.is_removed:
             return  # a leader of before an unclean election may still tell what was given up
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and offset >= told.start_max and not told.gave_up:
             # A leader of before may not have what the consumer has not read either.
@@ -504,23 +515,25 @@ class DataClients:
         self.consumers = [Consumer(self, one) for one in range(plan.consumers)]
         count = plan.follower_readers
         self.follower_readers = [FollowerReader(self, one) for one in range(count)]
+        self.doomed = DoomedTopics(self)
 
     def start(self) -> None:
         """Have the topics made, and let each begin."""
         for number, topic in enumerate(self.world.plan.topics):
-            self.world.at(self.world.now_us + 500_000, self._create, f"r{number}", topic)
+            self.world.at(self.world.now_us + 500_000, self.create, f"r{number}", topic)
         if self.world.plan.has_durable:
-            self.world.at(self.world.now_us + 500_000, self._create, DURABLE, TopicPlan(1, 3, 2))
+            self.world.at(self.world.now_us + 500_000, self.create, DURABLE, TopicPlan(1, 3, 2))
         if (tier := self.world.plan.tier) is not None:
             tiered = TopicPlan(tier.partitions, 3, 2, tier.is_unclean)
-            self.world.at(self.world.now_us + 500_000, self._create, TIERED, tiered)
+            self.world.at(self.world.now_us + 500_000, self.create, TIERED, tiered)
         if self.groups:
             offsets = TopicPlan(self.world.plan.offsets_partitions, 3, 2)
-            self.world.at(self.world.now_us + 500_000, self._create, OFFSETS_TOPIC, offsets)
+            self.world.at(self.world.now_us + 500_000, self.create, OFFSETS_TOPIC, offsets)
         for one in (*self.producers, *self.consumers, *self.groups, *self.follower_readers):
             one.think()
         self._delete_later()
         self._change_minimum_later()
+        self.doomed.start()
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -542,14 +555,24 @@ class DataClients:
         if code == ErrorCode.CORRUPT_MESSAGE and not lies.told[Lie.FLIPS]:
             raise Violation("only what the store has damaged is damaged", f"{told}")
 
-    def _create(self, name: str, topic: TopicPlan) -> None:
+    def is_removed(self, name: TopicPartition) -> bool:
+        """Whether its topic was there and is deleted."""
+        told = self.world.judge.by_name.get(name)
+        return told is not None and told.is_removed
+
+    def forget(self, topic: str) -> None:
+        """It is deleted: nobody writes to it or reads it any more."""
+        self.names = [one for one in self.names if one.topic != topic]
+
+    def create(self, name: str, topic: TopicPlan) -> None:
+        """Ask for a topic until it is there; then clients write to it and read it."""
         world = self.world
         if name in world.oracle.reference.topics_by_name:
             if name != OFFSETS_TOPIC:
                 self.names += [TopicPartition(name, one) for one in range(topic.partitions)]
                 self.names.sort()
             return
-        world.at(world.now_us + 2_000_000, self._create, name, topic)
+        world.at(world.now_us + 2_000_000, self.create, name, topic)
         node = self.line.some_broker()
         if node is None or sum(not one.fenced for one in world.known_brokers()) < topic.replicas:
             return
@@ -560,7 +583,7 @@ class DataClients:
             "message.timestamp.after.max.ms": str(2**63 - 1),
             "retention.ms": "-1",  # clocks on walls jump
         }
-        if name == TIERED and (tier := world.plan.tier) is not None:
+        if is_tiered(name) and (tier := world.plan.tier) is not None:
             configs["remote.storage.enable"] = "true"
             configs["retention.bytes"] = str(tier.retention_bytes)
             configs["local.retention.bytes"] = str(tier.local_bytes)

@@ -167,6 +167,8 @@ class FollowerReader:
         self.clients.line.answers[f"follower {code.name}"] += 1
         if arrived is None or partition is None or partition is not arrived.partition:
             return
+        if told.is_removed:
+            return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and not partition.is_leader:
             self._may_be_gone(told, node, offset, partition)
         self.clients.judge_damage(told, code)

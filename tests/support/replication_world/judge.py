@@ -23,7 +23,7 @@ from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
 from metadata_topic.image.replay_topics import merge
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.copies import Copy, Stamp, name_of
-from tests.support.replication_world.plan import DURABLE, TIERED
+from tests.support.replication_world.plan import DURABLE, is_tiered
 
 if TYPE_CHECKING:
     from broker.replica.partition import Partition
@@ -53,6 +53,7 @@ class Told:
         key: topic id and number.
         is_tiered: what lies below the first segment of a copy may be in the store.
         asked_start: up to where clients have asked to delete records.
+        is_removed: its topic is deleted; nothing is judged any more.
     """
 
     name: TopicPartition
@@ -76,6 +77,7 @@ class Told:
     key: tuple[bytes, int] = (b"", -1)
     is_tiered: bool = False
     asked_start: int = 0
+    is_removed: bool = False
 
     def has(self, base: int, epoch: int, crc: int) -> bool:
         """Whether a batch was told."""
@@ -108,6 +110,7 @@ class Judge:
 
     Attributes:
         partitions: by topic id and number.
+        removed: ids of topics that were deleted.
         told, elections, unclean, weak: how many batches were told, elections there were, unclean
             ones of them, and how often too many copies were lost.
         allows_unclean: somebody has asked for unclean leaders.
@@ -117,6 +120,7 @@ class Judge:
         self.world = world
         self.partitions: dict[tuple[bytes, int], Told] = {}
         self.by_name: dict[TopicPartition, Told] = {}
+        self.removed: dict[bytes, None] = {}
         self.told = self.elections = self.unclean = self.weak = 0
         self.allows_unclean = False
         self._has_new = False
@@ -175,6 +179,8 @@ class Judge:
             told = self.partitions.get((value.topic_id, value.partition_id))
             if told is not None:
                 self._changes(told, merge(told.image, value))
+        elif record.name == "RemoveTopicRecord":
+            self._removes(value.topic_id)
         elif record.name == "ClearElrRecord":
             for told in self.partitions.values():
                 if value.topic_name in ("", told.name.topic):
@@ -185,6 +191,15 @@ class Judge:
                 del self._hurt[value.broker_id]
                 for told in self.partitions.values():
                     self._is_due(told)
+
+    def _removes(self, topic_id: bytes) -> None:
+        self.removed[topic_id] = None
+        for key in [key for key in self.partitions if key[0] == topic_id]:
+            told = self.partitions.pop(key)
+            told.is_removed = True
+            self._due.pop(told, None)
+            self._changed.pop(told, None)
+            self.world.workload.data.forget(told.name.topic)
 
     def _look_at_metadata(self) -> None:
         image = self.world.oracle.reference
@@ -206,7 +221,7 @@ class Judge:
         minimum = int(config.get("min.insync.replicas", "1"))
         name = TopicPartition(topic, index)
         told = Told(name, partition, min(minimum, len(partition.replicas)))
-        told.key, told.is_tiered = (topic_id, index), topic == TIERED
+        told.key, told.is_tiered = (topic_id, index), is_tiered(topic)
         told.hurts = sum(one in self._hurt for one in partition.replicas)
         if len(partition.isr) < told.needed:
             told.hurts = told.needed  # its only member may end uncleanly
@@ -463,6 +478,8 @@ class Judge:
         """A batch was acknowledged with acks=all at an offset."""
         if rebases != told.rebases or offset >= told.weak_from or offset < told.start_max:
             return
+        if told.is_removed:
+            return
         place = bisect_left(told.bases, offset)
         found = told.batches[place] if place < len(told.batches) else None
         if found is None or (found.base, found.crc) != (offset, crc):
@@ -470,7 +487,7 @@ class Judge:
 
     def deletes(self, told: Told, log_start: int) -> None:
         """DeleteRecords was answered: nobody who may lead begins below."""
-        for member in (*told.image.isr, *told.image.elr):
+        for member in (*told.image.isr, *told.image.elr) if not told.is_removed else ():
             copy = told.copies[member]
             kept = self.world.nodes[member].kept_log_start(told.name)
             if member in self._hurt or kept is None or told.is_pending:

@@ -15,6 +15,8 @@ DURABLE = "durable"
 """A topic whose records are on the disks of its members before they are committed."""
 TIERED = "tiered"
 """A topic of which every closed segment goes to the remote tier."""
+DOOMED = "doomed-"
+"""Such topics, too, each of which is deleted after a while."""
 GROWN_SEEDS = 100
 """From here on plans are larger; planted bugs are recorded with plans of below."""
 TIER_SEEDS = 300
@@ -24,7 +26,7 @@ FOLLOWER_SEEDS = 600
 DENSE_SEEDS = 1_000
 """From here on every second seed has nothing but the tiered topic, and faults of its tiers."""
 WIDE_SEEDS = 2_000
-"""From here on each seed is such a one, and its store lies now and then."""
+"""From here on each seed is such a one. Its store lies, and tiered topics are deleted."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -104,6 +106,13 @@ TIER_SETTINGS = (
     ("tidemark.remote.claim.interval.ms", "20000"),
 )
 
+REMOVAL_SETTINGS = (
+    ("rlmm.config.remote.log.metadata.topic.num.partitions", "2"),
+    ("rlmm.config.remote.log.metadata.topic.replication.factor", "3"),
+    ("rlmm.config.remote.log.metadata.topic.min.isr", "2"),
+    ("tidemark.remote.delete.grace.ms", "3000"),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationPlan(NodesPlan):
@@ -122,6 +131,8 @@ class ReplicationPlan(NodesPlan):
         fetch_partition_bytes: `replica.fetch.max.bytes`.
         delete_every_ms: mean time between two DeleteRecords; 0: none.
         tier: None: no broker has one.
+        remove_every_ms: mean life of a tiered topic that is deleted; 0: there is none. Then the
+            topic of the remote metadata has leaders, whose tiers remove what is left of topics.
     """
 
     world: ClassVar[str] = "replication"
@@ -140,6 +151,7 @@ class ReplicationPlan(NodesPlan):
     minimum_every_ms: int = 0
     has_durable: bool = False
     tier: TierPlan | None = None
+    remove_every_ms: int = 0
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
@@ -149,6 +161,8 @@ class ReplicationPlan(NodesPlan):
             pass_ms = self.tier.pass_ms
             tier = (*TIER_SETTINGS, ("remote.log.manager.task.interval.ms", str(pass_ms)))
             retention_ms = min(retention_ms, 2 * pass_ms)
+        if self.remove_every_ms:
+            tier = (*tier, *REMOVAL_SETTINGS)
         return (
             *tier,
             ("metadata.log.dir", str(HOME)),
@@ -167,6 +181,11 @@ class ReplicationPlan(NodesPlan):
             ("offsets.load.buffer.size", "500"),
             ("offsets.retention.minutes", str(2**31 - 1)),  # clocks on walls jump
         )
+
+
+def is_tiered(topic: str) -> bool:
+    """Whether it is one of the tiered topics."""
+    return topic == TIERED or topic.startswith(DOOMED)
 
 
 def _is_dense(seed: int) -> bool:
@@ -224,6 +243,8 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
         produce_every_ms=dice.choice((20, 40)),
         consumers=1,
         follower_readers=1,
+        remove_every_ms=dice.choice((2_000, 6_000)) if wide else 0,
+        idle_ms=min(plan.idle_ms, 500) if wide else plan.idle_ms,  # an image is confirmed with each
     )
 
 

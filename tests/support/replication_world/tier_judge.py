@@ -12,6 +12,8 @@ from crc32c import crc32c
 
 from kafka_protocol.records.batch import iter_batches
 from rlmm import lineage, records
+from rlmm.api import REMOVER_FENCE, PartitionDeleteState
+from rlmm.events import MetadataEvent, PartitionDeleted
 from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position
@@ -25,7 +27,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.copies import Stamp
-from tests.support.replication_world.plan import TIERED
+from tests.support.replication_world.plan import is_tiered
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -45,6 +47,7 @@ class TierJudge:
 
     Attributes:
         finished: by partition and id.
+        removals: of partitions whose topic is deleted: how far it is.
         copied, dropped, deleted: segments that became FINISHED, batches that left a disk, segments
             whose deletion began.
     """
@@ -53,6 +56,7 @@ class TierJudge:
         self.world = world
         self.finished: dict[Place, dict[bytes, RemoteLogSegmentMetadata]] = {}
         self.copied = self.dropped = self.deleted = 0
+        self.removals: dict[Place, PartitionDeleteState] = {}
         self._store = MemoryStore()
         self._unfinished: dict[bytes, RemoteLogSegmentMetadata] = {}
         self._left: list[tuple[Told, QuorumNode, list[Stamp]]] = []
@@ -72,10 +76,26 @@ class TierJudge:
         self.world.saw(f"topic {partition} {offset} {type(event).__name__} {verdict.value}")
         if verdict is not Verdict.ACCEPTED:
             return
+        if isinstance(event, PartitionDeleted):
+            self._removes(event)
+        elif event.stamp.fence == REMOVER_FENCE:
+            self._removes_segment(event)
         for (_, segment_id), change in fold.changes.segments.items():
             before = None if change.before is None else change.before.metadata
             after = None if change.after is None else change.after.metadata
             self._moves(segment_id, before, after)
+
+    def _removes(self, event: PartitionDeleted) -> None:
+        tip = event.topic_id_partition
+        if tip.topic_id not in self.world.judge.removed:
+            raise Violation("remote data go only once the removal is committed", f"{event}")
+        self.removals[tip.topic_id, tip.partition] = event.state
+
+    def _removes_segment(self, event: MetadataEvent) -> None:
+        tip = event.topic_id_partition
+        state = self.removals.get((tip.topic_id, tip.partition))
+        if state is not PartitionDeleteState.DELETE_PARTITION_STARTED:
+            raise Violation("segments of a deleted topic go after the grace time", f"{event}")
 
     def _moves(
         self,
@@ -215,6 +235,8 @@ class TierJudge:
             for metadata in here.values()
             for key in _keys(metadata)
         }
+        if removing := self._removing():
+            return removing
         found = set(world.remote_objects.segments()) - left
         if wanted != found:
             return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
@@ -224,7 +246,7 @@ class TierJudge:
             if broker.tier is None or broker.replicas is None:
                 return f"{node} has no tier"
             state = broker.tier.state()
-            hosted = sum(one.topic == TIERED for one in broker.replicas.partitions)
+            hosted = sum(is_tiered(one.topic) for one in broker.replicas.partitions)
             if not state.assigned == state.ready == hosted:
                 return f"{node} hosts {hosted} partitions, its tier says {state}"
             allowed = (END_LOST, *((OBJECT,) if world.remote_objects.lies.told else ()))
@@ -232,6 +254,21 @@ class TierJudge:
             if state.process != "up" or reasons:
                 return f"the tier of {node} is {state.process}: {reasons}"
         return self._too_much_local()
+
+    def _removing(self) -> str:
+        """What of deleted topics is still to be done; empty: nothing."""
+        world, removed = self.world, self.world.judge.removed
+        if world.workload.data.doomed.removing:
+            return f"{world.workload.data.doomed.removing} is being deleted"
+        for key, here in self.finished.items():
+            if key[0] in removed and here:
+                return (
+                    f"{len(here)} segments of a deleted topic such as {next(iter(here.values()))}"
+                )
+        for key, state in self.removals.items():
+            if state is not PartitionDeleteState.DELETE_PARTITION_FINISHED:
+                return f"a deleted partition is in {state}: {key}"
+        return ""
 
     def still_damaged(self) -> str:
         """What a leader has read well from end to end, and calls damaged or missing."""

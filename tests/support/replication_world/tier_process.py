@@ -19,12 +19,16 @@ from rlm.config import TierConfig
 from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import AnyMessage, Envelope
+from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
 from rlm.upkeep.broker_port import ANSWER_LIMIT_S, LinkBroker
-from rlm.workers import Done
+from rlm.upkeep.removals import RemovedTopicsOfBroker
+from rlm.workers import EXPIRATION_POOL, Done
 from rlmm.store import MemoryStore
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
+from rlmm.topic_based.removal_ports import RemoverConfig, StoreGate
+from rlmm.topic_based.remover import Remover
 from rsm_plugins.place import identity_of
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.ports import Ports
@@ -283,6 +287,9 @@ class TierManager(TopicBasedRemoteLogMetadataManager):
     def update(self, *args: Any) -> Any:
         return _Written(self.process, super().update(*args))
 
+    def put_partition_delete(self, *args: Any) -> Any:
+        return _Written(self.process, super().put_partition_delete(*args))
+
     def turn(self) -> None:
         node = self.process.node
         try:
@@ -343,17 +350,20 @@ def begin_tier(process: TierProcess, broker_end: Endpoint) -> None:
         process.later(world.now_us, process.kill)
 
     endpoint = Endpoint(take, process.kill)
+    broker = TierBroker(endpoint, process)
     receiver = TierReceiver(
-        lambda config, calls: _plugins(process, config, ports),
+        lambda config, calls: _plugins(process, config, ports, broker, calls),
         lambda sizes: TierWorkers(process, sizes),
         ports,
-        Link(broker=TierBroker(endpoint, process), tell=endpoint.tell, abort=abort, ended=ended),
+        Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),
     )
     process.link = TierLink(node.process, process)
     process.link.connect(broker_end, endpoint)
 
 
-def _plugins(process: TierProcess, config: TierConfig, ports: Ports) -> Plugins:
+def _plugins(
+    process: TierProcess, config: TierConfig, ports: Ports, broker: TierBroker, calls: PluginCalls
+) -> Plugins:
     world = process.node.world
     storage = ObjectsStorageManager(world.remote_objects, process)
     storage.configure({})
@@ -373,4 +383,34 @@ def _plugins(process: TierProcess, config: TierConfig, ports: Ports) -> Plugins:
         ports.scheduler.every(TURN_MS, metadata.turn, "metadata manager")
 
     deletions = Deletions(storage, ports.clock, config.delete_failing_ms, config.copy_max_ms)
-    return Plugins(storage, metadata, deletions, connect, identity=identity_of(storage, {}))
+    identity = identity_of(storage, {})
+    if not world.plan.remove_every_ms:
+        return Plugins(storage, metadata, deletions, connect, identity=identity)
+    remover = Remover(
+        metadata,
+        deletions,
+        RemovedTopicsOfBroker(broker),
+        RemoverConfig(
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            grace_ms=config.delete_grace_ms,
+            copy_max_ms=config.copy_max_ms,
+        ),
+        ports.clock,
+        StoreGate(
+            watch_call=lambda hangs: calls.call(
+                EXPIRATION_POOL, "delete", config.call_max_ms, on_overdue=hangs, writes=True
+            ),
+            may_write=lambda: calls.may_write,
+        ),
+    )
+    return Plugins(
+        storage,
+        metadata,
+        deletions,
+        connect,
+        remover=remover,
+        red=lambda: remover.red,
+        yellow=lambda: remover.yellow,
+        identity=identity,
+    )
