@@ -191,9 +191,7 @@ def _chain(entries: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
     return tuple(chain)
 
 
-def truncation_for(
-    chain: LeaderEpochCache, theirs: EpochEnd, *, log_start: int, log_end: int
-) -> int:
+def truncation_for(chain: LeaderEpochCache, theirs: EpochEnd, *, log_end: int) -> int:
     """Where a follower cuts a log that has left the leader's.
 
     From the end of `theirs.epoch` on the leader has later epochs only, and from the end of the
@@ -205,14 +203,14 @@ def truncation_for(
     Args:
         chain: of this log.
         theirs: the largest epoch of the leader that is not above the one asked with.
-        log_start: of this log; nothing below it is here.
         log_end: of this log (exclusive).
 
     Returns:
-        The new log end (exclusive), within [log_start, log_end].
+        The new log end (exclusive), at most `log_end`. Below the log start: the lineage is another
+        one already there.
 
     Source: KIP-279 (floor epochs), KIP-595 (DivergingEpoch in the answer to Fetch).
     """
     ours = chain.end_offset_for(theirs.epoch, log_end)
     end = log_end if ours is None else ours.end_offset
-    return max(log_start, min(end, theirs.end_offset, log_end))
+    return min(end, theirs.end_offset, log_end)

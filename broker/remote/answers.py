@@ -201,7 +201,7 @@ class BrokerAnswers:
             log_end_offset=local.log_end_offset,
             log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
             chain_problem=local.epoch_file.lost,
-            unjudged_end=partition.unjudged_end,
+            unjudged_end=local.unjudged_end,
             adopted_epoch=local.adopted_epoch,
             local_bytes=local.size_bytes,
             metadata_offset=self._metadata.image.provenance.offset,

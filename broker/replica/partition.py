@@ -107,7 +107,6 @@ class Partition:
         "topic",
         "topic_id",
         "unclean_epoch",
-        "unjudged_end",
         "verdict",
         "waiters",
         "watches",
@@ -143,7 +142,6 @@ class Partition:
         self.deleted = False
         self.verdict: Verdict = Judgement.OPEN
         self.has_barrier = False
-        self.unjudged_end = -1
         self.restoration: Restoration | None = None
         # In the order in which they came: so they are told, and a run can be replayed.
         self.waiters: dict[Waiter, None] = {}
@@ -199,8 +197,8 @@ class Partition:
         self.leader_word = None
         self.leader_epoch = leader_epoch
         if changed:
-            if self.verdict is Judgement.SOUND or self.unjudged_end < 0:
-                self.unjudged_end = self.log.log_end_offset
+            if self.verdict is Judgement.SOUND or self.log.unjudged_end < 0:
+                self.log.unjudged_end = self.log.log_end_offset
             self.verdict, self.has_barrier = reopened(self.verdict), False
             self.restoration = None
             self._count()
@@ -271,7 +269,7 @@ class Partition:
         self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
-        self.unclean_epoch = self.unjudged_end = -1
+        self.unclean_epoch = self.log.unjudged_end = -1
         self._count()
         self._drop_remote()
         self._commits.fail(self._led_elsewhere())
@@ -319,7 +317,7 @@ class Partition:
         assert not self.is_leader
         log.set_config(self.log.config)
         self.log, log.changed = log, self._wake
-        self.unjudged_end, self.restoration, self.leader_word = -1, None, None
+        self.restoration = self.leader_word = None
         self._drop_remote()
         self._wake()
 
@@ -470,9 +468,9 @@ class Partition:
         self.restoration = report.restoration if isinstance(report, LossFound) else None
         verdict = after(self.verdict, report)
         if verdict is Judgement.SOUND:
-            self.unjudged_end = -1
+            self.log.unjudged_end = -1
         elif self.verdict is Judgement.SOUND:
-            self.unjudged_end = self.log.log_end_offset
+            self.log.unjudged_end = self.log.log_end_offset
         if verdict is not self.verdict:
             self.verdict = verdict
             self._count()

@@ -56,8 +56,8 @@ class Truncate:
     """Cut the log to where it may agree with the leader's.
 
     Attributes:
-        log_start: the leader's. Where nothing is left, the own log says nothing of what lies below
-            its own start either, and begins there.
+        log_start: the leader's. Where nothing is left, and the own log does not say that what lies
+            below its own start is the leader's either, it begins there.
     """
 
     theirs: EpochEnd

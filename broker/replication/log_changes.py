@@ -89,8 +89,10 @@ class LogChange:
                     asked_offset=asked,
                 )
             case Truncate(theirs, their_start):
-                cut = cut_of(log, theirs)
-                if cut == log.log_start_offset:
+                start, cut = log.log_start_offset, cut_of(log, theirs)
+                # What was deleted here may be of another lineage than what the leader has there.
+                is_other = cut < start or log.epochs.epoch_for(start - 1) is None
+                if cut <= start and is_other:
                     truncate_fully_and_start_at(log, their_start)
                 else:
                     truncate_to(log, cut)
@@ -101,8 +103,7 @@ class LogChange:
 
 def cut_of(log: PartitionLog, theirs: EpochEnd) -> int:
     """Where a log ends that is cut to where it may agree with the leader's."""
-    start, end = log.log_start_offset, log.log_end_offset
-    return truncation_for(log.epochs, theirs, log_start=start, log_end=end)
+    return truncation_for(log.epochs, theirs, log_end=log.log_end_offset)
 
 
 def carry_out(changes: Sequence[LogChange], now_ms: int) -> None:

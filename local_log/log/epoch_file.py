@@ -123,17 +123,15 @@ class EpochFile:
             self.version += 1
             self._written = self.durable_version = self.version
 
-    def clip(self, log_start: int, *, local_start: int) -> None:
-        """Forget the epochs below a log start that is durable.
+    def clip(self, first: int) -> None:
+        """Forget the epochs below `first`; the log start is durable.
 
         Before that a new leader epoch would write the shorter chain, and a kill then would leave
         offsets of which nobody knows the epoch. On disk the chain is clipped when segments go or it
         changes anyway, and whenever the log is opened.
         """
-        if self.chain.truncate_from_start(log_start, keeps=False):
+        if self.chain.truncate_from_start(first, keeps=False):
             self._is_clipped = True
-        if log_start >= local_start:
-            self.lost = ""  # what it does not say is not asked for any more
 
     def save_clipped(self) -> None:
         """Keep the chain before segments go, if it was clipped in memory only.
@@ -185,15 +183,15 @@ class EpochFile:
         chain.assign(epoch, start_offset)
         self.write_ahead(chain.entries(), version)
 
-    def write_clipped_ahead(self, log_start: int) -> None:
-        """Write the chain as it will be once it is clipped at a log start that is durable.
+    def write_clipped_ahead(self, first: int) -> None:
+        """Write the chain as it will be once it is clipped there, see `PartitionLog.chain_start`.
 
         Raises:
             LogClosed, KafkaStorageError: as `LogHealth.fail`.
         """
         version, is_due = self.version, self._is_clipped or self._is_behind
         chain = LeaderEpochCache(self.chain.entries())
-        if chain.truncate_from_start(log_start, keeps=False) or is_due:
+        if chain.truncate_from_start(first, keeps=False) or is_due:
             self.write_ahead(chain.entries(), version)
 
     def write_ahead(self, entries: list[EpochEntry], version: int) -> None:

@@ -83,6 +83,8 @@ class PartitionLog:
         high_watermark: first offset that is not committed.
         copied_through: the last offset that the remote tier durably holds (inclusive); -1: none, or
             the tier has not said it yet.
+        unjudged_end: where the log ended when a leader took it over whose tier has not judged it
+            yet, or last did; -1: it is judged, or is not led.
         recovery_point: everything below (exclusive) survives a power cut.
         has_damage: a damaged batch was met below the recovery point: the next start must read the
             log whole, and judge.
@@ -123,6 +125,7 @@ class PartitionLog:
         "topic_id",
         "topic_partition",
         "truncated_bytes",
+        "unjudged_end",
     )
 
     def __init__(
@@ -162,7 +165,7 @@ class PartitionLog:
             found, request, disk, files=files, health=health, newer=self.forget_copies
         )
         self.epochs = self.epoch_file.chain
-        self.copied_through = -1
+        self.copied_through = self.unjudged_end = -1
 
         flushed_end = log_end if request.is_clean else request.recovery_point or 0
         self.recovery_point = min(flushed_end, log_end)
@@ -292,9 +295,25 @@ class PartitionLog:
         here = self.epochs.between(first, self.log_end_offset + 1)
         return LeaderEpochCache([*below, *here]).entries()
 
+    def chain_start(self, log_start: int) -> int:
+        """Where the chain is to begin in a log that begins at `log_start`.
+
+        There, but it keeps the epoch of the last committed record. By it alone a follower of which
+        nothing else is left finds whether its leader's lineage is its own. A new leader's tier
+        finds by it that this lineage had records: so as long as these are not judged, the chain
+        keeps the epoch of the last one that was here when the log was taken over.
+        DIFFERS: Kafka's chain begins at the log start.
+        """
+        end = self.high_watermark
+        if self.config.is_tiered and self.unjudged_end >= 0:
+            end = min(end, self.unjudged_end)
+        return min(log_start, end - 1)
+
     def clip_chain(self, log_start: int) -> None:
         """Forget the epochs below a log start that is durable, see `EpochFile.clip`."""
-        self.epoch_file.clip(log_start, local_start=self.segments.bases[0])
+        self.epoch_file.clip(self.chain_start(log_start))
+        if log_start >= self.segments.bases[0]:
+            self.epoch_file.lost = ""  # what it does not say is not asked for any more
 
     # -- append ---------------------------------------------------------------------------------
 

@@ -171,7 +171,8 @@ def _learn_ages(logs: Iterable[PartitionLog], now_ms: int) -> None:
 def _write_chains(expired: Iterable[tuple[PartitionLog, Expiry]]) -> None:
     for each, expiry in expired:
         with _reported(each):
-            each.epoch_file.write_clipped_ahead(expiry.log_start_offset)
+            first = each.chain_start(expiry.log_start_offset)
+            each.epoch_file.write_clipped_ahead(first)
 
 
 def _rename(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, list[Path]]]:

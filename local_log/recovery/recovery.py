@@ -379,7 +379,8 @@ class LogOpener:
         epochs = LeaderEpochCache(chain)
         epochs.truncate_from_end(plan.log_end)
         if plan.log_start_known:
-            epochs.truncate_from_start(plan.log_start)
+            committed = max(min(self._request.high_watermark, plan.log_end), plan.log_start)
+            epochs.truncate_from_start(min(plan.log_start, committed - 1))  # see `chain_start`
         entries = epochs.entries()
         if plan.chain is not None and set(entries) <= set(found.chain_on_disk):
             return epochs, False

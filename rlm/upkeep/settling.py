@@ -178,11 +178,12 @@ def restoration_of(
 def _has_nothing(log: LogDescription) -> bool:
     """Whether it held no record in either tier when it was opened, and never did.
 
-    A log whose records were all deleted has their epoch.
+    The chain of a log whose records were all deleted keeps the epoch of the last one that was there
+    when it was opened; its own epoch, and those of what was appended since, begin at that end.
     """
-    ends = [end for end in (log.log_end_offset, log.unjudged_end) if end >= 0]
-    is_empty = min(ends) <= log.log_start_offset == log.local_log_start_offset
-    return is_empty and all(epoch == log.leader_epoch for epoch, _ in log.chain)
+    end = min(end for end in (log.log_end_offset, log.unjudged_end) if end >= 0)
+    is_empty = end <= log.log_start_offset == log.local_log_start_offset
+    return is_empty and all(start >= end for _, start in log.chain)
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:

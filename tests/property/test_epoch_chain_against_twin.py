@@ -120,9 +120,7 @@ class ChainTwin(RuleBasedStateMachine):
                 break
             if found is None:  # the leader's epochs are older than ours: no such leader
                 return
-            cut = truncation_for(
-                self.log.epochs, EpochEnd(*found), log_start=0, log_end=self.log.log_end_offset
-            )
+            cut = truncation_for(self.log.epochs, EpochEnd(*found), log_end=self.log.log_end_offset)
             assert shared <= cut < end or self.log.epochs.reaches(end)
             self._cut(cut)
         assert self.epochs == leader[: len(self.epochs)]

@@ -347,7 +347,7 @@ class MetadataLog:
         Raises:
             KafkaStorageError: the disk failed.
         """
-        self._log.epoch_file.write_clipped_ahead(offset)
+        self._log.epoch_file.write_clipped_ahead(self._log.chain_start(offset))
 
     def take_out_old_segments(self) -> None:
         """Let nobody find segments that lie wholly below the log start any more; in memory."""

@@ -220,6 +220,20 @@ MUTANTS: list[Mutant] = [
         "A N 255; land N 255 3.1; settle A",
     ),
     Mutant(
+        "the chain forgets the epoch of the last committed record when that is deleted",
+        {"keeps_last_epoch": False},
+        replace(COPIED, deletes=1, moves=1, epochs=3),
+        "elect uncleanly B; learn A; fetch A; fetch A; barrier B F 1; land F 1 2.1; "
+        "settle B; join A; append B; delete records B 1; move A; learn B; fetch B",
+    ),
+    Mutant(
+        "a new leader is judged by what was not deleted since it leads",
+        {"judged_as_taken_over": False},
+        replace(COPIED, deletes=1),
+        "elect uncleanly B; append B; delete records B 1; expire B; barrier B F 1; "
+        "land F 1 2.1; settle B",
+    ),
+    Mutant(
         "a log that is cut below its local start goes on from there",
         {"cut_below_local_is_bootstrap": False},
         COPIED,

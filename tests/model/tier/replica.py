@@ -14,6 +14,7 @@ NAMES = "AB"
 FOLLOWS: dict[str, Any] = {
     "leads": False,
     "begun": 0,
+    "unjudged": NONE,
     "known": (NONE, NONE),
     "incarnation": 1,
     "owner": 0,
@@ -67,7 +68,7 @@ class Replica:
     def _has_something(self, world: World, one: int) -> bool:
         """A replica with nothing in either tier is red by intent if it is elected uncleanly."""
         broker = self._swapped_if_begun(world, one).brokers[one]
-        return len(broker.log) > broker.start
+        return len(broker.log) > broker.start or any(broker.log[-1:])
 
     def _isr_steps(self, world: World, leader: Broker) -> Iterator[tuple[Label, Made]]:
         one, other, budget = world.leader, 1 - world.leader, world.budget
@@ -89,7 +90,7 @@ class Replica:
             world = self._with(world, old, position=self._here(world, old))
         world = self._in_new_epoch(world, one, world.epoch + 1)
         log = world.brokers[one].log
-        world = self._with(world, one, leads=True, begun=len(log))
+        world = self._with(world, one, leads=True, begun=len(log), unjudged=len(log))
         return self._led(world._replace(leader=one, epoch=world.epoch + 1))
 
     @staticmethod
@@ -169,7 +170,7 @@ class Replica:
         end = len(broker.log)
         if broker.leads and end < rules.records:
             yield ("append", name), partial(self._appended, world, one)
-        if broker.leads and world.leader == one and budget.deletes and not world.is_open:
+        if broker.leads and world.leader == one and budget.deletes:
             for start in range(broker.start + 1, broker.watermark + 1):
                 label = ("delete records", name, start)
                 yield label, partial(self._raised, world, one, start, "deletes")
@@ -260,8 +261,8 @@ class Replica:
             return
         end, cut = len(broker.log), self._divergence(broker, leader)
         is_below = end < max(leader.local, leader.start)
-        is_cut_below = cut < min(broker.local, end) and self.rules.cut_below_local_is_bootstrap
-        if is_below or is_cut_below:
+        is_cut_below = broker.start < broker.local and cut < min(broker.local, end)
+        if is_below or (is_cut_below and self.rules.cut_below_local_is_bootstrap):
             yield from self._bootstrap_steps(world, one, leader)
         elif cut < end:
             yield ("fetch", name), partial(self._truncated, world, one, cut)
@@ -272,15 +273,20 @@ class Replica:
     def _divergence(broker: Broker, leader: Broker) -> int:
         """The first offset that the leader does not have, or has of another epoch.
 
-        The chain keeps the epoch of the last record, also where the log start is at the log end.
+        The chain keeps the epoch of the last committed record, also where that was deleted.
         """
         end = min(len(broker.log), len(leader.log))
-        first = min(max(broker.start, leader.start), len(broker.log) - 1)
+        first = max(0, min(max(broker.start, leader.start), len(broker.log)) - 1)
         pairs = zip(broker.log[first:end], leader.log[first:end], strict=True)
         return next((first + at for at, (own, its) in enumerate(pairs) if 0 < own != its > 0), end)
 
     def _truncated(self, world: World, one: int, cut: int) -> World:
         rules, broker = self.rules, world.brokers[one]
+        is_other = cut < broker.start or not any(broker.log[cut - 1 : cut])
+        if rules.start_falls and cut <= broker.start and is_other:
+            begin = world.brokers[world.leader].start
+            empty = {"log": (0,) * begin, "start": begin, "local": begin, "watermark": begin}
+            return self._with(world, one, **empty, copied=NONE)
         if broker.start < cut < broker.local:
             raise Broken(f"{NAMES[one]} begins at {cut}, and no producers are as of there")
         return self._with(
@@ -288,7 +294,6 @@ class Replica:
             one,
             log=broker.log[:cut],
             local=min(broker.local, cut),
-            start=min(broker.start, cut) if rules.start_falls else broker.start,
             watermark=min(broker.watermark, cut),
             copied=min(broker.copied, cut - 1) if rules.cut_at_truncation else broker.copied,
         )

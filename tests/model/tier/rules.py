@@ -78,7 +78,12 @@ class Rules:
     joins_by_start: bool = True
     answered_by_all: bool = True
     start_falls: bool = True
-    """A log that is truncated below its log start begins there."""
+    """A log of which a cut leaves nothing begins, empty, at its leader's log start."""
+    # -- logs whose records were all deleted
+    keeps_last_epoch: bool = True
+    """The chain keeps the epoch of the last committed record, also where that was deleted."""
+    judged_as_taken_over: bool = True
+    """As long as nobody has judged the log: of the last record that its leader found in it."""
     # -- bootstrap
     whole_on_chain: bool = True
     """The segment lies on the leader's chain up to its end."""

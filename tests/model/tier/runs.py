@@ -66,7 +66,7 @@ RUNS: list[Run] = [
     Run("unclean election, leader moves", replace(BEHIND, moves=1, epochs=3)),
     Run("records deleted, unclean election", replace(COPIED, deletes=1)),
     Run(
-        "records deleted, unclean election, leader moves (F7)",
+        "records deleted, unclean election, leader moves (F9)",
         replace(COPIED, deletes=1, moves=1, epochs=3),
         broken=True,
     ),

@@ -209,14 +209,17 @@ def _facts(
     watermark: int,
     closed: Sequence[int] = (),
     whole: bool = True,
+    unjudged: int = NONE,
 ) -> LogFacts:
     """What the product decides by.
 
     Args:
         closed: bases of the closed segments, and where the last one ends.
         whole: a segment counts as a copy only where it ends on the chain below the watermark.
+        unjudged: where the log ended when it was taken over, if that was not judged; -1: it was.
     """
-    known = (0,) * start + log[start:]
+    below = min(start, watermark - 1 if unjudged < 0 else min(watermark, unjudged) - 1)
+    known = tuple(of if at >= below else 0 for at, of in enumerate(log))
     chain = known_chain(known)
     if epoch and (not chain or chain[-1][0] < epoch):
         chain = (*chain, (epoch, len(log)))
@@ -234,6 +237,7 @@ def _facts(
         0,
         0,
         len(log),
+        unjudged_end=unjudged,
     )
     remote = [
         RemoteSegment(entry.metadata, entry.finished_order) for _, entry in _views[number].entries
@@ -287,10 +291,12 @@ def to_delete(
 
 
 @cache
-def settled(number: int, epoch: int, log: Log, start: int, local: int, watermark: int) -> int | str:
+def settled(
+    number: int, epoch: int, log: Log, start: int, local: int, watermark: int, unjudged: int
+) -> int | str:
     """The log start that a new owner finds, or why it is red."""
     view = _views[number]
-    facts = _facts(number, epoch, log, start, local, watermark)
+    facts = _facts(number, epoch, log, start, local, watermark, unjudged=unjudged)
     entries = sorted(view.entries, key=lambda it: it[1].metadata.start_offset)
     found = settle(facts.log, history_of(view.facts, (entry for _, entry in entries)))
     return found.log_start if isinstance(found, Settled) else str(found)

@@ -166,6 +166,8 @@ class Tiering(Replica):
         for one, broker in enumerate(world.brokers):
             copied = NONE if rules.forgotten_at_loss else broker.copied
             broker = broker._replace(owner=0, barrier=None, task=None, position=NONE, copied=copied)
+            if broker.leads and broker.unjudged == NONE:
+                broker = broker._replace(unjudged=len(broker.log))
             if not rules.asked_anew:
                 broker = broker._replace(seen=self._view(world))
             if rules.new_incarnation:
@@ -184,7 +186,7 @@ class Tiering(Replica):
         """The same state in its one form: what was read is acted on, what all read is folded."""
         world = self._answered(world)
         for one, broker in enumerate(world.brokers):
-            unknown = min(broker.start, broker.local, len(broker.log) - 1)
+            unknown = self._unknown_below(broker)
             if unknown > 0 and any(broker.log[:unknown]):
                 log = (0,) * unknown + broker.log[unknown:]
                 world = self._with(world, one, log=log)
@@ -197,6 +199,17 @@ class Tiering(Replica):
         if self.rules.flush_before_fetch and world.durable < len(world.tail):
             world = world._replace(durable=len(world.tail))
         return world if world.budget.losses else self._folded(world)
+
+    def _unknown_below(self, broker: Broker) -> int:
+        """Where the chain begins, and the local log: what lies below is not known any more."""
+        rules, last = self.rules, broker.watermark - 1
+        if not rules.keeps_last_epoch:
+            last += 1
+        if broker.unjudged != NONE and rules.judged_as_taken_over:
+            last = min(last, broker.unjudged - 1)
+        if broker.start >= broker.watermark:
+            return min(broker.start, last)
+        return min(broker.start, broker.local, last)
 
     def _folded(self, world: World) -> World:
         behind = [broker.position for broker in world.brokers if broker.position != NONE]
@@ -272,12 +285,13 @@ class Tiering(Replica):
     def _settle(self, world: World, one: int) -> World:
         broker = world.brokers[one]
         own = self._own(world, broker)
-        found = topic.settled(own, broker.epoch, *self._local(broker))
+        found = topic.settled(own, broker.epoch, *self._local(broker), broker.unjudged)
         if isinstance(found, str):
             if self._has_lost(world) or world.epoch > broker.epoch:
                 return world  # Red: that a record is gone, or another one leads.
             raise Broken(f"red without a fault: {found}")
-        world = self._with(world, one, owner=2, barrier=None, start=max(broker.start, found))
+        start = max(broker.start, found)
+        world = self._with(world, one, owner=2, barrier=None, start=start, unjudged=NONE)
         return world._replace(is_open=world.is_open and world.leader != one)
 
     def _new_tasks(

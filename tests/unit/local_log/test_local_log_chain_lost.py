@@ -131,7 +131,7 @@ def test_chain_is_clipped_on_disk_only_after_the_log_start_could_be_checkpointed
     assert log.epochs.entries()[0].start_offset == 30
     assert epoch_checkpoint.parse((tmp_path / CHAIN).read_bytes())[0].start_offset == 0
     log.close(clean=False)
-    again = open_log(tmp_path, clean=False, config=config, log_start=30, recovery_point=0)
+    again = open_log(tmp_path, clean=False, config=config, log_start=30, high_watermark=60)
     assert again.epochs.entries()[0].start_offset == 30
 
 

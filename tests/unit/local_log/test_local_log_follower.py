@@ -259,6 +259,47 @@ def test_epoch_to_ask_with_is_that_of_the_last_record(tmp_path):
     assert (log.last_fetched_epoch, chain_of(log)) == (-1, [])
 
 
+@pytest.mark.parametrize("tiered", [False, True])
+def test_the_epoch_of_the_last_committed_record_stays_when_that_is_deleted(tmp_path, tiered):
+    """By it alone a follower finds that its leader's log is of another lineage."""
+    config = with_config(remote_storage_enable=tiered)
+    log = open_log(tmp_path, config=config)
+    take(log, given(0, 2, epoch=3) + given(2, epoch=4))
+    log.update_high_watermark(3)
+    log.raise_log_start(3)
+    log.clip_chain(3)
+    assert (log.last_fetched_epoch, chain_of(log)) == (4, [(4, 2)])
+    log.epochs.assign(7, 3)  # led, without a record
+    log.clip_chain(3)
+    assert chain_of(log) == [(4, 2), (7, 3)]
+    log.close()
+    again = open_log(tmp_path, config=config, log_start=3, high_watermark=3)
+    assert (again.last_fetched_epoch, chain_of(again)) == (4, [(4, 2)])
+    take(again, given(3, epoch=8))
+    again.clip_chain(3)
+    assert chain_of(again) == [(4, 2), (8, 3)], "it is not committed"
+    again.update_high_watermark(4)
+    again.clip_chain(3)
+    assert chain_of(again) == [(8, 3)]
+
+
+@pytest.mark.parametrize(("tiered", "kept"), [(True, [(3, 1), (5, 2)]), (False, [(5, 3)])])
+def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_judged(
+    tmp_path, tiered, kept
+):
+    log = open_log(tmp_path, config=with_config(remote_storage_enable=tiered))
+    take(log, given(0, 2, epoch=3))
+    log.unjudged_end = 2
+    take(log, given(2, 2, epoch=5))
+    log.update_high_watermark(4)
+    log.raise_log_start(4)
+    log.clip_chain(4)
+    assert chain_of(log) == kept
+    log.unjudged_end = -1
+    log.clip_chain(4)
+    assert chain_of(log) == [(5, 3)]
+
+
 OURS = LeaderEpochCache([EpochEntry(2, 10), EpochEntry(4, 30), EpochEntry(7, 60)])
 
 
@@ -273,19 +314,18 @@ OURS = LeaderEpochCache([EpochEntry(2, 10), EpochEntry(4, 30), EpochEntry(7, 60)
         ((5, 65), 60),
         ((3, 25), 25),
         ((3, 45), 30),
-        ((1, 5), 10),  # below everything here
+        ((1, 5), 5),  # below everything here
         ((1, 15), 10),
     ],
 )
 def test_log_is_cut_where_both_may_agree(theirs, end):
-    assert truncation_for(OURS, EpochEnd(*theirs), log_start=10, log_end=80) == end
+    assert truncation_for(OURS, EpochEnd(*theirs), log_end=80) == end
 
 
 def test_log_without_a_chain_is_cut_at_the_leaders_end():
     empty = LeaderEpochCache()
-    assert truncation_for(empty, EpochEnd(3, 40), log_start=0, log_end=80) == 40
-    assert truncation_for(empty, EpochEnd(3, 90), log_start=0, log_end=80) == 80
-    assert truncation_for(empty, EpochEnd(3, 40), log_start=50, log_end=80) == 50
+    assert truncation_for(empty, EpochEnd(3, 40), log_end=80) == 40
+    assert truncation_for(empty, EpochEnd(3, 90), log_end=80) == 80
 
 
 # -- the log start --------------------------------------------------------------------------------

@@ -86,19 +86,19 @@ def test_the_tier_hears_where_the_log_ended_before_anything_unjudged_was_appende
     world: World,
 ) -> None:
     partition = hosted(world)
-    assert partition.unjudged_end == 0, "as it was opened"
+    assert partition.log.unjudged_end == 0, "as it was opened"
     for report in (lost(Loss.LEADER_EPOCH), WITHDRAWN):
         partition.append(batch(b"produce does not wait"), now_ms=NOW_MS)
         partition.take_report(report)
         world.change("t", leader_epoch=partition.leader_epoch + 1)
-        assert partition.unjudged_end == 0, "a new leader epoch judges nothing"
+        assert partition.log.unjudged_end == 0, "a new leader epoch judges nothing"
     partition.take_report(SOUND)
-    assert partition.unjudged_end == -1
+    assert partition.log.unjudged_end == -1
     partition.take_report(WITHDRAWN)
-    assert partition.unjudged_end == partition.log.log_end_offset
+    assert partition.log.unjudged_end == partition.log.log_end_offset
     partition.take_report(SOUND)
     world.change("t", leader_epoch=partition.leader_epoch + 1)
-    assert partition.unjudged_end == partition.log.log_end_offset
+    assert partition.log.unjudged_end == partition.log.log_end_offset
 
 
 def test_below_the_log_start_is_out_of_range_also_before_the_judgement(world: World) -> None:

@@ -20,6 +20,7 @@ from tests.support.worlds.followers import FOLLOWER, Pair, bytes_of, following
 from tests.support.worlds.pools import HeldPool, turns
 
 OTHER = 3
+LEADER = ("leader", 9000 + NODE)
 
 
 def asked_of(pair: Pair, index: int = 0, *, leader: int = NODE) -> list[Any]:
@@ -266,6 +267,48 @@ async def test_a_log_of_which_nothing_is_left_begins_as_the_leaders(tmp_path: Pa
         await pair.run(500)
         assert pair.logs_are_equal("t")
         assert pair.follower.log("t").log_start_offset == 0
+
+
+async def deleted_up_to(pair: Pair, offset: int, **role: Any) -> None:
+    """The follower leads, alone, takes a second record, and has its log begin at `offset`."""
+    await pair.add_followed("t", b"a")
+    pair.network.cut.add(LEADER)
+    pair.follower.change("t", leader=FOLLOWER, leader_epoch=4, partition_epoch=1, **role)
+    pair.follower.append("t", b"b")
+    log = pair.follower.log("t")
+    log.raise_log_start(offset)
+    assert not pair.follower.logs.keep_log_starts([TopicPartition("t", 0)])
+    log.clip_chain(offset)
+    pair.change("t", leader_epoch=5, partition_epoch=2)
+
+
+async def test_a_log_whose_records_were_all_deleted_finds_another_lineage(tmp_path: Path) -> None:
+    """Gone on with, its log start would be that of a lineage that was given up."""
+    async with following(tmp_path) as pair:
+        await deleted_up_to(pair, 2, isr=(FOLLOWER,))
+        for value in (b"c", b"d"):
+            pair.leader.append("t", value)
+        pair.network.cut.clear()
+        await pair.run(2_000)
+        assert pair.logs_are_equal("t")
+        assert pair.follower.log("t").log_start_offset == 0
+        assert pair.follower.log("t").epochs.entries() == [EpochEntry(3, 0), EpochEntry(5, 1)]
+
+
+async def test_a_member_that_deleted_all_that_is_committed_keeps_its_end(tmp_path: Path) -> None:
+    """Begun at the leader's log start it would be in the ISR with less than is committed."""
+    async with following(tmp_path) as pair:
+        await deleted_up_to(pair, 1)
+        pair.network.cut.clear()
+        await pair.run(2_000)
+        log = pair.follower.log("t")
+        assert (log.log_start_offset, log.log_end_offset) == (1, 1)
+        asked = asked_of(pair)
+        assert {one.fetch_offset for one in asked if one.current_leader_epoch == 5} == {1, 2}
+        assert log.epochs.entries() == [EpochEntry(3, 0)]
+        pair.leader.append("t", b"c")
+        await pair.run(500)
+        assert (log.log_end_offset, log.epochs.entries()[1]) == (2, EpochEntry(5, 1))
 
 
 async def test_a_divergence_with_nothing_to_cut_is_asked_about_rarely(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ async def test_it_begins_at_the_segments_end_and_takes_records_above_all_that_wa
         assert log.epochs.entries() == [*entries, EpochEntry(7, 5_010)]
         assert read_accepted(one.world.disk, log.directory).adopted_epoch == 6
         assert log.adopted_epoch == 6
-        assert partition.unjudged_end == 5_010, "not 0: it would be lost for ever"
+        assert partition.log.unjudged_end == 5_010, "not 0: it would be lost for ever"
 
 
 async def test_nothing_is_taken_before_it_is_judged_and_producers_go_on_then(

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
+import pytest
+
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.upkeep.chain_restore import restored_chain
 from rlm.upkeep.settling import ChainLost, Red, Settled, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from rsm_plugins.segment import SegmentState
-from tests.support.tier.partition_facts import log, segment
+from tests.support.tier.partition_facts import Chain, log, segment
 
 STARTED = SegmentState.COPY_SEGMENT_STARTED
 
@@ -75,8 +77,30 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     assert loss_of(settle(empty, given_up)) is Loss.LOG_END
     since = log(end=5, chain=((2, 0),), leader_epoch=2, unjudged_end=0)
     assert loss_of(settle(since, given_up)) is Loss.LOG_END, "it took records meanwhile"
-    deleted = log(start=50, local_start=50, end=50, chain=((1, 50), (2, 50)), leader_epoch=2)
-    assert settle(deleted, given_up) == Settled(50), "it had records, and all were deleted"
+    again = log(end=5, chain=((2, 0), (3, 5)), leader_epoch=3, unjudged_end=0)
+    assert loss_of(settle(again, given_up)) is Loss.LOG_END, "it was elected once more"
+
+
+@pytest.mark.parametrize(
+    ("chain", "end", "unjudged_end"),
+    [
+        (((1, 49), (2, 50)), 50, -1),
+        (((1, 49), (2, 50)), 50, 50),
+        (((1, 49), (2, 50)), 55, 50),
+        (((2, 49), (3, 50)), 50, 50),
+    ],
+    ids=["judged before", "not judged", "its own ones, too", "led by another before"],
+)
+def test_a_log_whose_records_were_all_deleted_is_a_lineage_to_go_on_with(
+    chain: Chain, end: int, unjudged_end: int
+) -> None:
+    """Model findings F6 and F7: its chain keeps the epoch of the last record."""
+    given_up = history(given_ends={1: 70}, log_starts={1: 60}, unclean=2)
+    epoch = max(chain)[0]
+    where = {"start": end, "local_start": end, "end": end, "unjudged_end": unjudged_end}
+    assert settle(log(chain=chain, leader_epoch=epoch, **where), given_up) == Settled(end)
+    nothing = log(chain=((epoch, end),), leader_epoch=epoch, **where)
+    assert loss_of(settle(nothing, given_up)) is Loss.LOG_END
 
 
 def test_what_was_given_up_stays_so_when_all_records_are_deleted_later() -> None:
