@@ -423,12 +423,7 @@ class ReplicaFetcher:
             log_start=own.log_start_offset,
             local_start=own.local_log_start_offset,
         ):
-            if followed.following.is_untried:
-                followed.following.is_untried = False  # build it again, after a pause
-                reason = "the remote segment behind which its log begins is not of the leader's log"
-                self._put_off(followed, Wait(reason, is_fault=True))
-            else:
-                todo.moved[followed] = -1
+            todo.moved[followed] = -1
             return
         todo.changes.append(LogChange(followed, decision, self._session.told[followed.id]))
 
@@ -696,7 +691,7 @@ class ReplicaFetcher:
 
     def _built(self, followed: Followed, outcome: Wait | Stop | None) -> None:
         """A bootstrap has ended: go on from where the log begins now, or try again later."""
-        followed.following.built(is_anew=outcome is None)
+        followed.following.built()
         if not self._is_led(followed):
             return  # `follow` asks for it, if it comes back
         if outcome is None:

@@ -266,7 +266,6 @@ class Following:
         reason: why it is not asked for, or was not last time.
         lag: records (offsets) that are committed and not here yet.
         is_failed: a person should know.
-        is_untried: its log was built, and no answer of the leader has confirmed it yet.
     """
 
     leader_epoch: int
@@ -275,7 +274,6 @@ class Following:
     reason: str = ""
     lag: int = 0
     is_failed: bool = False
-    is_untried: bool = False
     _failures: int = 0
     _faults: int = 0
     _failing_since_ms: int = 0
@@ -283,7 +281,6 @@ class Following:
     def went_well(self) -> bool:
         """An answer was good; returns whether it had counted as failed."""
         was_failed, self.is_failed = self.is_failed, False
-        self.is_untried = False
         self._failures = self._faults = 0
         self.standing, self.reason = Standing.ASKED, ""
         return was_failed
@@ -329,9 +326,9 @@ class Following:
         """Ask nothing until `built`: the log is about to begin elsewhere."""
         self.standing = Standing.BUILDING
 
-    def built(self, *, is_anew: bool) -> None:
+    def built(self) -> None:
         """Ask again, from where the log begins now, or as before."""
-        self.standing, self.reason, self.is_untried = Standing.ASKED, "", is_anew
+        self.standing, self.reason = Standing.ASKED, ""
 
     def stop(self, stop: Stop) -> None:
         """Ask no more."""

@@ -256,14 +256,17 @@ def why_unfit(beginning: NewBeginning, theirs: LocalStart) -> str:
     """Why a log must not begin with this state; "": it may.
 
     The tier was asked for one (epoch, offset): a segment that does not hold it, or whose chain says
-    something else of it, is another lineage, or damaged.
+    something else of it or of what follows, is another lineage, or damaged. The leader would find
+    the log built behind it another one, and it would be built again without end.
     """
-    chain = LeaderEpochCache(beginning.chain)
-    asked, told = theirs.offset - 1, chain.epoch_for(theirs.offset - 1)
-    if beginning.offset <= asked or told != theirs.epoch_below:
+    chain, asked, end = LeaderEpochCache(beginning.chain), theirs.offset - 1, beginning.offset
+    leaders = LeaderEpochCache([EpochEntry(theirs.epoch_below, asked), *theirs.above])
+    said, expected = chain.between(asked, end), leaders.between(asked, end)
+    if end <= asked or said != expected:
         return (
-            f"the remote segment for offset {asked} of epoch {theirs.epoch_below} ends at "
-            f"{beginning.offset}, and says epoch {told} of that offset"
+            f"the remote segment for offset {asked} of epoch {theirs.epoch_below} ends at {end}, "
+            f"and has from that offset on {_text_of(said)}; the leader's log has "
+            f"{_text_of(expected)}"
         )
     if chain.epoch_for(theirs.log_start) is None:
         return (
@@ -271,3 +274,8 @@ def why_unfit(beginning: NewBeginning, theirs: LocalStart) -> str:
             f"start {theirs.log_start}"
         )
     return ""
+
+
+def _text_of(chain: Sequence[EpochEntry]) -> str:
+    epochs = [f"epoch {entry.epoch} from {entry.start_offset}" for entry in chain]
+    return ", ".join(epochs) or "no epoch"

@@ -600,11 +600,15 @@ async def test_a_store_that_fails_is_asked_again(
     ("end", "chain", "reason"),
     [
         (30, [(3, 0)], ""),
-        (40, [(2, 0), (3, 20)], ""),
+        (35, [(2, 0), (3, 20)], ""),
+        (36, [(3, 0), (5, 35)], ""),
+        (36, [(3, 0)], "has from that offset on epoch 3 from 29; the leader's log has epoch 3"),
+        (35, [(3, 0), (4, 30)], "epoch 3 from 29, epoch 4 from 30; the leader's"),
+        (36, [(3, 0), (5, 34)], "epoch 5 from 34; the leader's log has epoch 3 from 29, epoch 5 f"),
         (29, [(3, 0)], "ends at 29"),
-        (30, [(4, 0)], "says epoch 4"),
-        (30, [(3, 0), (4, 20)], "says epoch 4"),
-        (30, [], "says epoch None"),
+        (30, [(4, 0)], "epoch 4 from 29"),
+        (30, [(3, 0), (4, 20)], "epoch 4 from 29"),
+        (30, [], "no epoch"),
         (30, [(3, 8)], "begin above the leader's log start 5"),
         (30, [(3, 5)], ""),
     ],
@@ -613,6 +617,6 @@ def test_state_of_another_lineage_is_refused(
     end: int, chain: list[tuple[int, int]], reason: str
 ) -> None:
     beginning = NewBeginning(end, 5, [EpochEntry(*one) for one in chain], b"")
-    found = why_unfit(beginning, LocalStart(30, 3, 5))
+    found = why_unfit(beginning, LocalStart(30, 3, 5, (EpochEntry(5, 35),)))
     assert reason in found
     assert bool(found) == bool(reason)
