@@ -202,7 +202,7 @@ class Tier:
             next_incarnation=incarnations.take,
             may_own=lambda: self.claim.may_own,
         )
-        self.reads = ReadPath(config, store, workers, ports, self.manager)
+        self.reads = ReadPath(config, store, workers, ports, self.manager, self.manager.catch_ups)
         self.manager.on_readable = self.reads.may_be_readable
         self._removals = Removals(plugins.remover, workers, lambda: calls.may_write)
         add_gauges(self.telemetry, plugins, workers, calls)

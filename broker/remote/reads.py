@@ -490,6 +490,7 @@ class RemoteReads:
             offset=offset,
             epoch=epoch,
             above=[(one.epoch, one.start_offset) for one in above],
+            wait_ms=AUXILIARY_MS,
         )
         self._supervisor.ask(question).add_done_callback(answered)
 

@@ -199,12 +199,14 @@ class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
 
     It ends on the leader's chain, which goes on with the epochs `above`, as (epoch, start). Answer:
-    AuxiliaryStateAnswer. Asked by a follower that starts above the log start.
+    AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms` later the
+    answer comes too late.
     """
 
     offset: int
     epoch: int
     above: list[tuple[int, int]] = []
+    wait_ms: int = 0
 
 
 class ImageChanged(Message, frozen=True, array_like=True, tag=True):

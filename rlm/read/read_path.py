@@ -6,7 +6,6 @@ assigned it is told by the manager.
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from msgspec import structs
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
+from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
@@ -30,7 +30,6 @@ from rlm.link.messages import (
 from rlm.plugins import Store
 from rlm.quota import RateQuota
 from rlm.read import disk_chunk_cache
-from rlm.read.catch_ups import CatchUps
 from rlm.read.chunk_cache import ChunkCache
 from rlm.read.chunk_loader import ChunkLoader
 from rlm.read.disk_chunk_cache import DiskChunkCache
@@ -92,6 +91,7 @@ class ReadPath:
         workers: Workers,
         ports: Ports,
         partitions: Partitions,
+        catch_ups: CatchUps,
     ) -> None:
         """Make all caches, empty but for the index files of an earlier process."""
         clock, scheduler, disk = ports.clock, ports.scheduler, ports.disk
@@ -152,7 +152,7 @@ class ReadPath:
             clock=clock,
             scheduler=scheduler,
         )
-        self._catch_ups = CatchUps(seen.metadata, workers)
+        self._catch_ups = catch_ups
         self._searches = TimestampSearches(
             store=seen,
             caches=caches,
@@ -227,13 +227,19 @@ class ReadPath:
         if tip is None or self._stopped:
             reply(_NOT_READY)
             return
+
+        def late() -> None:
+            self._catch_ups.leave(tip, read)
+            reply(_NOT_READY)
+
+        def read(error: BaseException | None) -> None:
+            timer.cancel()
+            self._auxiliary_read(tip, question, reply, error)
+
         # A follower builds on the answer: what was read once may be long out of date. No thread
         # waits for it: many followers ask while a part of the topic has no leader.
-        read = partial(self._auxiliary_read, tip, question, reply)
-        caught_up = self._store.metadata.catch_up(tip)
-        caught_up.add_done_callback(
-            lambda done: self._workers.post(partial(read, done.exception()))
-        )
+        timer = self._scheduler.call_later(question.wait_ms, late)
+        self._catch_ups.join(tip, read)
 
     def _auxiliary_read(
         self,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.red_kinds import TierRed
@@ -44,7 +45,11 @@ def follow_pass() -> Task[PassResult]:
 
 
 class Following:
-    """Belongs to the manager's thread."""
+    """Belongs to the manager's thread.
+
+    Attributes:
+        catch_ups: others wait there, too.
+    """
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class Following:
         self._world, self._workers, self._scheduler = world, workers, scheduler
         self._interval_ms, self._may_tell = config.task_interval_ms, may_tell
         self._new_backoff = new_backoff
+        self.catch_ups = CatchUps(world.metadata, workers)
 
     def begin(self, known: AssignedPartition) -> None:
         """Read along from now on, until the partition's ownership ends."""
@@ -93,14 +99,15 @@ class Following:
             task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
             self._start(known, ownership, task, withdraws=withdraws)
             return
+
         # No thread waits: others judge while a part of the topic has no leader.
-        late = partial(self._ended, False, known, None, MetadataNotReadyError(_LATE))
+        def late() -> None:
+            self.catch_ups.leave(known.tip, read)
+            self._ended(False, known, None, MetadataNotReadyError(_LATE))
+
         timer = known.own_timer = self._scheduler.call_later(CATCH_UP_MS, late)
         read = partial(self._read, known, ownership, timer)
-        caught_up = self._world.metadata.catch_up(known.tip)
-        caught_up.add_done_callback(
-            lambda done: self._workers.post(partial(read, done.exception()))
-        )
+        self.catch_ups.join(known.tip, read)
 
     def _read(
         self,

@@ -27,6 +27,7 @@ class RemoteLogManager:
     """The face of this package towards the link.
 
     Attributes:
+        catch_ups: of followed partitions.
         census: counts the partitions.
         passes: when what is copied and expired.
         on_readable: told of partitions whose segments became known, or were judged.
@@ -86,6 +87,7 @@ class RemoteLogManager:
             may_tell=lambda: not self._owning.owns_nothing,
             new_backoff=self.passes.new_backoff,
         )
+        self.catch_ups = self._following.catch_ups
         world.metadata.on_lost_records(lambda tip: workers.post(lambda: self._lost_records(tip)))
 
     def assign(self, assign: Assign) -> None:

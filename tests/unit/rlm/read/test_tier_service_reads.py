@@ -459,6 +459,31 @@ def test_a_follower_gets_no_chain_from_metadata_that_is_not_up_to_date(
         pair.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1))
 
 
+def test_a_follower_that_waits_for_the_metadata_in_vain_leaves_nothing_behind(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Future[None]] = []
+
+    def catch_up(_partition: object) -> Future[None]:
+        asked.append(Future())
+        return asked[-1]
+
+    monkeypatch.setattr(pair.metadata, "catch_up", catch_up)
+    for _ in range(3):
+        answer = pair.broker.ask(AuxiliaryState(*NAMES, 1, offset=25, epoch=1, wait_ms=500))
+        pair.pump()
+        pair.scheduler.advance(499)
+        pair.pump()
+        assert not answer.done()
+        pair.scheduler.advance(1)
+        pair.pump()
+        assert "not caught up" in str(answer.exception(0))
+    assert len(asked) == 1
+    asked[0].set_result(None)
+    pair.pump()
+    assert len(asked) == 1, "nobody waits for a second one"
+
+
 def test_only_what_the_own_lineage_aborted_is_named(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.log.fill(2, records=20)

@@ -1,8 +1,8 @@
-"""Reads at followers wait until the metadata are caught up: one catch-up of a partition at a time.
+"""Followers' passes, reads and bootstraps wait until the metadata are caught up: one catch-up each.
 
-Belongs to the owner's thread. A catch-up counts only for reads that came before it began; those
-that come later share the next one. So as long as the metadata topic is away one catch-up of each
-partition is under way, however many reads come and give up.
+Belongs to the owner's thread. A catch-up of a partition counts only for those that came before it
+began; those that come later share the next one. So as long as the metadata topic is away one
+catch-up of each partition is under way, however many come and give up.
 """
 
 from collections.abc import Callable
