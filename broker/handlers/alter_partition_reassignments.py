@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): an operator adds replicas to partitions, or cancels that.
+"""AlterPartitionReassignments (45): an operator gives partitions other replicas, or cancels that.
 
 Versions:
 

@@ -126,8 +126,9 @@ def offline_reasons(offline: Mapping[TopicPartition, str]) -> list[str]:
 def put_aside(paths: Sequence[Path]) -> list[str]:
     """One line for each directory that this start has renamed away, up to a page of them."""
     shown = [
-        f"{path} is no partition of the metadata and was put aside by this start; if its topic was "
-        "not deleted meanwhile, the metadata are not those that this broker had"
+        f"{path} is no replica of this broker and was put aside by this start; unless its topic "
+        "was deleted meanwhile, or its replica moved to other brokers, the metadata are not those "
+        "that this broker had"
         for path in paths[:_SHOWN_MAX]
     ]
     if len(paths) > _SHOWN_MAX:

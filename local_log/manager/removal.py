@@ -130,7 +130,7 @@ class LogRemoval:
                     removed.add(target)
                 else:
                     log.error(
-                        "partition is not in the metadata and is put aside: partition=%s "
+                        "this broker has no such replica, and it is put aside: partition=%s "
                         "directory=%s",
                         tp,
                         directory.path,

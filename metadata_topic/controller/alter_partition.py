@@ -22,6 +22,7 @@ from metadata_topic.controller.errors import (
     IneligibleReplicaError,
     InvalidRequestError,
     InvalidUpdateVersionError,
+    NewLeaderElectedError,
     NotControllerError,
     UnknownTopicError,
 )
@@ -61,7 +62,10 @@ class ProposedIsr:
 
 @dataclass(frozen=True, slots=True)
 class AlteredPartition:
-    """What became of a proposal: the partition as it is then, or why not."""
+    """What became of a proposal: the partition as it is then, or why not.
+
+    With NEW_LEADER_ELECTED it was carried out, and the one that asked leads no more.
+    """
 
     replica: ReplicaId
     partition: PartitionImage | None
@@ -117,11 +121,15 @@ def alter_partition(
             continue
         wanted = replace(old, isr=asked.isr, leader_recovery_state=asked.recovery_state)
         new = decide(old, wanted, electorate, rules_of(image, topic, defaults))
-        assert new.leader == broker_id, "a leader that is a member and serves goes on"
         for record in change_records(image, topic.id, replica.partition, old, new):
             records.append(record)
             old = changed[replica] = merge(old, record.value)
-        response.append(AlteredPartition(replica, old))
+        if old.leader == broker_id:
+            response.append(AlteredPartition(replica, old))
+        else:
+            # Its proposal has completed a reassignment that takes it out.
+            led = NewLeaderElectedError(f"broker {old.leader} leads {topic.name} by now")
+            response.append(AlteredPartition(replica, None, led))
     return ControllerResult(tuple(records), response)
 
 

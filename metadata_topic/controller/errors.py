@@ -106,6 +106,12 @@ class UnwrittenDecisionError(ControllerError):
     code = ErrorCode.NOT_CONTROLLER
 
 
+class NewLeaderElectedError(ControllerError):
+    """The change was carried out, and another broker leads by it."""
+
+    code = ErrorCode.NEW_LEADER_ELECTED
+
+
 class NotControllerError(ControllerError):
     """This node is not the active controller, or ceased to be it before the change was committed.
 

@@ -13,15 +13,18 @@ The ELR (KIP-966) has the replicas that left the ISR while it was below `min.ins
 high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
 lost something since then (a power cut, its log directory) is not eligible.
 
-Replicas that are being added are replicas like others. The addition is complete when all replicas
-are in the ISR.
+While a reassignment goes on its replicas are those that it wants, and behind them those that it
+takes out; both fetch and are in the ISR as any. It is complete when all that it wants are in the
+ISR: the change that says so takes the others out of replicas and ISR, and elects anew if one of
+them led.
 
-Source: Kafka 4.3's PartitionChangeBuilder.
+Source: Kafka 4.3's PartitionChangeBuilder, PartitionReassignmentReplicas.
 """
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,6 +32,7 @@ from msgspec.structs import replace
 from metadata_topic.controller.election_rules import ElectionRules
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import (
+    DIRECTORY_UNASSIGNED,
     NO_LEADER,
     RECOVERING,
     BrokerImage,
@@ -93,7 +97,7 @@ def decide(
     Args:
         old: as it is.
         wanted: the same with the replicas, ISR, directories, last known leader or recovery state
-            it shall have; leader and ELR are decided here.
+            it shall have; leader and ELR are decided here, and whether a reassignment is complete.
         electorate: who may lead.
         rules: of the topic.
         election: None: to keep it online, by an unclean election where the topic allows it.
@@ -101,11 +105,63 @@ def decide(
         blank: brokers whose replica begins anew, empty: nor are they the last known leader.
         may_empty_isr: also without ELR the last member leaves the ISR.
     """
-    has_elr = electorate.image.elr_enabled
     if election is None:
         election = Election.UNCLEAN if rules.is_unclean else Election.ONLINE
-    if not wanted.removing and set(wanted.replicas) <= set(wanted.isr):
-        wanted = replace(wanted, adding=())
+    decided = partial(
+        _decided,
+        old,
+        electorate=electorate,
+        rules=rules,
+        election=election,
+        ineligible=ineligible,
+        blank=blank,
+        may_empty_isr=may_empty_isr,
+    )
+    completed = _completed(wanted)
+    if completed is not None:
+        new = decided(completed)
+        # DIFFERS: Kafka takes replicas out also where none of the others can lead now.
+        if new.leader != NO_LEADER or not wanted.removing:
+            return new
+    return decided(wanted)
+
+
+def _completed(partition: PartitionImage) -> PartitionImage | None:
+    """The partition behind its reassignment; None while that is not complete, or there is none."""
+    if not partition.adding and not partition.removing:
+        return None
+    replicas = tuple(one for one in partition.replicas if one not in partition.removing)
+    isr = tuple(one for one in partition.isr if one not in partition.removing)
+    if not replicas or not set(replicas) <= set(isr):
+        return None
+    return with_replicas(replace(partition, isr=isr, adding=(), removing=()), replicas)
+
+
+def with_replicas(partition: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
+    """The partition with other replicas; those that stay keep their log directories."""
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=tuple(
+            partition.directory_of(one) if one in partition.replicas else DIRECTORY_UNASSIGNED
+            for one in replicas
+        ),
+    )
+
+
+def _decided(
+    old: PartitionImage,
+    wanted: PartitionImage,
+    *,
+    electorate: Electorate,
+    rules: ElectionRules,
+    election: Election,
+    ineligible: Collection[int],
+    blank: Collection[int],
+    may_empty_isr: bool,
+) -> PartitionImage:
+    """Decide leader and ELR of a partition with these replicas."""
+    has_elr = electorate.image.elr_enabled
     last_known = tuple(one for one in wanted.last_known_elr if one not in blank)
     eligible = _eligible(old, wanted, rules) if has_elr else old.elr
     elr = tuple(one for one in eligible if one not in ineligible and one not in blank)

@@ -1,10 +1,10 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: replicas are added to a partition.
+"""AlterPartitionReassignments and ListPartitionReassignments: partitions get other replicas.
 
-The added replicas are written as replicas of the partition at once, and as being added. They fetch
-and join the ISR as any replica does; the change that lets the last of them in completes the
-addition, see `partition_change`. Until then it can be cancelled.
-
-DIFFERS: Kafka also removes and moves replicas this way.
+Until a reassignment is complete a partition has the replicas that it shall have, and behind them
+those that it loses, by id; the first ones that are new are noted as being added, the last ones as
+being removed. All fetch and join the ISR as any replica does. The change that lets the last of
+those in that the partition shall have completes it, see `partition_change`. Until then it can be
+cancelled, or replaced by another one.
 
 Source: Kafka 4.3's ReplicationControlManager; KIP-455, KIP-860.
 """
@@ -24,12 +24,18 @@ from metadata_topic.controller.errors import (
     UnknownTopicError,
 )
 from metadata_topic.controller.free_descriptors import DescriptorBudget
-from metadata_topic.controller.partition_change import Electorate, change_records, decide
+from metadata_topic.controller.partition_change import (
+    Election,
+    Electorate,
+    change_records,
+    decide,
+    with_replicas,
+)
 from metadata_topic.controller.replica_assignment import check_replicas
 from metadata_topic.controller.result import ControllerResult
 from metadata_topic.controller.tiered_placement import candidates_for
 from metadata_topic.image.image import MetadataImage
-from metadata_topic.image.model import DIRECTORY_UNASSIGNED, PartitionImage, TopicImage
+from metadata_topic.image.model import PartitionImage, TopicImage
 from metadata_topic.image.records import RECORD_WORK, MetadataRecord
 from metadata_topic.image.replay_topics import merge
 from runtime.work import Pace, Steps, stepwise
@@ -66,7 +72,7 @@ def alter_reassignments(
     defaults: ElectionRules = DEFAULT_RULES,
     descriptors: DescriptorBudget | None = None,
 ) -> Steps[ControllerResult[list[KafkaError | None]]]:
-    """Begin to add replicas, or cancel that, in steps.
+    """Begin to change replicas, or cancel that, in steps.
 
     Args:
         image: the cluster now.
@@ -92,15 +98,16 @@ def alter_reassignments(
             old = changed.get(replica, topic.partitions[one.partition])
             rules = rules_of(image, topic, defaults)
             if one.replicas is None:
-                wanted = _cancelled(old, one, rules)
+                wanted, election = _cancelled(old, one, rules), None
             else:
-                wanted = _added(image, old, one, allows_other_factor=allows_other_factor)
+                wanted = _reassigned(image, old, one, allows_other_factor=allows_other_factor)
+                election = Election.ONLINE
                 if descriptors is not None:
                     descriptors.take([tuple({*wanted.replicas} - {*old.replicas})])
         except KafkaError as error:
             response.append(error)
             continue
-        new = decide(old, wanted, electorate, rules)
+        new = decide(old, wanted, electorate, rules, election=election)
         for record in change_records(image, topic.id, one.partition, old, new):
             records.append(record)
             changed[replica] = merge(old, record.value)
@@ -127,11 +134,10 @@ def _cancelled(old: PartitionImage, one: Reassignment, rules: ElectionRules) -> 
             f"Unable to revert partition assignment for {one.topic}:{one.partition} because it "
             "would require an unclean leader election."
         )
-    wanted = replace(old, isr=isr, adding=(), removing=())
-    return _with_replicas(wanted, replicas)
+    return with_replicas(replace(old, isr=isr, adding=(), removing=()), replicas)
 
 
-def _added(
+def _reassigned(
     image: MetadataImage, old: PartitionImage, one: Reassignment, *, allows_other_factor: bool
 ) -> PartitionImage:
     replicas = one.replicas
@@ -142,33 +148,16 @@ def _added(
         raise InvalidReplicationFactorError(
             f"The replication factor is changed from {settled} to {len(replicas)}"
         )
-    removed = [str(broker_id) for broker_id in old.replicas if broker_id not in replicas]
-    if removed:
-        raise InvalidReplicaAssignmentError(
-            f"{one.topic}-{one.partition} has a replica on broker(s) {', '.join(removed)}: "
-            "replicas are added in this version, and not removed or moved. Name these brokers, too."
-        )
     configs = image.topic_config(one.topic)
     candidates_for(image, one.topic, configs, old.replicas).check(replicas)
-    # DIFFERS: of an addition that goes on Kafka forgets which replicas it has added.
-    adding = tuple(
-        broker_id
-        for broker_id in replicas
-        if broker_id in old.adding or broker_id not in old.replicas
-    )
-    return _with_replicas(replace(old, adding=adding), replicas)
-
-
-def _with_replicas(partition: PartitionImage, replicas: tuple[int, ...]) -> PartitionImage:
-    """The partition with other replicas; those that stay keep their log directories."""
-    return replace(
-        partition,
-        replicas=replicas,
-        directories=tuple(
-            partition.directory_of(one) if one in partition.replicas else DIRECTORY_UNASSIGNED
-            for one in replicas
-        ),
-    )
+    removing = sorted({*old.replicas} - {*replicas})
+    all_replicas = (*replicas, *removing)
+    # DIFFERS: of a reassignment that is replaced Kafka forgets which replicas were not there
+    # before it, or goes on to remove those that the new one keeps, or never completes it.
+    before = {*old.replicas} - {*old.adding}
+    adding = sorted({*all_replicas} - before)
+    wanted = replace(old, adding=tuple(adding), removing=tuple(removing))
+    return with_replicas(wanted, all_replicas)
 
 
 def list_reassignments(

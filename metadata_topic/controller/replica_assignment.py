@@ -149,7 +149,7 @@ def check_replicas(brokers: Mapping[int, BrokerImage], replicas: tuple[int, ...]
         raise InvalidReplicaAssignmentError(
             "The manual partition assignment includes an empty replica list."
         )
-    for broker_id in replicas:
+    for broker_id in sorted(replicas):  # Kafka names the lowest that is wrong
         if broker_id not in brokers:
             raise InvalidReplicaAssignmentError(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker "

@@ -43,7 +43,8 @@ def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[Controll
         names = ", ".join(hosted[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         raise PolicyViolationError(
             f"Broker {broker_id} has replicas of topics ({names}) and cannot be unregistered: what "
-            "proves its log directories would be gone. Delete these topics, or start it again."
+            "proves its log directories would be gone. Give them other replicas "
+            "(kafka-reassign-partitions.sh), delete these topics, or start it again."
         )
     record = make("UnregisterBrokerRecord", broker_id=broker_id, broker_epoch=broker.epoch)
     return ControllerResult((record,), None)

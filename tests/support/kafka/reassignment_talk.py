@@ -97,6 +97,13 @@ class ReassignmentTalk(BrokerTalk):
         answer = await self._ask(ApiKey.CREATE_TOPICS, 7, cls(topics=[topic], timeout_ms=5_000))
         return bytes(answer.topics[0].topic_id)
 
+    async def delete(self, name: str) -> None:
+        """A topic goes."""
+        cls = request(ApiKey.DELETE_TOPICS).cls
+        asked = cls(topics=[cls.Topics(name=name)], timeout_ms=5_000)
+        answer = await self._ask(ApiKey.DELETE_TOPICS, 6, asked)
+        self._note(f"delete {name}", str(answer.responses[0].error_code))
+
     async def tell(self) -> list[str]:
         """Go through all steps."""
         for broker_id in (1, 2, 3, 4):
@@ -105,6 +112,10 @@ class ReassignmentTalk(BrokerTalk):
         await self._refusals()
         await self._additions()
         await self._orders()
+        await self._removals()
+        await self._moves()
+        await self._moves_cancelled()
+        await self._replaced()
         await self._cancellations()
         return self.lines
 
@@ -117,6 +128,8 @@ class ReassignmentTalk(BrokerTalk):
         await self.alter("r", [])
         await self.alter("r", [1, 1])
         await self.alter("r", [1, 9])
+        await self.alter("r", [-1])
+        await self.alter("r", [9, 1, 1])
         await self.alter("r", None)
         await self.alter("r", [1])
         await self.alter("r", [1, 2], allow=False)
@@ -164,6 +177,77 @@ class ReassignmentTalk(BrokerTalk):
         await self.isr(topic, 2, 2, epochs=(2, 6), name="c")
         await self.alter("c", None)
         await self.listed()
+
+    async def _removals(self) -> None:
+        topic = await self.made("s", 1, 2, 3, 4)
+        await self.alter("s", [1, 2, 4])
+        await self.listed()
+        await self.isr(topic, 1, 1, 2, epochs=(0, 1), name="s")
+        await self.isr(topic, 1, 1, 2, epochs=(1, 1), name="s")
+        await self.alter("s", [4, 1])
+        await self.listed()
+        await self.alter("s", [1, 4, 2], allow=False)
+        await self.alter("s", [1, 4], allow=False)
+        await self.isr(topic, 1, 1, 2, 4, epochs=(1, 4), name="s")
+        await self.alter("s", [4])
+        await self.listed()
+        await self.isr(topic, 1, 1, epochs=(2, 5), name="s")
+        await self.isr(topic, 4, 4, epochs=(3, 6), name="s")
+        await self.isr(topic, 4, 1, 4, epochs=(3, 6), name="s")
+
+    async def _moves(self) -> None:
+        topic = await self.made("m", 1, 2)
+        await self.alter("m", [4, 3], allow=False)
+        await self.listed()
+        await self.isr(topic, 1, 1, 2, 3, epochs=(0, 1), name="m")
+        await self.isr(topic, 1, 1, 3, epochs=(0, 2), name="m")
+        await self.listed()
+        await self.isr(topic, 1, 1, 3, 4, epochs=(0, 3), name="m")
+        await self.listed()
+        await self.isr(topic, 1, 1, 3, 4, epochs=(0, 4), name="m")
+        await self.isr(topic, 4, 4, epochs=(1, 4), name="m")
+        await self.alter("m", None)
+        topic = await self.made("k", 1, 2)
+        await self.alter("k", [1, 3])
+        await self.listed()
+        await self.isr(topic, 1, 1, 3, epochs=(0, 1), name="k")
+        await self.isr(topic, 1, 1, epochs=(1, 2), name="k")
+        await self.alter("k", [3, 2, 4, 1])
+        await self.listed()
+        await self.isr(topic, 1, 1, 2, 3, 4, epochs=(1, 4), name="k")
+
+    async def _moves_cancelled(self) -> None:
+        topic = await self.made("n", 2, 1)
+        await self.alter("n", [3, 1, 4])
+        await self.listed()
+        await self.isr(topic, 2, 2, 1, 3, epochs=(0, 1), name="n")
+        await self.alter("n", None)
+        await self.listed()
+        await self.isr(topic, 2, 2, epochs=(0, 3), name="n")
+        await self.isr(topic, 2, 2, epochs=(1, 3), name="n")
+        await self.alter("n", None)
+        topic = await self.made("e", 1)
+        await self.alter("e", [2])
+        await self.isr(topic, 1, 1, 2, epochs=(0, 1), name="e")
+        await self.alter("e", None)
+        topic = await self.made("d", 1, 2)
+        await self.alter("d", [1])
+        await self.alter("d", None)
+
+    async def _replaced(self) -> None:
+        topic = await self.made("p", 1, 2)
+        await self.alter("p", [3, 4])
+        await self.alter("p", [3, 2])
+        await self.listed()
+        await self.alter("p", [3, 4])
+        await self.listed()
+        await self.isr(topic, 1, 1, 2, 4, epochs=(0, 3), name="p")
+        await self.alter("p", None)
+        await self.listed()
+        await self.isr(topic, 1, 1, epochs=(1, 5), name="p")
+        await self.delete("p")
+        await self.alter("p", [1])
+        await self.listed("p")
 
 
 async def _record(address: str, cluster_id: str) -> list[str]:

@@ -261,7 +261,8 @@ def test_an_addition_is_complete_when_all_replicas_are_in_sync() -> None:
         assert merge(old, record.value).adding == adding
     moved = structs.replace(added((2,)), removing=(1,))
     everybody = structs.replace(moved, isr=(1, 2, 3))
-    assert decide(moved, everybody, Electorate(image), ElectionRules(1)).adding == (2, 3)
+    new = decide(moved, everybody, Electorate(image), ElectionRules(1))
+    assert (new.replicas, new.isr, new.adding, new.removing) == ((2, 3), (2, 3), (), ())
 
 
 def test_a_replica_that_is_taken_away_is_not_eligible_and_raises_the_leader_epoch() -> None:

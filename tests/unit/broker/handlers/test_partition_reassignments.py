@@ -1,10 +1,8 @@
-"""Replicas are added as by Kafka's controller, from the wire to the decision and back."""
+"""Replicas come and go as by Kafka's controller, from the wire to the decision and back."""
 
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from broker.network.registry import RequestContext
 from kafka_protocol.errors import ErrorCode
@@ -26,6 +24,7 @@ class Talk(ReassignmentTalk):
             ApiKey.BROKER_REGISTRATION: listener.registration,
             ApiKey.BROKER_HEARTBEAT: listener.heartbeat,
             ApiKey.CREATE_TOPICS: listener.create,
+            ApiKey.DELETE_TOPICS: listener.delete,
             ApiKey.ALTER_PARTITION: listener.isr,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: listener.reassign,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: listener.reassignments,
@@ -35,7 +34,7 @@ class Talk(ReassignmentTalk):
         )
 
 
-async def test_replicas_are_added_as_kafka_does(tmp_path: Path) -> None:
+async def test_replicas_come_and_go_as_kafka_says(tmp_path: Path) -> None:
     recorded = json.loads(TALK.read_text())
     assert recorded["kafka_version"] == "4.3.1"
     assert await Talk(Listener(tmp_path)).tell() == recorded["lines"]
@@ -60,20 +59,6 @@ async def test_an_addition_that_grows_is_cancelled_as_a_whole(tmp_path: Path) ->
         "list all -> 0",
         "t-0 on [1] -> 0 0",
     ]
-
-
-@pytest.mark.parametrize("replicas", [[2], [2, 3]])
-async def test_replicas_are_not_removed(tmp_path: Path, replicas: list[int]) -> None:
-    talk = Talk(Listener(tmp_path))
-    for broker_id in (1, 2, 3):
-        await talk.register(broker_id)
-        await talk.beat(broker_id)
-    await talk.made("t", 1, 2)
-    await talk.alter("t", replicas)
-    assert talk.lines[-1] == (
-        f"t-0 on {replicas} -> 0 39 t-0 has a replica on broker(s) 1: replicas are added in this "
-        "version, and not removed or moved. Name these brokers, too."
-    )
 
 
 async def test_a_broker_without_descriptors_gets_no_replica(tmp_path: Path) -> None:
