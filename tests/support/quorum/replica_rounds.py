@@ -124,12 +124,14 @@ class Replicated:
 
 @asynccontextmanager
 async def apart(
-    directory: Path, settings: Mapping[str, str] = SETTINGS
+    directory: Path, settings: Mapping[str, str] = SETTINGS, *, voters: int = 3
 ) -> AsyncIterator[Replicated]:
-    """Three controllers, and three brokers beside them."""
+    """Controllers, and three brokers beside them."""
     own, links = links_before(BROKERS)
     # With eligible leader replicas the controllers' own setting is that of the cluster.
-    plan = Plan(TidemarkController, is_dynamic=False, settings={MIN_ISR: settings[MIN_ISR]})
+    plan = Plan(
+        TidemarkController, is_dynamic=False, count=voters, settings={MIN_ISR: settings[MIN_ISR]}
+    )
     async with Quorum(directory, plan) as quorum, links:
         nodes = [
             TidemarkBroker(one, directory / f"broker-{one}", quorum.membership, settings)

@@ -299,16 +299,18 @@ async def tiers_apart(
     *,
     is_dynamic: bool = False,
     broker_settings: Mapping[str, str] = MappingProxyType({}),
+    ids: Sequence[int] = (11, 12),
+    voters: int = 3,
 ) -> AsyncIterator[Cluster]:
-    """Three controllers and two brokers with tiers, whose metadata have one replica."""
+    """Controllers, and brokers with tiers, whose metadata have one replica."""
     settings = {"broker.heartbeat.interval.ms": "300", "broker.session.timeout.ms": "3000"}
-    plan = Plan(TidemarkController, is_dynamic, settings=settings | SWITCH)
+    plan = Plan(TidemarkController, is_dynamic, settings=settings | SWITCH, count=voters)
     async with Quorum(directory, plan) as quorum:
         nodes = [
             TieringBroker(
                 one, directory / f"broker-{one}", quorum.membership, settings=broker_settings
             )
-            for one in (11, 12)
+            for one in ids
         ]
         await nodes[0].format("--cluster-secret")
         async with _running(Cluster(quorum, nodes)) as cluster:
