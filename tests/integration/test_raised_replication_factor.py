@@ -33,7 +33,7 @@ from tests.support.quorum.replica_rounds import (
 )
 from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
-from tidemark.cluster.asking import Cluster, WantedReplicas
+from tidemark.cluster.asking import Cluster, Reassigning, WantedReplicas
 
 pytestmark = [pytest.mark.lasts(seconds=90), pytest.mark.patience(seconds=400)]
 
@@ -142,7 +142,7 @@ async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:
                 lambda: len(cluster.in_sync(here).get(index, ())) == 2, "one is in sync"
             )
             assert await asyncio.to_thread(asked.reassigning) == {
-                (TOPIC, index): tuple(sorted(others))
+                (TOPIC, index): Reassigning(tuple(sorted(others)))
             }
             cls = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
             part = cls.Topics.Partitions(partition_index=index, replicas=None)

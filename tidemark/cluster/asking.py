@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_client.transport import Address
@@ -49,6 +49,13 @@ class WantedReplicas:
     topic: str
     index: int
     replicas: tuple[int, ...]
+
+
+class Reassigning(NamedTuple):
+    """The replicas of a partition that are being added, and those that leave when that is done."""
+
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +116,27 @@ class Cluster:
                 partition_index=page.next_cursor.partition_index,
             )
 
-    def replica_bytes(self, broker: BrokerState, partition: PartitionState) -> int | None:
-        """The size of a broker's replica of a partition; None: it does not serve one."""
+    def replica_sizes(
+        self, broker: BrokerState, only: PartitionState | None = None
+    ) -> dict[tuple[str, int], int]:
+        """Bytes of the replicas that a broker serves, by topic and partition.
+
+        Args:
+            broker: serves.
+            only: the one to ask for; None: all.
+        """
         cls = codec.request(ApiKey.DESCRIBE_LOG_DIRS).cls
-        asked = cls.Topics(topic=partition.topic, partitions=[partition.index])
-        body = cls(topics=[asked])
+        asked = None if only is None else [cls.Topics(topic=only.topic, partitions=[only.index])]
+        body = cls(topics=asked)
         answer = self._client.ask(broker.address, ApiKey.DESCRIBE_LOG_DIRS, 4, body)
         _check(answer, f"the log directories of broker {broker.id}")
-        sizes = [
-            one.partition_size
+        return {
+            (topic.name, one.partition_index): one.partition_size
             for result in answer.results
             for topic in result.topics
             for one in topic.partitions
-            if (topic.name, one.partition_index) == (partition.topic, partition.index)
-            and not one.is_future_key
-        ]
-        return sizes[0] if sizes else None
+            if not one.is_future_key
+        }
 
     def min_isr(self, topics: Sequence[str]) -> dict[str, int]:
         """`min.insync.replicas` of topics that exist."""
@@ -188,12 +200,14 @@ class Cluster:
             ]
         return refused
 
-    def reassigning(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """The replicas that are being added, by topic and partition."""
+    def reassigning(self) -> dict[tuple[str, int], Reassigning]:
+        """What is being reassigned, by topic and partition."""
         answer = self._ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
         _check(answer, "ListPartitionReassignments")
         return {
-            (topic.name, one.partition_index): tuple(one.adding_replicas)
+            (topic.name, one.partition_index): Reassigning(
+                tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
             for topic in answer.topics
             for one in topic.partitions
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafka_client.blocking import ClusterError
 from metadata_topic.controller.placement import with_more_replicas
 from metadata_topic.image.model import joining_replicas
-from tidemark.cluster.asking import BrokerState, PartitionState, WantedReplicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def _too_few(
 
 
 def progress(
-    ongoing: Mapping[tuple[str, int], tuple[int, ...]], brokers: Mapping[int, BrokerState]
+    ongoing: Mapping[tuple[str, int], Reassigning], brokers: Mapping[int, BrokerState]
 ) -> str:
     """Say what is still to be copied, and what it waits for."""
     text = f"{len(ongoing)} partition(s) are being copied"
-    adding = Counter(one for replicas in ongoing.values() for one in replicas)
+    adding = Counter(one for each in ongoing.values() for one in each.adding)
     silent = [one for one in sorted(adding) if one not in brokers or brokers[one].is_fenced]
     if silent:
         counts = ", ".join(f"broker {one} ({adding[one]} of them)" for one in silent)
@@ -90,7 +90,7 @@ def endangered(
     broker_id: int,
     partitions: Iterable[PartitionState],
     min_isr: Mapping[str, int],
-    adding: Mapping[tuple[str, int], tuple[int, ...]],
+    going: Mapping[tuple[str, int], Reassigning],
     *,
     may_stop_lone: bool = False,
 ) -> Iterator[str]:
@@ -100,14 +100,15 @@ def endangered(
         broker_id: the one that is to stop.
         partitions: those without a replica on it are passed over.
         min_isr: `min.insync.replicas` by topic.
-        adding: the replicas that are being added, by topic and partition.
+        going: what is being reassigned, by topic and partition.
         may_stop_lone: partitions of one replica do not count.
     """
     for one in partitions:
         if broker_id not in one.replicas or (len(one.replicas) == 1 and may_stop_lone):
             continue
         left = [member for member in one.isr if member != broker_id]
-        joining = joining_replicas(adding.get((one.topic, one.index), ()), one.isr, one.elr)
+        adding = going.get((one.topic, one.index), Reassigning()).adding
+        joining = joining_replicas(adding, one.isr, one.elr)
         counted = [replica for replica in one.replicas if replica not in joining]
         needed = min(min_isr.get(one.topic, 1), len(counted))
         if not left:

@@ -1,4 +1,4 @@
-"""`tidemark brokers`: can a broker be stopped now?"""
+"""`tidemark brokers`: can a broker be stopped now? Its replicas come and go."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from kafka_client.blocking import BlockingClient, ClusterError
 from runtime.clock import SystemClock
 from tidemark.cluster.asking import Cluster
 from tidemark.cluster.replication import endangered
+from tidemark.commands.brokers_moving import add_command, drain_command
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings, client_settings
 from tidemark.quorum.description import QuorumError
@@ -22,7 +23,11 @@ _UNKNOWN: Final = 2
 
 @click.group("brokers")
 def command() -> None:
-    """Say what a broker is needed for."""
+    """Say what a broker is needed for; move replicas to it, or away."""
+
+
+command.add_command(drain_command)
+command.add_command(add_command)
 
 
 @command.command("safe-to-stop")
@@ -69,12 +74,12 @@ def _reasons(
     if broker_id not in brokers:
         ids = ", ".join(map(str, brokers))
         raise ClusterError(f"there is no broker {broker_id}; the cluster has {ids}")
-    adding = cluster.reassigning()  # first: what ends meanwhile counts as in sync
+    going = cluster.reassigning()  # first: what ends meanwhile counts as in sync
     hosted = [one for one in cluster.partitions() if broker_id in one.replicas]
     min_isr = cluster.min_isr(sorted({one.topic for one in hosted}))
     limits = Limits(settings.api_timeout_ms, settings.request_timeout_ms)
     quorum = QuorumAsker(client, limits, SystemClock(), of_controllers=False).describe()
     return [
         *endangered_quorum(broker_id, quorum),
-        *endangered(broker_id, hosted, min_isr, adding, may_stop_lone=may_stop_lone),
+        *endangered(broker_id, hosted, min_isr, going, may_stop_lone=may_stop_lone),
     ]

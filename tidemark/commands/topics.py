@@ -9,13 +9,13 @@ import click
 
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.errors import ErrorCode
-from tidemark.cluster.asking import Cluster, Refusal
+from tidemark.cluster.asking import Cluster, Reassigning, Refusal
 from tidemark.cluster.replication import progress, raised_factor
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
 
 _PAUSE_S: Final = 0.5
-_Going = dict[tuple[str, int], tuple[int, ...]]
+_Going = dict[tuple[str, int], Reassigning]
 
 
 @click.group("topics")
@@ -97,7 +97,7 @@ def wait(cluster: Cluster, topics: set[str]) -> None:
             brokers, ongoing = cluster.brokers(), _ongoing(cluster, topics)
             text = progress(ongoing, brokers) if ongoing else "all replicas are in sync"
         except ClusterError as error:
-            ongoing, text = {("", 0): ()}, f"nobody says how far it is: {error}"
+            ongoing, text = {("", 0): Reassigning()}, f"nobody says how far it is: {error}"
         if text != shown:
             click.echo(text)
         if not ongoing:
@@ -107,4 +107,4 @@ def wait(cluster: Cluster, topics: set[str]) -> None:
 
 
 def _ongoing(cluster: Cluster, topics: set[str]) -> _Going:
-    return {place: adding for place, adding in cluster.reassigning().items() if place[0] in topics}
+    return {place: one for place, one in cluster.reassigning().items() if place[0] in topics}

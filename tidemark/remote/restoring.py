@@ -82,7 +82,7 @@ def check_nobody_returns(
     brokers = cluster.brokers()
     active = {one: state for one, state in brokers.items() if not state.is_fenced}
     sizes = {
-        one: cluster.replica_bytes(active[one], partition)
+        one: cluster.replica_sizes(active[one], partition).get((partition.topic, partition.index))
         for one in partition.replicas
         if one in active and one not in {*lost, partition.leader}
     }

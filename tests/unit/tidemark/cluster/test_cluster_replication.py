@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_client.blocking import ClusterError
-from tidemark.cluster.asking import BrokerState, PartitionState, WantedReplicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
 from tidemark.cluster.replication import endangered, progress, raised_factor
 
 
@@ -65,7 +65,7 @@ def test_a_replica_on_a_fenced_broker_counts() -> None:
 
 
 def test_what_copying_waits_for_is_named() -> None:
-    ongoing = {("t", 0): (2, 3), ("t", 1): (3,)}
+    ongoing = {("t", 0): Reassigning((2, 3)), ("t", 1): Reassigning((3,))}
     assert progress(ongoing, brokers("", "", "")) == "2 partition(s) are being copied"
     assert progress(ongoing, brokers("", "", "", fenced=(3,))) == (
         "2 partition(s) are being copied; start broker 3 (2 of them): fenced"
@@ -106,5 +106,5 @@ def test_a_replica_that_is_being_added_is_needed_once_one_may_lead(
     isr: tuple[int, ...], elr: tuple[int, ...], *, is_needed: bool
 ) -> None:
     one = PartitionState("t", 0, 1, (1, 2, 3), isr, elr)
-    found = list(endangered(3, [one], {"t": 2}, {("t", 0): (2, 3)}))
+    found = list(endangered(3, [one], {"t": 2}, {("t", 0): Reassigning((2, 3))}))
     assert bool(found) is is_needed

@@ -1,0 +1,200 @@
+"""Which replicas leave a broker, and which go to one that is new: plans. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka_client.blocking import ClusterError
+from metadata_topic.controller.placement import with_more_replicas
+from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
+
+Place = tuple[str, int]
+Sizes = Mapping[int, Mapping[Place, int]]
+"""Bytes on disk of each replica, by broker, topic and partition; of one that is remote its local
+part, which is what a move copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One replica goes from a broker to another, and takes its place in the order.
+
+    Attributes:
+        size_bytes: what has to be copied, as far as it is known.
+    """
+
+    wanted: WantedReplicas
+    source: int
+    target: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.wanted.topic}-{self.wanted.index}"
+
+
+class Loads:
+    """How full brokers are: bytes on their disks, and a little for each replica."""
+
+    _REPLICA_BYTES = 1 << 20
+    """What an empty replica counts, so that these are spread, too."""
+
+    def __init__(self, partitions: Iterable[PartitionState], sizes: Sizes) -> None:
+        """Count what is there."""
+        self._sizes = sizes
+        self.by_broker: Counter[int] = Counter()
+        for one in partitions:
+            for replica in one.replicas:
+                self.by_broker[replica] += self.weight(one)
+
+    def bytes_of(self, one: PartitionState) -> int:
+        """The size of a partition: of its leader's replica, or of the largest known."""
+        place = one.topic, one.index
+        led = self._sizes.get(one.leader, {}).get(place)
+        if led is not None:
+            return led
+        return max((self._sizes.get(each, {}).get(place, 0) for each in one.replicas), default=0)
+
+    def weight(self, one: PartitionState) -> int:
+        """What one of its replicas counts."""
+        return self.bytes_of(one) + self._REPLICA_BYTES
+
+    def moved(self, one: PartitionState, source: int, target: int) -> None:
+        """Count a replica where it will be."""
+        self.by_broker[source] -= self.weight(one)
+        self.by_broker[target] += self.weight(one)
+
+
+def settled(one: PartitionState, going: Mapping[Place, Reassigning]) -> tuple[int, ...]:
+    """The replicas that a partition has once what goes on is complete."""
+    removing = going.get((one.topic, one.index), Reassigning()).removing
+    return tuple(replica for replica in one.replicas if replica not in removing)
+
+
+def leaving(broker_id: int, going: Mapping[Place, Reassigning]) -> dict[Place, Reassigning]:
+    """What is being reassigned and takes a replica away from a broker."""
+    return {place: one for place, one in going.items() if broker_id in one.removing}
+
+
+def drained(
+    broker_id: int,
+    everything: Sequence[PartitionState],
+    brokers: Mapping[int, BrokerState],
+    sizes: Sizes,
+    going: Mapping[Place, Reassigning],
+) -> list[Move]:
+    """Choose a broker for each replica on `broker_id`: another rack first, then the emptiest.
+
+    Args:
+        broker_id: it may be fenced: what it has is copied from leaders.
+        everything: all partitions.
+        brokers: by id; fenced ones get nothing.
+        sizes: see `Sizes`; brokers may be missing.
+        going: what is being reassigned; replicas that leave already are passed over.
+
+    Returns:
+        The moves, largest first: what takes longest begins first.
+
+    Raises:
+        ClusterError: too few brokers serve.
+    """
+    serving = [one.id for one in brokers.values() if not one.is_fenced and one.id != broker_id]
+    racks = {one.id: one.rack for one in brokers.values()}
+    loads = Loads(everything, sizes)
+    hosted = [one for one in everything if broker_id in settled(one, going)]
+    moves: list[Move] = []
+    for one in sorted(hosted, key=loads.weight, reverse=True):
+        replicas = settled(one, going)
+        rest = [replica for replica in replicas if replica != broker_id]
+        if not rest and one.leader < 0:
+            raise ClusterError(
+                f"{one} cannot leave broker {broker_id}: its only replica is there, and cannot be "
+                f"read. Start broker {broker_id}; nothing was changed"
+            )
+        chosen = with_more_replicas(
+            rest, serving, racks=racks, load=loads.by_broker, factor=len(replicas)
+        )
+        if len(chosen) < len(replicas):
+            raise ClusterError(
+                f"{one} cannot leave broker {broker_id}: it has {len(replicas)} replica(s), and "
+                f"{len(serving)} other broker(s) serve: {_list(serving)}. Start another broker; "
+                "nothing was changed"
+            )
+        moves.append(_move(one, replicas, broker_id, chosen[-1], loads))
+    return moves
+
+
+def filled(
+    broker_id: int,
+    everything: Sequence[PartitionState],
+    brokers: Mapping[int, BrokerState],
+    sizes: Sizes,
+    going: Mapping[Place, Reassigning],
+) -> list[Move]:
+    """Choose replicas that go to `broker_id` until it is as full as brokers are on average.
+
+    They come from the fullest brokers, the largest ones that fit. No partition gets fewer racks.
+
+    Args:
+        broker_id: serves.
+        everything: all partitions.
+        brokers: by id; from fenced ones nothing is taken.
+        sizes: see `Sizes`; brokers may be missing.
+        going: what is being reassigned stays as it is.
+
+    Returns:
+        The moves, largest first.
+    """
+    serving = [one.id for one in brokers.values() if not one.is_fenced]
+    racks = {one.id: one.rack for one in brokers.values()}
+    loads = Loads(everything, sizes)
+    load = loads.by_broker
+    average = sum(load[one] for one in serving) // len(serving)
+    free = [one for one in everything if (one.topic, one.index) not in going]
+    free.sort(key=loads.weight, reverse=True)
+    moves: list[Move] = []
+    for one in free:
+        weight = loads.weight(one)
+        if broker_id in one.replicas or load[broker_id] + weight > average:
+            continue
+        sources = [
+            each
+            for each in one.replicas
+            if each in serving
+            and load[each] - weight >= average
+            and _keeps_racks(one.replicas, each, broker_id, racks)
+        ]
+        if sources:
+            source = max(sources, key=lambda each: (load[each], each))
+            moves.append(_move(one, one.replicas, source, broker_id, loads))
+    return moves
+
+
+def _keeps_racks(
+    replicas: Sequence[int], source: int, target: int, racks: Mapping[int, str]
+) -> bool:
+    before = {racks.get(one, "") for one in replicas}
+    after = {racks.get(target if one == source else one, "") for one in replicas}
+    return len(after) >= len(before)
+
+
+def _move(
+    one: PartitionState, replicas: Sequence[int], source: int, target: int, loads: Loads
+) -> Move:
+    loads.moved(one, source, target)
+    # It takes the place of the other in the order: preferred leaders are spread as replicas are.
+    new = tuple(target if replica == source else replica for replica in replicas)
+    return Move(WantedReplicas(one.topic, one.index, new), source, target, loads.bytes_of(one))
+
+
+def summary(moves: Iterable[Move]) -> Iterator[tuple[int, int, int, int]]:
+    """From which broker to which how many replicas go, and how many bytes."""
+    counts: Counter[tuple[int, int]] = Counter()
+    sizes: Counter[tuple[int, int]] = Counter()
+    for one in moves:
+        counts[one.source, one.target] += 1
+        sizes[one.source, one.target] += one.size_bytes
+    for source, target in sorted(counts):
+        yield source, target, counts[source, target], sizes[source, target]
+
+
+def _list(broker_ids: Iterable[int]) -> str:
+    return ",".join(map(str, broker_ids))

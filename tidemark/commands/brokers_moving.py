@@ -1,0 +1,204 @@
+"""`tidemark brokers drain` and `add`: replicas leave a broker, or go to one that is new."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_protocol.errors import ErrorCode
+from tidemark.cluster.asking import BrokerState, Cluster, PartitionState, Reassigning, Refusal
+from tidemark.cluster.moving import Move, Place, Sizes, drained, filled, leaving, summary
+from tidemark.cluster.replication import progress
+from tidemark.quorum.client_settings import client_settings
+from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.segments_view import size_text
+
+_PAUSE_S: Final = 0.5
+_AT_ONCE: Final = 20
+_INTERRUPTED: Final = 130
+
+_dry_run = click.option("--dry-run", is_flag=True, help="Show what would move, and change nothing.")
+_at_once = click.option(
+    "--at-once", type=click.IntRange(min=1), default=_AT_ONCE, show_default=True, metavar="N",
+    help="So many partitions move at a time.",
+)  # fmt: skip
+
+
+@click.command("drain", cls=ToolCommand)
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@_dry_run
+@_at_once
+@cluster_options
+def drain_command(
+    broker_id: int, *, dry_run: bool, at_once: int, bootstrap: str, command_config: Path | None
+) -> None:
+    """Move all replicas of broker ID to others, and wait until it has none.
+
+    Each goes to a broker in another rack than its partition has, as far as there is one, and then
+    to the emptiest. Topics are read and written meanwhile. The command may be ended at any time,
+    and given again: what has begun goes on. The broker may be down; what it has is then copied
+    from the leaders.
+
+    Exit code 0: the broker has no replica. 1: partitions are left, and named.
+    """
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        cluster = Cluster(client)
+        refused: list[Refusal] = []
+        try:
+            while not refused:
+                state = _State(cluster, broker_id)
+                moves = drained(
+                    broker_id, state.everything, state.brokers, state.sizes, state.going
+                )
+                begun = leaving(broker_id, state.going)
+                if not moves and not begun:
+                    break
+                _show(moves)
+                if begun:
+                    click.echo(f"{len(begun)} partition(s) are leaving broker {broker_id} already")
+                if dry_run:
+                    return
+                refused = _Moving(cluster, moves, begun).run(at_once)
+        except KeyboardInterrupt:
+            _interrupted()
+    _end(refused)
+    click.echo(
+        f"broker {broker_id} has no replica: it can be stopped. While it serves, new topics may "
+        "get replicas there"
+    )
+
+
+@click.command("add", cls=ToolCommand)
+@click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
+@_dry_run
+@_at_once
+@cluster_options
+def add_command(
+    broker_id: int, *, dry_run: bool, at_once: int, bootstrap: str, command_config: Path | None
+) -> None:
+    """Move replicas to broker ID until it is as full as the others.
+
+    They come from the fullest brokers, large ones first; no partition is in fewer racks than
+    before. Topics are read and written meanwhile. The command may be ended at any time, and given
+    again: what has begun goes on.
+
+    Exit code 0: done. 1: partitions were refused, and are named.
+    """
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        cluster = Cluster(client)
+        state = _State(cluster, broker_id)
+        if state.brokers[broker_id].is_fenced:
+            raise ClusterError(f"broker {broker_id} is fenced: start it; nothing was changed")
+        moves = filled(broker_id, state.everything, state.brokers, state.sizes, state.going)
+        _show(moves)
+        if dry_run:
+            return
+        refused: list[Refusal] = []
+        try:
+            refused = _Moving(cluster, moves, {}).run(at_once)
+        except KeyboardInterrupt:
+            _interrupted()
+    _end(refused)
+    click.echo(f"broker {broker_id} is about as full as the others")
+
+
+class _State:
+    """What a plan is made of."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self.brokers: dict[int, BrokerState] = cluster.brokers()
+        if broker_id not in self.brokers:
+            ids = ", ".join(map(str, self.brokers))
+            raise ClusterError(f"there is no broker {broker_id}; the cluster has {ids}")
+        self.going: dict[Place, Reassigning] = cluster.reassigning()
+        self.everything: list[PartitionState] = list(cluster.partitions())
+        self.sizes: Sizes = {
+            one.id: cluster.replica_sizes(one) for one in self.brokers.values() if not one.is_fenced
+        }
+
+
+class _Moving:
+    """Carries a plan out, so many partitions at a time, and says how far it is."""
+
+    def __init__(
+        self, cluster: Cluster, moves: Sequence[Move], begun: dict[Place, Reassigning]
+    ) -> None:
+        """Nothing is asked for yet; `begun`: what goes on already, and is waited for."""
+        self._cluster = cluster
+        self._left = deque(moves)
+        self._going: dict[Place, Reassigning] = begun
+        self._moving: dict[Place, Move] = {}
+        self._count = len(moves)
+        self._bytes = sum(one.size_bytes for one in moves)
+        self._shown = ""
+        self._refused: list[Refusal] = []
+
+    def run(self, at_once: int) -> list[Refusal]:
+        """Return when all has moved, or was refused: why."""
+        self._begin(at_once)  # its errors end the command: nothing was changed
+        while self._left or self._going:
+            try:
+                brokers, going = self._cluster.brokers(), self._cluster.reassigning()
+                self._going = {one: going[one] for one in self._going if one in going}
+                self._moving = {one: self._moving[one] for one in self._moving if one in going}
+                self._begin(at_once)
+                self._say(self._progress(brokers))
+            except ClusterError as error:
+                self._say(f"nobody says how far it is: {error}")
+            if self._left or self._going:
+                time.sleep(_PAUSE_S)
+        return self._refused
+
+    def _begin(self, at_once: int) -> None:
+        some = [self._left[at] for at in range(min(at_once - len(self._going), len(self._left)))]
+        if not some:
+            return
+        refused = {
+            (one.topic, one.index): one
+            for one in self._cluster.reassign([one.wanted for one in some])
+        }
+        for one in some:
+            self._left.popleft()
+            place = one.wanted.topic, one.wanted.index
+            if place not in refused:
+                self._moving[place] = one
+                self._going[place] = Reassigning((one.target,), (one.source,))
+            elif refused[place].code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted meanwhile
+                self._refused.append(refused[place])
+                click.echo(f"{one}: refused: {refused[place].text}", err=True)
+
+    def _progress(self, brokers: dict[int, BrokerState]) -> str:
+        outstanding = [*self._left, *self._moving.values()]
+        done = self._count - len(outstanding) - len(self._refused)
+        left_bytes = sum(one.size_bytes for one in outstanding)
+        text = (
+            f"{done} of {self._count} replica(s) moved, {size_text(self._bytes - left_bytes)} of "
+            f"{size_text(self._bytes)}"
+        )
+        return f"{text}; {progress(self._going, brokers)}" if self._going else text
+
+    def _say(self, text: str) -> None:
+        if text != self._shown:
+            click.echo(text)
+        self._shown = text
+
+
+def _show(moves: Sequence[Move]) -> None:
+    for source, target, count, size in summary(moves):
+        click.echo(f"broker {source} -> {target}: {count} replica(s), {size_text(size)}")
+
+
+def _interrupted() -> None:
+    click.echo("interrupted: what has begun goes on; the same command shows how far it is")
+    sys.exit(_INTERRUPTED)
+
+
+def _end(refused: Sequence[Refusal]) -> None:
+    if refused:
+        click.echo(f"{len(refused)} partition(s) were refused and stay where they are", err=True)
+        sys.exit(1)
