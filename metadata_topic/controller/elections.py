@@ -37,7 +37,7 @@ from runtime.work import Pace, Steps, stepwise
 
 ELECTIONS_A_DECISION: Final = 1_000
 """Of the controller's own: then other decisions have their turn."""
-_ELECTIONS: Final[Mapping[int, Election]] = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+_ELECTIONS: Final[Mapping[int, Election]] = {0: Election.PREFERRED, 1: Election.ORDERED}
 """By their numbers in the request."""
 
 

@@ -94,8 +94,9 @@ def _after_news(
     if news.leaves or is_away:
         wanted = without(wanted, broker_id)
     # DIFFERS: in Kafka also the only replica of a partition is not eligible after an unclean end,
-    # and is then elected uncleanly. No other one could have more.
-    has_less = news.ended_uncleanly and len(old.replicas) > 1
+    # and is then elected uncleanly. No other one could have more: those that are being added count
+    # once one of them has been in sync.
+    has_less = news.ended_uncleanly and len(old.replicas) - len(old.joining) > 1
     if has_less or (is_away and has_other_copies(old, broker_id)):
         return decide(old, wanted, electorate, rules, ineligible=(broker_id,))
     return decide(old, wanted, electorate, rules)

@@ -54,6 +54,7 @@ class Election(Enum):
     ONLINE = "keep the partition online"
     PREFERRED = "let the first replica lead"
     UNCLEAN = "keep it online, whatever is lost"
+    ORDERED = "the same by an operator's order, also with a replica that is being added"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +222,11 @@ def _unclean_candidates(
     is_known = electorate.image.elr_enabled and len(new.last_known_elr) == 1
     if is_known and not new.isr and not new.elr:
         yield from new.last_known_elr
-    if election is Election.UNCLEAN:
+    if election in (Election.UNCLEAN, Election.ORDERED):
         # DIFFERS: Kafka elects one that is being added, too, and it may have no record at all.
         yield from (one for one in new.replicas if one not in new.adding)
+    if election is Election.ORDERED:  # all that were there before may be lost for good
+        yield from new.adding
 
 
 _FIELDS: Final = {

@@ -22,6 +22,7 @@ from metadata_topic.controller.producer_ids import (
     ProducerIdsExhaustedError,
     allocate_producer_ids,
 )
+from metadata_topic.controller.reassignment import Reassignment, alter_reassignments
 from metadata_topic.image.image import ELR_VERSION, METADATA_VERSION, MetadataImage
 from metadata_topic.image.model import RECOVERED, RECOVERING
 from metadata_topic.image.records import make
@@ -199,6 +200,14 @@ def test_the_only_replica_of_a_partition_stays_eligible() -> None:
     for _ in range(3):
         image = back(image, 1, is_clean=False)
         assert state(image) == (1, (1,), (), RECOVERED)
+
+
+def test_the_only_replica_stays_eligible_while_another_is_being_added() -> None:
+    """Else a kill while a partition moves becomes an unclean election, without another copy."""
+    image = with_partition(cluster_of(1, 2, features=ELR), [1], [1])
+    asked = [Reassignment("t", 0, (2,))]
+    image = apply(image, alter_reassignments(image, asked, defaults=TWO).records)
+    assert state(back(image, 1, is_clean=False)) == (1, (1,), (), RECOVERED)
 
 
 def test_without_the_feature_an_unclean_end_costs_nothing() -> None:

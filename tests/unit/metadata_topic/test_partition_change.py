@@ -101,7 +101,7 @@ class Twin:
         is_blank = self.has_elr and not isr and not elr
         if is_blank and self.may & set(old.last_known_elr):
             return old.last_known_elr[0], True
-        if election is Election.UNCLEAN and self.may:
+        if election in (Election.UNCLEAN, Election.ORDERED) and self.may:
             return min(self.may), True
         return NO_LEADER, False
 
@@ -235,11 +235,14 @@ def added(
 
 @pytest.mark.parametrize("has_elr", [False, True])
 def test_a_replica_that_is_added_is_elected_by_nobodys_choice(has_elr: bool) -> None:
-    """DIFFERS from Kafka: it may have no record yet, and the last full copy may come back."""
+    """DIFFERS from Kafka: it may have no record yet, and the last full copy may come back. An
+    operator may order it: all old replicas of a partition that moves may be lost."""
     image = image_of({2, 3}, has_elr=has_elr)
     old = added((1,))
     rules = ElectionRules(1, is_unclean=True)
     assert decide(old, old, Electorate(image), rules).leader == NO_LEADER
+    ordered = decide(old, old, Electorate(image), rules, election=Election.ORDERED)
+    assert (ordered.leader, ordered.leader_recovery_state) == (2, RECOVERING)
     done = structs.replace(old, adding=())
     assert decide(done, done, Electorate(image), rules).leader == 2
 
