@@ -142,7 +142,7 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     since that election has settled, and carries a log start, there is such a lineage.
     """
     is_settled = any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
-    if _has_nothing(log) and not is_settled:
+    if _has_nothing(log, history) and not is_settled:
         history = replace(history, last_unclean_epoch=-1)
     proofs = [end for _, end in given_otherwise(log, history)]
     return max([finished_otherwise(log, history), *proofs])
@@ -168,19 +168,25 @@ def restoration_of(
         for segment in history.segments
         if _is_finished(segment.metadata) and (spans := lineage.segment_spans(segment.metadata))
     ]
-    if not _has_nothing(log) or not ends:
+    if not _has_nothing(log, history) or not ends:
         return None
     epoch, begin = max(ends)
     given = min(history.highest_epoch, log.leader_epoch - 1)
     return Restoration(begin, epoch, max(proved, begin), max(given, epoch))
 
 
-def _has_nothing(log: LogDescription) -> bool:
-    """Whether it held no record in either tier when it was opened, and never did.
+def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
+    """Whether it held no record when it was opened, or elected uncleanly, and never did.
 
     The chain of a log whose records were all deleted keeps the epoch of the last one that was there
-    when it was opened; its own epoch, and those of what was appended since, begin at that end.
+    when it was opened; its own epoch, and those of what was appended since, begin at that end. What
+    it took before it was judged is still there when it is opened again: then its chain begins at
+    offset 0, and not before the election.
     """
+    if log.chain and history.last_unclean_epoch >= 0:
+        epoch, start = log.chain[0]
+        if start == 0 and epoch >= history.last_unclean_epoch:
+            return True
     end = min(end for end in (log.log_end_offset, log.unjudged_end) if end >= 0)
     is_empty = end <= log.log_start_offset == log.local_log_start_offset
     return is_empty and all(start >= end for _, start in log.chain)

@@ -79,6 +79,10 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     assert loss_of(settle(since, given_up)) is Loss.LOG_END, "it took records meanwhile"
     again = log(end=5, chain=((2, 0), (3, 5)), leader_epoch=3, unjudged_end=0)
     assert loss_of(settle(again, given_up)) is Loss.LOG_END, "it was elected once more"
+    opened = log(end=5, chain=((2, 0), (4, 5)), leader_epoch=4, unjudged_end=5)
+    assert loss_of(settle(opened, given_up)) is Loss.LOG_END, "its broker was started again"
+    settled = history(given_ends={1: 70}, log_starts={1: 60, 2: 0}, unclean=2)
+    assert settle(opened, settled) == Settled(0)
 
 
 @pytest.mark.parametrize(
