@@ -136,7 +136,8 @@ def _open(
     if not indexes_fit(disk, segment):
         log.warning("indexes are damaged, rebuilding before the copy: %s", segment.path(LOG))
         rebuild_indexes(partition_log.segments.write_file, segment)
-    epochs = partition_log.epochs.entries()
+    # Who begins by it takes its first entry for the log start: the chain may reach below that.
+    epochs = partition_log.epochs.between(partition_log.log_start_offset, end)
     snapshot = _snapshot(partition_log, segments[: index + 1], end)
     transactions = None
     if any(True for _ in segment.aborted()):

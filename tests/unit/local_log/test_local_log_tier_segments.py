@@ -97,6 +97,22 @@ def test_opened_segment_has_everything(tmp_path):
     assert [e.epoch for e in epoch_checkpoint.parse(files.leader_epoch_index)] == [0]
 
 
+def test_its_epochs_begin_where_the_log_does(tmp_path):
+    """A log that was deleted to its end keeps the epoch of the last record below that."""
+    log = filled(tmp_path)
+    start = log.log_end_offset
+    log.update_high_watermark(start)
+    log.raise_log_start(start)
+    log.clip_chain(start)
+    log.epochs.assign(2, start)
+    for _ in range(60):
+        append(log, 1)
+    assert log.epochs.entries()[0].start_offset == start - 1
+    base = next(one.base_offset for one in closed_segments(log) if one.base_offset >= start)
+    index = epoch_checkpoint.parse(open_segment(log, base).leader_epoch_index)
+    assert [(one.epoch, one.start_offset) for one in index] == [(2, start)]
+
+
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "zeros", "foreign"])
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
 def test_damaged_index_is_made_again_before_the_copy(damage, suffix, tmp_path):
