@@ -179,7 +179,7 @@ def _admit(
         partition.check_leader(fetch.current_leader_epoch)
     if params.replica_id < 0:
         if params.near and partition.followers is not None:
-            read.nearer = partition.followers.in_sync.nearest(params.near, fetch.offset)
+            read.nearer = partition.followers.nearest(params.near, fetch.offset, params.peer)
         if read.nearer is None:
             _check_range(partition, read, max_bytes)
         return

@@ -7,13 +7,14 @@ import asyncio
 import concurrent.futures
 import logging
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
 
 from broker.replica.isr import CommittedIsr, InSyncReplicas
 from broker.replica.leading import Leading
+from broker.replica.nearest import Peer, SentElsewhere
 from kafka_protocol.types import TopicPartition
 from local_log.config import LONG_MAX
 from local_log.log.partition_log import PartitionLog
@@ -89,7 +90,7 @@ class Followers:
         cuts: who waits for them to checkpoint a log start.
     """
 
-    __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
+    __slots__ = ("_leader", "_leading", "_pool", "_sent", "cuts", "in_sync")
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class Followers:
         """Know nothing of them yet; flushes run on `pool`."""
         self._leader, self._leading, self._pool = leader, leading, pool
         self.cuts = CommitFutures()
+        self._sent = SentElsewhere()
         self.in_sync = InSyncReplicas(
             node_id=leader.node_id,
             partition_epoch=committed.partition_epoch,
@@ -161,6 +163,20 @@ class Followers:
             self._leader.advance_replicated()
         self._offer_joining(replica_id)
         self._tell_cuts()
+
+    def nearest(self, near: Collection[int], offset: int, peer: Peer) -> int | None:
+        """The follower to which a consumer is sent; None: it stays here.
+
+        Args:
+            near: brokers in its rack, without this one.
+            offset: where it reads next.
+            peer: its connection.
+        """
+        if offset < self._leader.log.log_start_offset:
+            return None
+        found = self.in_sync.nearest(near, offset)
+        may_send = found is not None and self._sent.may_send(peer, offset, self._leading.now_ms())
+        return found if may_send else None
 
     def appended(self, first_offset: int) -> None:
         """See `InSyncReplicas.appended`."""

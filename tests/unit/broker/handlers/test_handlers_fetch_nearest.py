@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.replica.nearest import BACK_WITHIN_MS, STAYS_MS
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ErrorCode
 from tests.support.worlds.data_plane import NODE, World, finish, start, values_of
@@ -96,6 +97,34 @@ def test_a_consumer_at_the_end_is_sent_at_once(world: World) -> None:
     """It would wait here for records that it is to read elsewhere."""
     found = answered(handler(world), world, fetch_offset=1, max_wait_ms=60_000)
     assert found == SENT
+
+
+def test_a_consumer_that_comes_back_at_once_stays_for_a_while(world: World) -> None:
+    """The replica nearby has refused it: it would be sent to and fro for ever."""
+    made = handler(world)
+    assert answered(made, world) == SENT
+    world.clock.advance(BACK_WITHIN_MS - 1)
+    assert answered(made, world) == AT_LEADER
+    world.clock.advance(STAYS_MS - 1)
+    assert answered(made, world) == AT_LEADER
+    world.clock.advance(1)
+    assert answered(made, world) == SENT
+    world.clock.advance(BACK_WITHIN_MS)
+    assert answered(made, world) == SENT
+
+
+def test_a_consumer_that_has_read_meanwhile_is_sent_again(world: World) -> None:
+    made = handler(world)
+    assert answered(made, world) == SENT
+    assert answered(made, world, fetch_offset=1) == SENT
+
+
+def test_what_the_leader_has_deleted_is_out_of_range(world: World) -> None:
+    partition = world.replicas.require("t", 0)
+    partition.log.update_high_watermark(1)
+    partition.log.raise_log_start(1)
+    found = answered(handler(world), world)
+    assert found == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, [])
 
 
 def test_a_session_is_told_even_where_nothing_else_is_new(world: World) -> None:
