@@ -8,6 +8,7 @@ from kafka_client.blocking import ClusterError
 from metadata_topic.controller.placement import with_more_replicas
 from metadata_topic.image.model import joining_replicas
 from tidemark.cluster.asking import BrokerState, PartitionState, Reassigning, WantedReplicas
+from tidemark.cluster.moving import settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,18 @@ def raised_factor(
     brokers: Mapping[int, BrokerState],
     factor: int,
     topics: Collection[str],
+    going: Mapping[tuple[str, int], Reassigning],
 ) -> RaisedFactor:
     """Choose replicas so that each partition of `topics` has `factor`, or keeps more.
+
+    Replicas that are leaving do not count, and go on to leave.
 
     Args:
         everything: all partitions: how many replicas a broker has counts.
         brokers: by id; fenced ones get none, for they could not copy anything now.
         factor: how many replicas.
         topics: all are in `everything`.
+        going: what is being reassigned.
 
     Raises:
         ClusterError: too few brokers serve.
@@ -47,13 +52,13 @@ def raised_factor(
     load = Counter(replica for one in everything for replica in one.replicas)
     wanted: list[WantedReplicas] = []
     for one in everything:
-        if one.topic in topics and len(one.replicas) < factor:
-            replicas = with_more_replicas(
-                one.replicas, serving, racks=racks, load=load, factor=factor
-            )
+        kept = settled(one, going)
+        if one.topic in topics and len(kept) < factor:
+            stays = [each for each in serving if each in kept or each not in one.replicas]
+            replicas = with_more_replicas(kept, stays, racks=racks, load=load, factor=factor)
             if len(replicas) < factor:
                 raise _too_few(one, replicas, factor, brokers)
-            load.update(replicas[len(one.replicas) :])
+            load.update(replicas[len(kept) :])
             wanted.append(WantedReplicas(one.topic, one.index, replicas))
     counts = Counter(one.topic for one in wanted)
     return RaisedFactor(tuple(wanted), counts, tuple(sorted(set(topics) - counts.keys())))

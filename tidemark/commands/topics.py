@@ -70,13 +70,13 @@ def begin(
     cluster: Cluster, topics: tuple[str, ...], factor: int
 ) -> tuple[set[str], dict[str, Refusal]]:
     """Ask for what is missing; returns the topics that have it then, and why others have not."""
-    brokers = cluster.brokers()
+    brokers, going = cluster.brokers(), cluster.reassigning()
     everything = list(cluster.partitions())
     exist = {one.topic for one in everything}
     if unknown := sorted(set(topics) - exist):
         raise ClusterError(f"there is no topic {', '.join(unknown)}; nothing was changed")
     chosen = set(topics) or exist
-    plan = raised_factor(everything, brokers, factor, chosen)
+    plan = raised_factor(everything, brokers, factor, chosen, going)
     refusals = cluster.reassign(plan.wanted)
     refused = {one.topic: one for one in reversed(refusals)}
     for topic, count in sorted(plan.topics.items()):

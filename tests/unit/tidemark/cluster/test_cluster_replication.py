@@ -23,14 +23,14 @@ def partition(
 
 def test_new_replicas_go_to_other_racks_and_then_where_there_are_fewest() -> None:
     there = [partition(one, (1,)) for one in range(4)] + [partition(0, (2, 4), topic="u")]
-    plan = raised_factor(there, brokers("a", "a", "b", "b"), 2, {"t"})
+    plan = raised_factor(there, brokers("a", "a", "b", "b"), 2, {"t"}, {})
     assert [one.replicas for one in plan.wanted] == [(1, 3), (1, 3), (1, 4), (1, 3)]
     assert (plan.topics, plan.enough) == ({"t": 4}, ())
 
 
 def test_replicas_of_one_rack_are_spread_evenly() -> None:
     there = [partition(one, (1 + one % 4,)) for one in range(40)]
-    plan = raised_factor(there, brokers("", "", "", ""), 3, {"t"})
+    plan = raised_factor(there, brokers("", "", "", ""), 3, {"t"}, {})
     hosts = [replica for one in plan.wanted for replica in one.replicas]
     counts = [hosts.count(one) for one in (1, 2, 3, 4)]
     assert sum(counts) == 120
@@ -39,10 +39,17 @@ def test_replicas_of_one_rack_are_spread_evenly() -> None:
 
 def test_only_what_is_missing_is_asked_for() -> None:
     there = [partition(0, (1, 2, 3)), partition(1, (2,)), partition(0, (1,), topic="other")]
-    plan = raised_factor(there, brokers("", "", ""), 2, {"t"})
+    plan = raised_factor(there, brokers("", "", ""), 2, {"t"}, {})
     assert plan.wanted == (WantedReplicas("t", 1, (2, 3)),)
     again = [partition(0, (1, 2, 3)), partition(1, (2, 3))]
-    assert raised_factor(again, brokers("", "", "", fenced=(2, 3)), 2, {"t"}).wanted == ()
+    assert raised_factor(again, brokers("", "", "", fenced=(2, 3)), 2, {"t"}, {}).wanted == ()
+
+
+def test_replicas_that_are_leaving_do_not_count_and_are_not_called_back() -> None:
+    there = [partition(0, (2, 1))]
+    going = {("t", 0): Reassigning((2,), (1,))}
+    plan = raised_factor(there, brokers("", "", ""), 2, {"t"}, going)
+    assert plan.wanted == (WantedReplicas("t", 0, (2, 3)),)
 
 
 @pytest.mark.parametrize(
@@ -54,13 +61,13 @@ def test_only_what_is_missing_is_asked_for() -> None:
 )
 def test_a_factor_that_cannot_be_is_refused(fenced: tuple[int, ...], way: str) -> None:
     with pytest.raises(ClusterError) as error:
-        raised_factor([partition(0, (1,))], brokers("", "", "", fenced=fenced), 4, {"t"})
+        raised_factor([partition(0, (1,))], brokers("", "", "", fenced=fenced), 4, {"t"}, {})
     assert str(error.value).startswith("t-0 cannot have 4 replicas: brokers 1,2")
     assert str(error.value).endswith(way)
 
 
 def test_a_replica_on_a_fenced_broker_counts() -> None:
-    plan = raised_factor([partition(0, (3, 1))], brokers("", "", "", fenced=(3,)), 3, {"t"})
+    plan = raised_factor([partition(0, (3, 1))], brokers("", "", "", fenced=(3,)), 3, {"t"}, {})
     assert [one.replicas for one in plan.wanted] == [(3, 1, 2)]
 
 
