@@ -25,8 +25,9 @@ from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.parts import Unserved
 from broker.handlers.produce import ProduceHandler
+from broker.handlers.restored_partitions import RestoredPartitions
 from broker.network.dispatch import decoders
-from broker.network.registry import HandlerTable
+from broker.network.registry import DecodedHandler, HandlerTable
 from broker.network.server import Server
 from broker.node.alter_partition import alter_partitions
 from broker.node.broker_life import BrokerLife, LifeSettings
@@ -68,6 +69,7 @@ from tests.support.nodes_world.broker import BrokerSide
 from tests.support.nodes_world.connections import NodeNetwork
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME, INDEX_BYTES
 from tests.support.replication_world.plan import DATA_PORT, DURABLE, ReplicationPlan, is_tiered
+from tests.support.replication_world.restoring import WatchedRestoring
 from tests.support.replication_world.tier_process import TierSupervisor
 
 if TYPE_CHECKING:
@@ -252,13 +254,14 @@ class ReplicaSide(BrokerSide):
         )
         replicas.on_failure = self._is_broken
         self._undo.append(replicas.stop)
+        self._bootstraps = TierBootstraps(
+            None if self.tier is None else self.tier.auxiliary_state, self.logs, ports
+        )
         self.fetchers = fetchers = ReplicaFetchers(
             lambda: self._live.current,
             image=self._image,
             broker_epoch=lambda: life.epoch,
-            bootstraps=TierBootstraps(
-                None if self.tier is None else self.tier.auxiliary_state, self.logs, ports
-            ),
+            bootstraps=self._bootstraps,
             ports=ports,
             network=self._network,
         )
@@ -358,7 +361,7 @@ class ReplicaSide(BrokerSide):
                     remote=self.tier,
                 ),
                 OffsetForLeaderEpochHandler(replicas, holding),
-                DeleteRecordsHandler(replicas, ports.executors.commit, holding),
+                self._deleting(replicas, holding),
                 FindCoordinatorHandler(self.groups, cluster, Unserved()),
                 OffsetCommitHandler(self.groups, cluster),
                 OffsetFetchHandler(self.groups, cluster),
@@ -372,6 +375,13 @@ class ReplicaSide(BrokerSide):
             ApiVersionsHandler(table, lambda: features_of(metadata.image, metadata.kraft_version))
         )
         return table
+
+    def _deleting(self, replicas: ReplicaManager, holding: Holding) -> DecodedHandler:
+        world = self.node.world
+        handler = DeleteRecordsHandler(replicas, self.node.ports.executors.commit, holding)
+        if not world.plan.restores:
+            return handler
+        return RestoredPartitions(handler, WatchedRestoring(replicas, self._bootstraps, world))
 
     def _is_broken(self, error: BaseException) -> None:
         self.node.world.breaks("replicas are what the metadata say", f"{self.node}: {error!r}")

@@ -32,6 +32,7 @@ from tests.support.replication_world.plan import (
     TopicPlan,
     is_tiered,
 )
+from tests.support.replication_world.restoring import Restorer
 from tests.support.replication_world.tier_lies import Lie
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ PATIENCE_MS = 4_000
 TIMEOUT_MS = 1_500
 RETRY_US = 100_000
 RECORDS_MAX = 3
+PROBES = 1
+"""Number of producers that are not idempotent, and send one batch."""
 BEGAN_MS = 1_700_000_000_000
 VERSIONS = {
     ApiKey.PRODUCE: 10,
@@ -246,7 +249,11 @@ class Producer:
         if clients.is_over or not names:
             self.think()
             return
-        name = names[int(world.work_dice.random() * len(names))]
+        self.send(names[int(world.work_dice.random() * len(names))])
+
+    def send(self, name: TopicPartition) -> None:
+        """Send a batch, and go on when it is answered."""
+        clients, world = self.clients, self.clients.world
         count = 1 + int(world.work_dice.random() * RECORDS_MAX)
         clients.written += 1
         now_ms = BEGAN_MS + world.now_us // 1000
@@ -458,7 +465,7 @@ class Consumer:
                 return
             if not told.has(header.base_offset, header.partition_leader_epoch, header.crc):
                 self._breaks("a consumer sees what is committed", told, f"{header}")
-            if header.base_offset > self._offsets[name][0]:
+            if told.has_between(self._offsets[name][0], header.base_offset):
                 self._breaks("a consumer skips nothing", told, f"{self._offsets[name]} {header}")
             self.read += 1
             self._offsets[name] = header.next_offset, rebases
@@ -479,8 +486,8 @@ class LastReader(Consumer):
         """What is not read yet; empty: nothing."""
         told = self.clients.world.judge.by_name[self.name]
         at, _ = self._offsets.get(self.name, (0, 0))
-        is_over = told.gave_up or max(at, told.start_max) >= told.end
-        return "" if is_over else f"{self.name} from {at} of {told.end}"
+        is_over = told.is_hurt or max(at, told.start_max) >= told.readable_end
+        return "" if is_over else f"{self.name} from {at} of {told.readable_end}"
 
     def think(self) -> None:
         world = self.clients.world
@@ -515,7 +522,7 @@ class DataClients:
         self.consumers = [Consumer(self, one) for one in range(plan.consumers)]
         count = plan.follower_readers
         self.follower_readers = [FollowerReader(self, one) for one in range(count)]
-        self.doomed = DoomedTopics(self)
+        self.doomed, self.restorer = DoomedTopics(self), Restorer(self)
 
     def start(self) -> None:
         """Have the topics made, and let each begin."""
@@ -534,6 +541,7 @@ class DataClients:
         self._delete_later()
         self._change_minimum_later()
         self.doomed.start()
+        self.restorer.start()
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -554,6 +562,12 @@ class DataClients:
         lies = self.world.remote_objects.lies
         if code == ErrorCode.CORRUPT_MESSAGE and not lies.told[Lie.FLIPS]:
             raise Violation("only what the store has damaged is damaged", f"{told}")
+
+    def probe(self, name: TopicPartition) -> None:
+        """Have one batch more acknowledged."""
+        one = Producer(self, PROBES)
+        self.producers.append(one)
+        one.send(name)
 
     def is_removed(self, name: TopicPartition) -> bool:
         """Whether its topic was there and is deleted."""

@@ -192,7 +192,7 @@ class FollowerReader:
                 return
             if not told.has(header.base_offset, header.partition_leader_epoch, header.crc):
                 self._breaks("a follower gives what is committed", told, f"{node} {header}")
-            if header.base_offset > max(at, told.start_max):
+            if told.has_between(max(at, told.start_max), header.base_offset):
                 self._breaks("a follower leaves nothing out", told, f"{node} {at} {header}")
             self.read += 1
             at = header.next_offset
@@ -249,8 +249,8 @@ class LastFollowerReader(FollowerReader):
         told = self.told
         at, _ = self._offsets.get(told.name, (0, 0))
         is_leader = self.node.id == told.image.leader
-        is_over = told.gave_up or is_leader or max(at, told.start_max) >= told.end
-        return "" if is_over else f"{told.name} at {self.node} from {at} of {told.end}"
+        is_over = told.is_hurt or is_leader or max(at, told.start_max) >= told.readable_end
+        return "" if is_over else f"{told.name} at {self.node} from {at} of {told.readable_end}"
 
     def think(self) -> None:
         if self.late:

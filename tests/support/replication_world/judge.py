@@ -54,6 +54,8 @@ class Told:
         is_tiered: what lies below the first segment of a copy may be in the store.
         asked_start: up to where clients have asked to delete records.
         is_removed: its topic is deleted; nothing is judged any more.
+        is_restored: what it gave up since was begun anew by a person.
+        restored_to: where it was begun anew last; what is below is the store's alone.
     """
 
     name: TopicPartition
@@ -78,6 +80,23 @@ class Told:
     is_tiered: bool = False
     asked_start: int = 0
     is_removed: bool = False
+    is_restored: bool = False
+    restored_to: int = 0
+
+    @property
+    def is_hurt(self) -> bool:
+        """Whether something that was told may not be readable."""
+        return self.gave_up and not self.is_restored
+
+    @property
+    def readable_end(self) -> int:
+        """Where the last batch that was told ends; a restored log may begin above."""
+        return self.batches[-1].end if self.batches else 0
+
+    def has_between(self, first: int, base: int) -> bool:
+        """Whether a batch that was told reaches above `first`, and begins below `base`."""
+        place = bisect_left(self.bases, base) - 1
+        return place >= 0 and self.batches[place].end > first
 
     def has(self, base: int, epoch: int, crc: int) -> bool:
         """Whether a batch was told."""
@@ -165,7 +184,7 @@ class Judge:
             key = stamp.base, stamp.epoch
             told.lost[key] += 1
             if told.lost[key] >= told.needed and stamp.base < told.weak_from:
-                told.weak_from, told.gave_up = stamp.base, True
+                told.weak_from, told.gave_up, told.is_restored = stamp.base, True, False
                 self.weak += 1
         self._is_due(told)
 
@@ -249,6 +268,7 @@ class Judge:
         if not self._may_be_unclean(told) and new.leader not in old.last_known_elr:
             self._breaks("an unclean leader is elected where the topic allows it", told, f"{old}")
         told.since, told.is_pending, told.gave_up = new.leader_epoch, True, True
+        told.is_restored = False
         told.rebases += 1
         for key in [key for key in told.written if key[1] >= new.leader_epoch]:
             self._breaks("one leader an epoch", told, f"{key} was written before")
@@ -389,7 +409,7 @@ class Judge:
                 followers is not None
                 and followers.is_watermark_settled
                 and epoch == told.image.leader_epoch
-                and mark < told.end
+                and mark < told.end > told.restored_to
                 and told.weak_from >= told.end
             ):
                 what = f"{node} in {epoch} says {mark}"
@@ -408,6 +428,29 @@ class Judge:
         told.weak_from = ALL
         told.lost.clear()
         told.rebases += 1
+        self._is_due(told)
+
+    def restores(self, told: Told, begin: int, end: int) -> None:
+        """A person begins it anew, with new records from `end` on: the store's count below.
+
+        From `begin`, where its last segment ends, a batch without records stands for what is lost.
+        """
+        tier_judge = self.world.tier_judge
+        proved = tier_judge.proved_end(told)
+        if end < proved:
+            self._breaks("no offset that is proved is given again", told, f"{end}, {proved}")
+        told.batches = [
+            one for one in told.batches if one.end <= begin and tier_judge.holds(told, one)
+        ]
+        told.bases = [one.base for one in told.batches]
+        told.sequences.clear()
+        told.end, told.restored_to, told.weak_from, told.is_pending = begin, end, ALL, False
+        told.is_restored = told.gave_up = True
+        told.lost.clear()
+        told.rebases += 1
+        for copy in told.copies.values():
+            copy.agrees_to = min(copy.agrees_to, begin)
+        self.world.saw(f"{told.name} is restored at {end}")
         self._is_due(told)
 
     def _tells(self, told: Told, node: "ReplicaNode", copy: Copy, mark: int) -> None:
@@ -460,7 +503,8 @@ class Judge:
             if member in self._hurt:
                 is_whole = False
                 continue
-            has = max(copy.agrees_to, told.start_max)  # what is below was deleted
+            # What is below was deleted, or is in the store alone.
+            has = max(copy.agrees_to, told.start_max, told.restored_to)
             lacks = has < must or (copy.start > told.start_max and not told.is_tiered)
             if lacks and not told.is_pending:
                 kind = "ISR" if member in image.isr else "ELR"

@@ -133,6 +133,7 @@ class ReplicationPlan(NodesPlan):
         tier: None: no broker has one.
         remove_every_ms: mean life of a tiered topic that is deleted; 0: there is none. Then the
             topic of the remote metadata has leaders, whose tiers remove what is left of topics.
+        restores: a partition of which only the store has records is restored.
     """
 
     world: ClassVar[str] = "replication"
@@ -152,6 +153,7 @@ class ReplicationPlan(NodesPlan):
     has_durable: bool = False
     tier: TierPlan | None = None
     remove_every_ms: int = 0
+    restores: bool = False
 
     @property
     def node_settings(self) -> tuple[tuple[str, str], ...]:
@@ -244,6 +246,7 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
         consumers=1,
         follower_readers=1,
         remove_every_ms=dice.choice((2_000, 6_000)) if wide else 0,
+        restores=bool(wide),
         idle_ms=min(plan.idle_ms, 500) if wide else plan.idle_ms,  # an image is confirmed with each
     )
 

@@ -158,11 +158,12 @@ class TierJudge:
                 self._breaks("no segment is deleted that is needed", told, f"{metadata} {stamp}")
 
     def _wanted(self, told: "Told", stamps: list[Stamp]) -> list[Stamp]:
-        """Those that were told, and must not be lost."""
+        """Those that were told, and must not be lost; what stands for lost offsets has no epoch."""
         return [
             one
             for one in stamps
-            if one.end > told.start_max
+            if one.epoch >= 0
+            and one.end > told.start_max
             and one.base < told.weak_from
             and told.has(one.base, one.epoch, one.crc)
         ]
@@ -281,6 +282,20 @@ class TierJudge:
                 if reason.startswith(f"{told.name}{OBJECT}") and " its log " in reason:
                     return reason
         return ""
+
+    def proved_end(self, told: "Told") -> int:
+        """Above all offsets (exclusive) that segments prove which count after the last election."""
+        known = [*self._finished_of(told).values(), *self._unfinished.values()]
+        return max(
+            (
+                one.end_offset + 1
+                for one in known
+                if self.told_of(one) is told
+                and one.segment_size_bytes
+                and one.leader_epochs[-1].epoch >= told.since
+            ),
+            default=0,
+        )
 
     def is_end_lost(self, told: "Told") -> bool:
         """Whether a person must begin it again: its leader has nothing, and its tier says so."""

@@ -146,6 +146,9 @@ class ReplicationWorld(NodesWorld):
         if not self.run_until(lambda: not any(data.waiting), ANSWERED_WITHIN_MS):
             late = next(data.waiting)
             raise Violation("every batch is answered", f"{late.number}: {late.sent}")
+        if self.plan.restores and not self.run_until(self._all_restored, IN_SYNC_WITHIN_MS):
+            lost = [told for told in self.judge.partitions.values() if self._is_to_restore(told)]
+            raise Violation("what only the store has is restored", "; ".join(map(repr, lost)))
         if not self.run_until(self.all_in_sync, IN_SYNC_WITHIN_MS):
             late = [told for told in self.judge.partitions.values() if not self.is_in_sync(told)]
             raise Violation("calm brings all in sync", "; ".join(map(self.replicas_of, late)))
@@ -155,6 +158,12 @@ class ReplicationWorld(NodesWorld):
         if self.plan.tier is not None:
             self._tiers_rest()
         return calm
+
+    def _all_restored(self) -> bool:
+        return not any(map(self._is_to_restore, self.judge.partitions.values()))
+
+    def _is_to_restore(self, told: Told) -> bool:
+        return told.gave_up and told.is_tiered and self.tier_judge.is_restorable(told)
 
     def _tiers_rest(self) -> None:
         """The tiers come to rest; then all that was told is there, and is read."""
