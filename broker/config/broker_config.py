@@ -152,6 +152,7 @@ class BrokerConfig:
     log_preallocate: bool
     num_recovery_threads_per_data_dir: int
     # replication
+    follower_replication_throttled_rate: int
     num_replica_fetchers: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int

@@ -370,6 +370,15 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         dynamic=CLUSTER_WIDE,
     ),
     Key(
+        "follower.replication.throttled.rate",
+        LONG,
+        "9223372036854775807",
+        "Bytes a second that throttled replicas of this broker may fetch.",
+        low=0,
+        dynamic=CLUSTER_WIDE,
+        internal=True,
+    ),
+    Key(
         "num.replica.fetchers",
         INT,
         "1",

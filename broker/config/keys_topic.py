@@ -276,4 +276,10 @@ TOPIC_KEYS: Final[tuple[Key, ...]] = (
         "Whether a replica that lacks records may lead when no other is left.",
         server_key="unclean.leader.election.enable",
     ),
+    Key(
+        "follower.replication.throttled.replicas",
+        LIST,
+        "",
+        "Replicas whose fetching is throttled, `partition:broker` each or `*`.",
+    ),
 )

@@ -61,6 +61,7 @@ from broker.replication.log_changes import (
     carry_out,
     cut_of,
 )
+from broker.replication.throttle import FollowerThrottle
 from broker.replication.tier_bootstrap import TierBootstrap, TierBootstraps
 from kafka_client.connection import Connection
 from kafka_client.requests import Answer, ClientError
@@ -102,9 +103,11 @@ class FetcherSettings:
         timeout_ms: for an answer (`replica.socket.timeout.ms`).
         from_last_tiered: an empty log leaves out what its leader has copied
             (`follower.fetch.last.tiered.offset.enable`).
+        throttle: of all throttled replicas.
     """
 
     terms: FetchTerms
+    throttle: FollowerThrottle
     backoff_ms: int = 1_000
     timeout_ms: int = 30_000
     from_last_tiered: Callable[[], bool] = lambda: False
@@ -518,9 +521,21 @@ class ReplicaFetcher:
             self.lags[followed.id] = following.lag
         else:
             self.lags.pop(followed.id, None)
-        self._ask(followed)
+        self._settings.throttle.took(followed.partition, new_bytes)
+        self._ask_unless_throttled(followed)
 
     # -- what is asked
+
+    def _ask_unless_throttled(self, followed: Followed) -> None:
+        following = followed.following
+        pause_ms = self._settings.throttle.pause_ms(followed.partition, following.lag)
+        if not pause_ms:
+            self._ask(followed)
+            return
+        self._session.forget(followed.id)
+        followed.partition.unheard()
+        following.hold(self._clock.monotonic_ms() + pause_ms)
+        heappush(self._waits, (following.due_ms, followed.id))
 
     def _ask(self, followed: Followed) -> None:
         log = followed.log
@@ -566,7 +581,7 @@ class ReplicaFetcher:
             due_ms, partition_id = heappop(self._waits)
             followed = self._followed.get(partition_id)
             if followed is not None and followed.following.is_due(due_ms):
-                self._ask(followed)
+                self._ask_unless_throttled(followed)
             if pace.is_step_over(_UNITS):
                 yield None
 

@@ -315,6 +315,10 @@ class Following:
         self.standing, self.reason, self.due_ms = Standing.WAITING, wait.reason, now_ms + pause_ms
         return self.is_failed > was_failed or self._faults == 1
 
+    def hold(self, until_ms: int) -> None:
+        """Ask again at that time; nothing is wrong with it."""
+        self.standing, self.due_ms = Standing.WAITING, until_ms
+
     def is_due(self, due_ms: int) -> bool:
         """The time is `due_ms`: ask again, if it has waited until then."""
         is_due = self.standing is Standing.WAITING and self.due_ms == due_ms

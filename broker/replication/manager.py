@@ -16,6 +16,7 @@ from broker.replica.hosting import ReplicaEvents
 from broker.replica.partition import Partition
 from broker.replication.fetch_wire import FetchTerms
 from broker.replication.fetcher import FetcherSettings, ReplicaFetcher
+from broker.replication.throttle import FollowerThrottle
 from broker.replication.tier_bootstrap import TierBootstraps
 from kafka_client.connection import Connection
 from kafka_client.exchange import ConnectionSettings
@@ -60,6 +61,11 @@ class ReplicaFetchers:
         self._config, self._image, self._broker_epoch = config, image, broker_epoch
         self._bootstraps, self._ports, self._network = bootstraps, ports, network
         self._node_id = config().node_id
+        self._throttle = FollowerThrottle(
+            self._node_id,
+            ports.clock,
+            lambda: self._config().follower_replication_throttled_rate,
+        )
         self._fetchers: dict[FetcherId, ReplicaFetcher] = {}
         self._by_partition: dict[Partition, ReplicaFetcher] = {}
         self._is_stopping = False
@@ -131,6 +137,7 @@ class ReplicaFetchers:
                     max_bytes=response_bytes,
                     partition_bytes=config.replica_fetch_max_bytes,
                 ),
+                throttle=self._throttle,
                 backoff_ms=config.replica_fetch_backoff_ms,
                 timeout_ms=config.replica_socket_timeout_ms,
                 from_last_tiered=self._is_from_last_tiered,
