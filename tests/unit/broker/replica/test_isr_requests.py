@@ -147,6 +147,29 @@ async def test_an_error_for_what_is_still_proposed_is_counted_as_a_failed_update
     await asking.requests.stop()
 
 
+async def test_a_proposal_that_ends_the_leadership_counts_until_the_image_says_so(
+    tmp_path: Path,
+) -> None:
+    """It completed a reassignment: the next leader may lack what the ISR of before has."""
+    asking = Asking(tmp_path)
+    asking.world.change("t", isr=(NODE,))
+    partition = asking.partition(0)
+    assert partition.followers is not None
+    in_sync = partition.followers.in_sync
+    end = partition.log.log_end_offset
+    partition.followers.fetched(2, broker_epoch=10, offset=end, log_start_offset=0)
+    await turns()
+    joined = asking.proposal(0)
+    assert joined.members == (NODE, 2)
+    await asking.answer(ErrorCode.NEW_LEADER_ELECTED)
+    asking.world.scheduler.advance(10 * RETRY_MS)
+    await turns()
+    assert (len(asking.asked), in_sync.proposal, in_sync.maximal_isr) == (1, joined, {NODE, 2})
+    asking.world.change("t", isr=(2,), leader=2, replicas=(2, NODE))
+    assert partition.followers is None
+    await asking.requests.stop()
+
+
 async def test_a_later_proposal_is_asked_for_where_an_earlier_one_had_no_answer(
     tmp_path: Path,
 ) -> None:
