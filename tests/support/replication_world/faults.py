@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORGETS_EVERY_US = 200_000
 CHANGES_OF_A_BOOTSTRAP = 120
+LOST_RECORDS_MAX = 8
 
 
 class ReplicationFaults(NodesFaults):
@@ -120,6 +121,23 @@ class ReplicationFaults(NodesFaults):
         lies, world = self._world.remote_objects.lies, self._world
         lie = list(Lie)[int(coming.part * len(Lie))]
         lies.until_us[lie] = world.now_us + (500 + coming.for_ms) * 3_000
+
+    def _lose_metadata(self, node: "QuorumNode", coming: Fault) -> None:
+        """The last records of a metadata partition, as far as nothing rests on them."""
+        world, topic = self._world, self._world.tier_topic
+        tiers = [None if one.broker is None else one.broker.tier for one in world.brokers]
+        if any(one is None or one.state().process != "up" for one in tiers):
+            return  # a broker without a tier hears of it late, and drops what is in no segment
+        if any(one.paused_until > world.now_us for one in world.brokers):
+            return
+        partition = coming.number % len(topic.logs)
+        end = len(topic.logs[partition])
+        least = max(end - 1 - int(coming.part * LOST_RECORDS_MAX), 0)
+        for lost_from in range(least, end):
+            if world.tier_judge.may_lose(partition, lost_from):
+                world.tell(f"metadata partition {partition} ends at {lost_from}, not {end}")
+                topic.lose(partition, lost_from)
+                return
 
     # -- a disk for partitions is lost, and given up
 

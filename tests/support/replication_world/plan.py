@@ -56,7 +56,7 @@ OF_DENSE = (
     *("crash_within_a_step", "crash_in_disk", "power_cut") * 2,
 )
 
-OF_WIDE = (*("store_lies",) * 20,)
+OF_WIDE = (*("store_lies",) * 20, *("lose_metadata",) * 8)
 
 
 class TierPlan(NamedTuple):

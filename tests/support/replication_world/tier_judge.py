@@ -5,7 +5,8 @@ in FINISHED segments by that, and in the store, counts as kept. Each (leader epo
 leaves a disk is looked for there: so a replica goes by its own chain, whatever its leader says.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -17,10 +18,12 @@ from rlmm.events import MetadataEvent, PartitionDeleted
 from rlmm.fold import Fold
 from rlmm.lifecycle import Verdict
 from rlmm.store import MemoryStore, Position
+from rlmm.topic_based.lookups import home_of
 from rsm_plugins.layout.objects import (
     DamagedObjectError,
     ObjectFacts,
     object_names,
+    parse_key,
     parse_manifest,
 )
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -28,6 +31,8 @@ from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.copies import Stamp
 from tests.support.replication_world.plan import is_tiered
+from tests.support.replication_world.tier_topic import PARTITIONS
+from tests.support.tier.memory_topic import StoredRecord
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -39,7 +44,9 @@ END_LOST = "log end lost"
 OBJECT = ": remote segment "
 """An object that was damaged or missing once stays red until it is read again."""
 GONE = SegmentState.DELETE_SEGMENT_FINISHED
+ALIVE = {SegmentState.COPY_SEGMENT_STARTED, FINISHED}
 Place = tuple[bytes, int]
+Known = defaultdict[Place, dict[bytes, RemoteLogSegmentMetadata]]
 
 
 class TierJudge:
@@ -48,6 +55,8 @@ class TierJudge:
     Attributes:
         finished: by partition and id.
         removals: of partitions whose topic is deleted: how far it is.
+        orphans: ids of segments whose records were lost with the end of the metadata topic.
+        cuts: how often it lost some.
         copied, dropped, deleted: segments that became FINISHED, batches that left a disk, segments
             whose deletion began.
     """
@@ -61,7 +70,10 @@ class TierJudge:
         self._unfinished: dict[bytes, RemoteLogSegmentMetadata] = {}
         self._left: list[tuple[Told, QuorumNode, list[Stamp]]] = []
         self._ended: list[RemoteLogSegmentMetadata] = []
+        self.orphans: set[bytes] = set()
+        self.cuts = 0
         world.tier_topic.on_land = self.lands
+        world.tier_topic.on_lost = self._loses
 
     # -- the metadata topic
 
@@ -84,6 +96,67 @@ class TierJudge:
             before = None if change.before is None else change.before.metadata
             after = None if change.after is None else change.after.metadata
             self._moves(segment_id, before, after)
+
+    def may_lose(self, partition: int, end: int) -> bool:
+        """Whether the last records of the metadata topic can go: nothing rests on them so far.
+
+        What has left a disk is in other segments, and none comes back whose deletion began.
+        """
+        log = self.world.tier_topic.logs[partition]
+        lost = [records.decode(one.value) for one in log[end:] if one.value is not None]
+        if any(isinstance(one, PartitionDeleted) for one in lost):
+            return False
+        before, after = self._folded(partition, log), self._folded(partition, log[:end])
+        for key, segments in after.items():
+            for segment_id, metadata in segments.items():
+                now = before[key].get(segment_id)
+                if metadata.state in ALIVE and (now is None or now.state not in ALIVE):
+                    return False
+        return all(
+            self._is_kept(told, after[told.key])
+            for told in self.world.judge.partitions.values()
+            if told.is_tiered and home_of(told.key, PARTITIONS) == partition
+        )
+
+    def _folded(self, partition: int, log: Sequence[StoredRecord]) -> Known:
+        """All segments by records of a partition of the metadata topic."""
+        known = Known(dict)
+        for (key, segment_id), change in _fold(partition, log).changes.segments.items():
+            if change.after is not None:
+                known[key][segment_id] = change.after.metadata
+        return known
+
+    def _is_kept(self, told: "Told", known: dict[bytes, RemoteLogSegmentMetadata]) -> bool:
+        """Whether what a disk has dropped lies in FINISHED segments of those that are known."""
+        dropped_to = max(copy.start for copy in told.copies.values())
+        finished = [one for one in known.values() if one.state is FINISHED]
+        dropped = [one for one in told.batches if one.base < dropped_to]
+        return all(_holds(finished, told, one) for one in self._wanted(told, dropped))
+
+    def _loses(self, partition: int, end: int) -> None:
+        """The topic ends there: what was recorded above is forgotten, its objects are orphans."""
+        log = self.world.tier_topic.logs[partition]
+        self._store.drop(partition)
+        self._store.write(partition, _fold(partition, log).changes, Position(len(log), 0))
+        known = self._folded(partition, log)
+        for key, here in self.finished.items():
+            if home_of(key, PARTITIONS) == partition:
+                self.orphans |= here.keys() - known[key].keys()
+                here.clear()
+                finished = [one for one in known[key].values() if one.state is FINISHED]
+                here.update((one.id.id, one) for one in finished)
+        for segment_id, one in list(self._unfinished.items()):
+            tip = one.topic_id_partition
+            if home_of((tip.topic_id, tip.partition), PARTITIONS) == partition:
+                del self._unfinished[segment_id]
+                self.orphans.add(segment_id)
+        for segments in known.values():
+            for segment_id, one in segments.items():
+                self.orphans.discard(segment_id)
+                if one.state is not FINISHED:
+                    self._unfinished[segment_id] = one
+        self.cuts += 1
+        self.world.saw(f"topic {partition} ends at {end}")
 
     def _removes(self, event: PartitionDeleted) -> None:
         tip = event.topic_id_partition
@@ -170,12 +243,12 @@ class TierJudge:
 
     def holds(self, told: "Told", stamp: Stamp) -> bool:
         """Whether a batch lies in a FINISHED segment."""
-        first = max(stamp.base, told.start_max)
-        return any(
-            _is_in(stamp, span, first)
-            for metadata in self._finished_of(told).values()
-            for span in lineage.segment_spans(metadata)
-        )
+        return _holds(self._finished_of(told).values(), told, stamp)
+
+    def _is_orphan(self, key: str) -> bool:
+        """Whether an object is of a segment whose records were lost: an audit finds it."""
+        parsed = parse_key(key)
+        return parsed is not None and parsed.segment_id in self.orphans
 
     def _finished_of(self, told: "Told") -> dict[bytes, RemoteLogSegmentMetadata]:
         return self.finished.get(told.key, {})
@@ -238,7 +311,7 @@ class TierJudge:
         }
         if removing := self._removing():
             return removing
-        found = set(world.remote_objects.segments()) - left
+        found = {one for one in world.remote_objects.segments() if not self._is_orphan(one)} - left
         if wanted != found:
             return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
         for node in world.brokers:
@@ -347,6 +420,25 @@ class TierJudge:
 
     def _breaks(self, rule: str, told: "Told", what: str) -> None:
         raise Violation(rule, f"{told}: {what}")
+
+
+def _fold(partition: int, log: Sequence[StoredRecord]) -> Fold:
+    """The first records of a metadata partition, as every tier takes them."""
+    fold = Fold(MemoryStore(), partition)
+    for offset, stored in enumerate(log):
+        assert stored.value is not None
+        fold.take(records.decode(stored.value), order=offset, seen_ms=0)
+    return fold
+
+
+def _holds(finished: Iterable[RemoteLogSegmentMetadata], told: "Told", stamp: Stamp) -> bool:
+    """Whether a batch lies in one of the segments."""
+    first = max(stamp.base, told.start_max)
+    return any(
+        _is_in(stamp, span, first)
+        for metadata in finished
+        for span in lineage.segment_spans(metadata)
+    )
 
 
 def _is_in(stamp: Stamp, span: lineage.Span, first: int) -> bool:

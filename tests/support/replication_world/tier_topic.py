@@ -5,7 +5,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from rlmm.store import Position
-from rlmm.topic_based.topic_port import Appended, AppendResult, ReachedEnd, TopicEvent, TopicRecord
+from rlmm.topic_based.topic_port import (
+    Appended,
+    AppendResult,
+    Diverged,
+    ReachedEnd,
+    TopicEvent,
+    TopicRecord,
+)
 from tests.support.tier.memory_topic import MemoryPort, MemoryTopic
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ class WorldTopic(MemoryTopic):
 
     Attributes:
         on_land: told of each record, by (partition, offset).
+        on_lost: told of the end at which a partition was cut.
     """
 
     def __init__(self, world: "ReplicationWorld") -> None:
@@ -31,6 +39,7 @@ class WorldTopic(MemoryTopic):
         self.world = world
         self.dice = Random(f"replication-topic-{world.plan.seed}")
         self.on_land: Callable[[int, int], None] = lambda partition, offset: None
+        self.on_lost: Callable[[int, int], None] = lambda partition, end: None
         self._ports: list[WorldPort] = []
 
     def port_of(self, process: "TierProcess") -> "WorldPort":
@@ -46,6 +55,13 @@ class WorldTopic(MemoryTopic):
         for port in self._ports:
             port.will_see(partition, offset + 1)
         return offset
+
+    def lose(self, partition: int, end: int) -> None:
+        """See MemoryTopic; whoever reads it finds out at once."""
+        super().lose(partition, end)
+        self.on_lost(partition, end)
+        for port in self._ports:
+            port.process.later(self.world.now_us, port.turn)
 
     def pause_us(self) -> int:
         """Until a record is a step further."""
@@ -115,7 +131,12 @@ class WorldPort(MemoryPort):
             self._results.popleft()()
         events: list[TopicEvent] = []
         for partition, position in list(self._positions.items()):
-            log, end = self.world_topic.logs[partition], self._visible[partition]
+            if not self.world_topic.confirms(partition, position):
+                del self._positions[partition]
+                events.append(Diverged(partition, "the log was cut"))
+                continue
+            log = self.world_topic.logs[partition]
+            end = min(self._visible[partition], len(log))
             for offset in range(position.offset, end):
                 stored = log[offset]
                 events.append(TopicRecord(partition, offset, stored.leader_epoch, stored.value))
