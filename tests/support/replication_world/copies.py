@@ -22,6 +22,7 @@ class Stamp(NamedTuple):
     crc: int
     producer_id: int
     sequence: int
+    size_bytes: int
 
 
 class _Segment:
@@ -135,6 +136,7 @@ class Copy:
                 header.crc,
                 header.producer_id,
                 header.base_sequence,
+                header.size_bytes,
             )
             self.batches.append(stamp)
             self.bases.append(stamp.base)

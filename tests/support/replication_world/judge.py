@@ -56,6 +56,8 @@ class Told:
         is_removed: its topic is deleted; nothing is judged any more.
         is_restored: what it gave up since was begun anew by a person.
         restored_to: where it was begun anew last; what is below is the store's alone.
+        deleted_to: up to where that was answered.
+        unclean_epochs: of its unclean elections.
     """
 
     name: TopicPartition
@@ -97,6 +99,15 @@ class Told:
         """Whether a batch that was told reaches above `first`, and begins below `base`."""
         place = bisect_left(self.bases, base) - 1
         return place >= 0 and self.batches[place].end > first
+
+    deleted_to: int = 0
+    unclean_epochs: list[int] = field(default_factory=list)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether replicas may rightly know of other records than were told."""
+        is_weak = self.weak_from < self.end or self.is_removed or self.restored_to > 0
+        return self.is_pending or self.since > 0 or is_weak
 
     def has(self, base: int, epoch: int, crc: int) -> bool:
         """Whether a batch was told."""
@@ -188,6 +199,10 @@ class Judge:
                 self.weak += 1
         self._is_due(told)
 
+    def is_hurt(self, node_id: int) -> bool:
+        """Whether a broker ended uncleanly, and is not registered again."""
+        return node_id in self._hurt
+
     # -- what is committed in the metadata
 
     def _committed(self, epoch: int, offset: int, record: Any) -> None:
@@ -257,6 +272,8 @@ class Judge:
         self.world.saw(f"{told.name} {new.leader} {new.leader_epoch} {new.isr} {new.elr}")
         if len(new.isr) >= told.needed and new.leader in old.isr:
             told.hurts = sum(one in self._hurt for one in new.replicas)
+        if new.unclean_epoch > old.unclean_epoch:
+            told.unclean_epochs.append(new.unclean_epoch)
         if new.leader in (old.leader, NO_LEADER):
             return
         self.elections += 1
@@ -510,6 +527,8 @@ class Judge:
                 kind = "ISR" if member in image.isr else "ELR"
                 what = f"n{member} of the {kind} from {copy.start} agrees to {copy.agrees_to}"
                 self._breaks("members have all that was told", told, f"{what} of {must}")
+            if told.is_tiered:
+                self.world.replica_rules.judge_member(told, member)
             if member in image.isr and has < told.end:
                 is_whole = False
         if is_whole and not told.is_pending and (told.lost or told.weak_from < ALL):
@@ -531,12 +550,14 @@ class Judge:
 
     def deletes(self, told: Told, log_start: int) -> None:
         """DeleteRecords was answered: nobody who may lead begins below."""
+        told.deleted_to = max(told.deleted_to, log_start)
         for member in (*told.image.isr, *told.image.elr) if not told.is_removed else ():
             copy = told.copies[member]
             kept = self.world.nodes[member].kept_log_start(told.name)
             if member in self._hurt or kept is None or told.is_pending:
                 continue
-            if max(kept, copy.start) < log_start:
+            begins = kept if told.is_tiered else max(kept, copy.start)
+            if begins < log_start:
                 self._breaks("what was deleted stays deleted", told, f"n{member} begins at {kept}")
 
     def _breaks(self, rule: str, told: Told, what: str = "") -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from kafka_protocol.records.batch import iter_batches
 from rlmm import lineage, records
 from rlmm.api import REMOVER_FENCE, PartitionDeleteState
 from rlmm.events import MetadataEvent, PartitionDeleted
@@ -30,13 +29,16 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.copies import Stamp
+from tests.support.replication_world.copy_rules import batches_of, wrong_state
 from tests.support.replication_world.plan import is_tiered
+from tests.support.replication_world.record_rules import RecordRules
 from tests.support.replication_world.tier_topic import PARTITIONS
 from tests.support.tier.memory_topic import StoredRecord
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
     from tests.support.replication_world.judge import Told
+    from tests.support.replication_world.node import ReplicaNode
     from tests.support.replication_world.world import ReplicationWorld
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
@@ -57,12 +59,13 @@ class TierJudge:
         removals: of partitions whose topic is deleted: how far it is.
         orphans: ids of segments whose records were lost with the end of the metadata topic.
         cuts: how often it lost some.
+        records: what must hold of each record.
         copied, dropped, deleted: segments that became FINISHED, batches that left a disk, segments
             whose deletion began.
     """
 
     def __init__(self, world: "ReplicationWorld") -> None:
-        self.world = world
+        self.world, self.records = world, RecordRules(world)
         self.finished: dict[Place, dict[bytes, RemoteLogSegmentMetadata]] = {}
         self.copied = self.dropped = self.deleted = 0
         self.removals: dict[Place, PartitionDeleteState] = {}
@@ -86,6 +89,7 @@ class TierJudge:
         verdict = fold.take(event, order=offset, seen_ms=0)
         self._store.write(partition, fold.changes, Position(offset + 1, 0))
         self.world.saw(f"topic {partition} {offset} {type(event).__name__} {verdict.value}")
+        self.records.lands(event, verdict, self.world.tier_topic.writer)
         if verdict is not Verdict.ACCEPTED:
             return
         if isinstance(event, PartitionDeleted):
@@ -204,6 +208,20 @@ class TierJudge:
     def leaves(self, told: "Told", node: "QuorumNode", stamps: list[Stamp]) -> None:
         """Batches have left a disk; judged when the turn is over, with the log start of then."""
         self._left.append((told, node, stamps))
+        self._is_not_held(told, node)  # type: ignore[arg-type]
+
+    def _is_not_held(self, told: "Told", node: "ReplicaNode") -> None:
+        """What a leader has told a follower to begin at stays for a while."""
+        broker = node.broker
+        replicas = None if broker is None else broker.replicas
+        partition = None if replicas is None else replicas.partitions.get(told.name)
+        if partition is None:
+            return
+        start, log = told.copies[node.id].start, partition.log
+        held_from = log.hold.kept_from(node.clock.wall_ms())
+        if max(held_from, log.log_start_offset) < start:
+            what = f"{node} begins at {start}, held from {held_from}"
+            self._breaks("what is held for a follower stays", told, what)
 
     def after_turn(self) -> None:
         """Judge what has left, and what is to be deleted."""
@@ -229,6 +247,22 @@ class TierJudge:
         for stamp in self._wanted(told, inside):
             if not self.holds(told, stamp):
                 self._breaks("no segment is deleted that is needed", told, f"{metadata} {stamp}")
+        if not told.is_in_doubt:
+            self._is_needed_by_nobody(told, metadata, inside)
+
+    def _is_needed_by_nobody(
+        self, told: "Told", metadata: RemoteLogSegmentMetadata, inside: list[Stamp]
+    ) -> None:
+        """Who leads next, with a lower log start, must not look for it."""
+        world = self.world
+        for member in (*told.image.isr, *told.image.elr):
+            kept = world.nodes[member].kept_log_start(told.name)
+            if kept is None or world.judge.is_hurt(member):
+                continue
+            for stamp in inside:
+                if stamp.end > kept and not self.holds(told, stamp):
+                    what = f"n{member} begins at {kept}: {metadata} {stamp}"
+                    self._breaks("no segment is deleted that a member needs", told, what)
 
     def _wanted(self, told: "Told", stamps: list[Stamp]) -> list[Stamp]:
         """Those that were told, and must not be lost; what stands for lost offsets has no epoch."""
@@ -266,8 +300,11 @@ class TierJudge:
             return
         if metadata.end_offset >= told.end and not told.gave_up:
             self._breaks("only what is committed is copied", told, f"{metadata}")
-        data = objects[names.log]
-        for _, header in iter_batches(data):
+        batches = batches_of(metadata, objects)
+        left = [one for one in batches if one.base_offset >= told.start_max]
+        if wrong := wrong_state(metadata, left, objects):
+            self._breaks("a copy knows epochs and producers as of its end", told, wrong)
+        for header in batches:
             if header.base_offset < told.start_max or header.base_offset >= told.weak_from:
                 continue
             known = told.written.get((header.base_offset, header.partition_leader_epoch))
@@ -312,6 +349,8 @@ class TierJudge:
         if removing := self._removing():
             return removing
         found = {one for one in world.remote_objects.segments() if not self._is_orphan(one)} - left
+        if below := self._below_log_starts():
+            return below
         if wanted != found:
             return f"missing {sorted(wanted - found)}, orphans {sorted(found - wanted)}"
         for node in world.brokers:
@@ -370,6 +409,17 @@ class TierJudge:
             default=0,
         )
 
+    def _below_log_starts(self) -> str:
+        """Segments that nothing needs, by where the leader's log begins now."""
+        for told in self.world.judge.partitions.values():
+            if not told.is_tiered or self.world.is_given_up(told):
+                continue
+            start = self.world.nodes[told.image.leader].kept_log_start(told.name) or 0
+            for metadata in self._finished_of(told).values():
+                if metadata.end_offset < start:
+                    return f"{told}: {metadata} is left below {start}"
+        return ""
+
     def is_end_lost(self, told: "Told") -> bool:
         """Whether a person must begin it again: its leader has nothing, and its tier says so."""
         return self.is_restorable(told) or (
@@ -409,10 +459,9 @@ class TierJudge:
                 continue
             kept = {one[:4] for one in told.copies[told.image.leader].batches}
             for metadata in self._finished_of(told).values():
-                data = self.world.remote_objects.objects[object_names(metadata).log]
                 kept |= {
                     (one.base_offset, one.next_offset, one.partition_leader_epoch, one.crc)
-                    for _, one in iter_batches(data)
+                    for one in batches_of(metadata, self.world.remote_objects.objects)
                 }
             for stamp in self._wanted(told, told.batches):
                 if stamp[:4] not in kept:

@@ -32,6 +32,7 @@ class WorldTopic(MemoryTopic):
     Attributes:
         on_land: told of each record, by (partition, offset).
         on_lost: told of the end at which a partition was cut.
+        writer: of the record that lands.
     """
 
     def __init__(self, world: "ReplicationWorld") -> None:
@@ -40,6 +41,7 @@ class WorldTopic(MemoryTopic):
         self.dice = Random(f"replication-topic-{world.plan.seed}")
         self.on_land: Callable[[int, int], None] = lambda partition, offset: None
         self.on_lost: Callable[[int, int], None] = lambda partition, end: None
+        self.writer: TierProcess | None = None
         self._ports: list[WorldPort] = []
 
     def port_of(self, process: "TierProcess") -> "WorldPort":
@@ -97,6 +99,7 @@ class WorldPort(MemoryPort):
             self._is_cut_off |= topic.dice.random() < LOST_WITH_WRITER
         if self._is_cut_off:
             return
+        topic.writer = self.process
         offset = topic.land(partition, value)
         answer_us = topic.world.now_us + topic.pause_us()
         self.process.later(answer_us, lambda: self._hears(lambda: on_done(Appended(offset))))

@@ -23,6 +23,7 @@ from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
 from tests.support.replication_world.node import ReplicaNode
 from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
+from tests.support.replication_world.replica_rules import ReplicaRules
 from tests.support.replication_world.tier_judge import TierJudge
 from tests.support.replication_world.tier_process import TierProcess
 from tests.support.replication_world.tier_store import RemoteObjects
@@ -78,6 +79,7 @@ class ReplicationWorld(NodesWorld):
         judge: of all that is told of records.
         remote_objects, tier_topic: what the tiers of all brokers share.
         tier_judge: of what the tiers do.
+        replica_rules: of what replicas of tiered partitions know.
         turns_us: when each broker has last done something while it served.
     """
 
@@ -94,6 +96,7 @@ class ReplicationWorld(NodesWorld):
         self.remote_objects = RemoteObjects(self)
         self.tier_topic = WorldTopic(self)
         self.tier_judge = TierJudge(self)
+        self.replica_rules = ReplicaRules(self)
         for node in self.brokers:
             self.addresses.listens(node, DATA_PORT)
 
@@ -113,6 +116,9 @@ class ReplicationWorld(NodesWorld):
             self.turns_us[node.id] = self.now_us
         self.judge.after_turn(node)
         self.tier_judge.after_turn()
+        if self.plan.tier is not None:
+            for one in self.brokers if node is None else [node]:
+                self.replica_rules.look_at(one)  # type: ignore[arg-type]
 
     def _node_of(self, whom: Any) -> "QuorumNode | None":
         return super()._node_of(whom.node if isinstance(whom, TierProcess) else whom)
