@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.files.meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -19,6 +20,7 @@ from tests.support.replication_world.broker import ReplicaSide
 from tests.support.replication_world.plan import LOGS
 from tests.support.replication_world.tier_process import TierProcess
 from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.memory_machine import MemoryNode
 
 if TYPE_CHECKING:
     from tests.support.replication_world.world import ReplicationWorld
@@ -91,6 +93,16 @@ class ReplicaNode(ClusterNode):
         logs = None if self.broker is None or self.broker.replicas is None else self.broker.logs
         directory = None if logs is None else logs.directory_of(name)
         return None if directory is None else directory.entry(LOG_STARTS, name) or 0
+
+    def log_start_on_disk(self, name: TopicPartition) -> int | None:
+        """The log start that a replica would begin by now, or after a start; None: nobody knows."""
+        kept = self.kept_log_start(name)
+        if kept is not None or self.is_without_logs:
+            return kept
+        found = self.machine.find(LOGS / LOG_STARTS)
+        if not isinstance(found, MemoryNode):
+            return None
+        return offset_checkpoint.parse(bytes(found.live)).get(name, 0)
 
     def _broker_side(self, network: NodeNetwork) -> BrokerSide:
         return ReplicaSide(self, network)

@@ -212,7 +212,7 @@ class ReplicaRules:
         if missing is not None:
             what = f"n{member} begins at {copy.start}, without {missing}"
             self._breaks("members have what is below their first segment remotely", told, what)
-        kept = self.world.nodes[member].kept_log_start(told.name)
+        kept = self.world.nodes[member].log_start_on_disk(told.name)
         if kept is not None and kept < told.deleted_to:
             what = f"n{member} begins at {kept}, deleted was to {told.deleted_to}"
             self._breaks("what was deleted stays deleted", told, what)

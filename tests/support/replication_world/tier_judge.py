@@ -256,7 +256,7 @@ class TierJudge:
         """Who leads next, with a lower log start, must not look for it."""
         world = self.world
         for member in (*told.image.isr, *told.image.elr):
-            kept = world.nodes[member].kept_log_start(told.name)
+            kept = world.nodes[member].log_start_on_disk(told.name)
             if kept is None or world.judge.is_hurt(member):
                 continue
             for stamp in inside:
