@@ -260,7 +260,7 @@ class TierJudge:
             if kept is None or world.judge.is_hurt(member):
                 continue
             for stamp in inside:
-                if stamp.end > kept and not self.holds(told, stamp):
+                if stamp.end > kept and not self.holds(told, stamp, kept):
                     what = f"n{member} begins at {kept}: {metadata} {stamp}"
                     self._breaks("no segment is deleted that a member needs", told, what)
 
@@ -275,9 +275,9 @@ class TierJudge:
             and told.has(one.base, one.epoch, one.crc)
         ]
 
-    def holds(self, told: "Told", stamp: Stamp) -> bool:
-        """Whether a batch lies in a FINISHED segment."""
-        return _holds(self._finished_of(told).values(), told, stamp)
+    def holds(self, told: "Told", stamp: Stamp, log_start: int | None = None) -> bool:
+        """Whether a batch lies in a FINISHED segment, from a log start on, or that of leaders."""
+        return _holds(self._finished_of(told).values(), told, stamp, log_start)
 
     def _is_orphan(self, key: str) -> bool:
         """Whether an object is of a segment whose records were lost: an audit finds it."""
@@ -480,9 +480,14 @@ def _fold(partition: int, log: Sequence[StoredRecord]) -> Fold:
     return fold
 
 
-def _holds(finished: Iterable[RemoteLogSegmentMetadata], told: "Told", stamp: Stamp) -> bool:
-    """Whether a batch lies in one of the segments."""
-    first = max(stamp.base, told.start_max)
+def _holds(
+    finished: Iterable[RemoteLogSegmentMetadata],
+    told: "Told",
+    stamp: Stamp,
+    log_start: int | None = None,
+) -> bool:
+    """Whether a batch lies in one of the segments, from a log start on, or that of leaders."""
+    first = max(stamp.base, told.start_max if log_start is None else log_start)
     return any(
         _is_in(stamp, span, first)
         for metadata in finished
