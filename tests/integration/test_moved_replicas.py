@@ -27,6 +27,7 @@ from tests.support.quorum.replica_rounds import SETTINGS as REPLICATED
 from tests.support.quorum.replica_rounds import Replicated, apart
 from tests.support.quorum.serving import admin, brokers, until_true
 from tests.support.quorum.tier_rounds import Traffic, judge_records, until_acknowledged
+from tests.support.quorum.tiering import REPLICATED as METADATA_REPLICATED
 from tests.support.quorum.tiering import TOPIC, Cluster, audited, tiers_apart
 
 pytestmark = [pytest.mark.lasts(seconds=150), pytest.mark.patience(seconds=300)]
@@ -41,10 +42,12 @@ Replicas = Mapping[int, Sequence[int] | None]
 
 
 @asynccontextmanager
-async def four_brokers(directory: Path) -> AsyncIterator[Cluster]:
+async def four_brokers(
+    directory: Path, settings: Mapping[str, str] = SETTINGS
+) -> AsyncIterator[Cluster]:
     """A plain and a tiered topic have replicas on the first two of them."""
     async with tiers_apart(
-        directory, broker_settings=SETTINGS, ids=(*OLD, *NEW), voters=1
+        directory, broker_settings=settings, ids=(*OLD, *NEW), voters=1
     ) as cluster:
         assigned = [list(OLD), list(reversed(OLD))]
         tools = admin(cluster.servers)
@@ -214,8 +217,9 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
 
 
 async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None:
-    """One of the new brokers is paused; later an old one is down while its replicas leave."""
-    async with four_brokers(tmp_path) as cluster:
+    """One of the new brokers is paused; later an old one is down while its replicas leave, and with
+    it what it leads of the remote metadata: with one replica of these nobody could go on."""
+    async with four_brokers(tmp_path, SETTINGS | METADATA_REPLICATED) as cluster:
         load = Load(cluster)
         try:
             await load.goes_on("before")
