@@ -141,8 +141,7 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     the store has: it is no lineage to go on with, and offsets would be given again. Once an owner
     since that election has settled, and carries a log start, there is such a lineage.
     """
-    is_settled = any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
-    if _has_nothing(log, history) and not is_settled:
+    if _has_nothing(log, history) and not _has_settled(history):
         history = replace(history, last_unclean_epoch=-1)
     proofs = [end for _, end in given_otherwise(log, history)]
     return max([finished_otherwise(log, history), *proofs])
@@ -183,13 +182,18 @@ def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
     it took before it was judged is still there when it is opened again: then its chain begins at
     offset 0, and not before the election.
     """
-    if log.chain and history.last_unclean_epoch >= 0:
+    if log.chain and history.last_unclean_epoch >= 0 and not _has_settled(history):
         epoch, start = log.chain[0]
         if start == 0 and epoch >= history.last_unclean_epoch:
             return True
     end = min(end for end in (log.log_end_offset, log.unjudged_end) if end >= 0)
     is_empty = end <= log.log_start_offset == log.local_log_start_offset
     return is_empty and all(start >= end for _, start in log.chain)
+
+
+def _has_settled(history: PartitionHistory) -> bool:
+    """Whether an owner since the last unclean election has settled, and said where it begins."""
+    return any(epoch >= history.last_unclean_epoch for epoch in history.log_starts)
 
 
 def given_otherwise(log: LogDescription, history: PartitionHistory) -> list[tuple[int, int]]:

@@ -85,6 +85,18 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     assert settle(opened, settled) == Settled(0)
 
 
+def test_a_lineage_that_has_settled_is_not_restored_over_what_it_has() -> None:
+    """It began at offset 0 with an unclean election, and lost its end much later."""
+    mine = log(end=5, chain=((2, 0), (4, 5)), leader_epoch=4)
+    given = history(
+        segment(0, 9, ((2, 0),), under=2), given_ends={2: 10}, log_starts={2: 0}, unclean=2
+    )
+    verdict = settle(mine, given)
+    assert loss_of(verdict) is Loss.LOG_END
+    assert isinstance(verdict, Red)
+    assert verdict.restoration is None
+
+
 @pytest.mark.parametrize(
     ("chain", "end", "unjudged_end"),
     [
