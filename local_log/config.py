@@ -36,7 +36,7 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     preallocate: bool = False
     unclean_leader_election_enable: bool = False
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = LONG_MAX

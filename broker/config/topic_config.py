@@ -124,6 +124,8 @@ def log_config(broker: BrokerConfig, overrides: Mapping[str, str | None]) -> Log
         item.name: values[item.name.replace("_", ".")] for item in fields(LogConfig) if item.init
     }
     given["cleanup_policy"] = frozenset(policy)
+    throttled = "follower_replication_throttled_replicas"
+    given[throttled] = frozenset(given[throttled])
     given["retention_bytes"] = max(given["retention_bytes"], _UNLIMITED)  # Kafka takes any below 0
     return LogConfig(**given)
 

@@ -76,6 +76,8 @@ _REMOTE_WAIT_MIN_MS: Final = 50
 data or errors in each answer would keep remote partitions from it for good."""
 
 NOBODY: Final = frozenset[int]()
+NEAR_KNOWN_MS: Final = 1_000
+"""Who stands in which rack is looked up so often."""
 
 PARTITIONS_MAX: Final = 100_000
 """DIFFERS: Kafka takes as many as fit into a request."""
@@ -123,6 +125,8 @@ class FetchHandler(RawHandler):
         self._clock, self._scheduler, self._remote = ports.clock, ports.scheduler, remote
         self._decoders = decoders(ports.executors)
         self._reads = ports.executors.reads
+        self._near_by_rack: dict[tuple[str, str], frozenset[int]] = {}
+        self._near_until_ms = 0
         self.sessions = FetchSessionCache(slots_max=limits.session_slots, dice=ports.dice)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
@@ -198,6 +202,8 @@ class FetchHandler(RawHandler):
                 result = yield from self._wait(params, looks, missing)
             self._count_bytes(params, result)
             chosen = yield from looks.answer()
+            if params.near:
+                _note_sent_away(params, chosen)
             endpoints = self._endpoints(params, chosen)
             return (
                 yield from encode_in_slices(
@@ -288,9 +294,16 @@ class FetchHandler(RawHandler):
         """The brokers of a consumer's rack, where this one is not among them."""
         if not rack or not self._limits.selects_by_rack:
             return NOBODY
-        brokers = self._addresses(context.listener_name)
-        near = frozenset(one.id for one in brokers if one.rack == rack)
-        return NOBODY if self._replicas.node_id in near else near
+        now_ms, key = self._clock.monotonic_ms(), (context.listener_name, rack)
+        if now_ms >= self._near_until_ms:
+            self._near_by_rack.clear()
+            self._near_until_ms = now_ms + NEAR_KNOWN_MS
+        near = self._near_by_rack.get(key)
+        if near is None:
+            brokers = self._addresses(context.listener_name)
+            near = frozenset(one.id for one in brokers if one.rack == rack)
+            near = self._near_by_rack[key] = NOBODY if self._replicas.node_id in near else near
+        return near
 
     # -- the answer
 
@@ -339,6 +352,13 @@ class FetchHandler(RawHandler):
         for future, read in reading.items():
             if future not in late:
                 take_remote(params, read, future)
+
+
+def _note_sent_away(params: FetchParams, chosen: Sequence[PartitionRead]) -> None:
+    for read in chosen:
+        followers = None if read.partition is None else read.partition.followers
+        if read.nearer is not None and followers is not None:
+            followers.sent_away(read.fetch.offset, params.peer)
 
 
 def missing_bytes(params: FetchParams, looks: FetchLooks, result: FetchPass) -> int:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from broker.replica.isr import CommittedIsr, InSyncReplicas
 from broker.replica.leading import Leading
-from broker.replica.nearest import Peer, SentElsewhere
+from broker.replica.nearest import Peer
 from kafka_protocol.types import TopicPartition
 from local_log.config import LONG_MAX
 from local_log.log.partition_log import PartitionLog
@@ -90,7 +90,7 @@ class Followers:
         cuts: who waits for them to checkpoint a log start.
     """
 
-    __slots__ = ("_leader", "_leading", "_pool", "_sent", "cuts", "in_sync")
+    __slots__ = ("_leader", "_leading", "_pool", "cuts", "in_sync")
 
     def __init__(
         self,
@@ -103,7 +103,6 @@ class Followers:
         """Know nothing of them yet; flushes run on `pool`."""
         self._leader, self._leading, self._pool = leader, leading, pool
         self.cuts = CommitFutures()
-        self._sent = SentElsewhere()
         self.in_sync = InSyncReplicas(
             node_id=leader.node_id,
             partition_epoch=committed.partition_epoch,
@@ -172,11 +171,19 @@ class Followers:
             offset: where it reads next.
             peer: its connection.
         """
-        if offset < self._leader.log.log_start_offset:
+        leader, leading = self._leader, self._leading
+        if offset < leader.log.log_start_offset:
             return None
-        found = self.in_sync.nearest(near, offset)
-        may_send = found is not None and self._sent.may_send(peer, offset, self._leading.now_ms())
-        return found if may_send else None
+        reader = peer, leader.topic_id, leader.partition
+        if not leading.sent_elsewhere.may_send(reader, offset, leading.now_ms()):
+            return None
+        return self.in_sync.nearest(near, offset)
+
+    def sent_away(self, offset: int, peer: Peer) -> None:
+        """A consumer is told of the nearest follower."""
+        leader, leading = self._leader, self._leading
+        reader = peer, leader.topic_id, leader.partition
+        leading.sent_elsewhere.sent(reader, offset, leading.now_ms())
 
     def appended(self, first_offset: int) -> None:
         """See `InSyncReplicas.appended`."""

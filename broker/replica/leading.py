@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
 from broker.replica.isr import NO_EPOCH, Lack
+from broker.replica.nearest import SentElsewhere
 from local_log.log.partition_log import PartitionLog
 from metadata_topic.image.image import MetadataImage
 from runtime.clock import Clock
@@ -44,6 +45,7 @@ class Leading(Generic[P]):
         propose: hands a partition's proposal on to the controller; returns at once.
         shrinks, expands: count ISRs that leaders here have asked for, and that are committed.
         failures: counts those that the controller has answered with an error.
+        sent_elsewhere: consumers of led partitions that read from a follower.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Leading(Generic[P]):
         self.shrinks: Counter | None = None
         self.expands: Counter | None = None
         self.failures: Counter | None = None
+        self.sent_elsewhere = SentElsewhere()
         self.broker_epoch, self.lag_ms_max = broker_epoch, lag_ms_max
         self._bootstrap_hold_ms = bootstrap_hold_ms
         self._image, self._scheduler = image, ports.scheduler

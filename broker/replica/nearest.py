@@ -13,11 +13,13 @@ from typing import Final
 BACK_WITHIN_MS: Final = 10_000
 """A client keeps to the replica that was named for minutes: who is back by then was refused."""
 STAYS_MS: Final = 60_000
-CONSUMERS_MAX: Final = 1_000
-"""Of a partition within these times; of more the first ones are forgotten."""
+REMEMBERED_MAX: Final = 10_000
+"""Consumers and partitions within these times; of more the first ones are forgotten."""
 
 Peer = tuple[str, int]
 """The other side of a connection."""
+Reader = tuple[Peer, bytes, int]
+"""A consumer of one partition: its connection, topic id and partition."""
 
 
 @dataclass(slots=True)
@@ -28,42 +30,42 @@ class _Sent:
 
 
 class SentElsewhere:
-    """The consumers of one partition that were sent to another replica lately."""
+    """The consumers that one broker has sent to other replicas lately."""
 
     __slots__ = ("_sent",)
 
     def __init__(self) -> None:
         """Nobody was sent anywhere."""
-        self._sent: OrderedDict[Peer, _Sent] = OrderedDict()
+        self._sent: OrderedDict[Reader, _Sent] = OrderedDict()
 
-    def may_send(self, peer: Peer, offset: int, now_ms: int) -> bool:
-        """Whether a consumer that asks for an offset is to be sent; it counts as sent then.
+    def may_send(self, reader: Reader, offset: int, now_ms: int) -> bool:
+        """Whether a consumer that asks for an offset is to be sent elsewhere.
 
         Args:
-            peer: its connection to this leader, which it keeps.
+            reader: its connection to this leader, which it keeps, and the partition.
             offset: where it reads next.
             now_ms: any clock that never goes back.
         """
-        self._forget(now_ms - BACK_WITHIN_MS - STAYS_MS)
-        known = self._sent.get(peer)
-        if known is not None:
-            if now_ms < known.stays_until_ms:
-                return False
-            if offset == known.offset and now_ms < known.at_ms + BACK_WITHIN_MS:
-                known.stays_until_ms = now_ms + STAYS_MS
-                return False
-        self._sent[peer] = _Sent(offset, now_ms)
-        self._sent.move_to_end(peer)
-        if len(self._sent) > CONSUMERS_MAX:
-            self._sent.popitem(last=False)
+        known = self._sent.get(reader)
+        if known is None:
+            return True
+        if now_ms < known.stays_until_ms:
+            return False
+        if offset == known.offset and now_ms < known.at_ms + BACK_WITHIN_MS:
+            known.stays_until_ms = now_ms + STAYS_MS
+            return False
         return True
 
-    def _forget(self, before_ms: int) -> None:
+    def sent(self, reader: Reader, offset: int, now_ms: int) -> None:
+        """It was told to read there."""
         while self._sent:
-            peer, oldest = next(iter(self._sent.items()))
-            if oldest.at_ms >= before_ms:
-                return
-            del self._sent[peer]
+            oldest = next(iter(self._sent))
+            is_over = self._sent[oldest].at_ms < now_ms - BACK_WITHIN_MS - STAYS_MS
+            if not is_over and len(self._sent) < REMEMBERED_MAX:
+                break
+            del self._sent[oldest]
+        self._sent[reader] = _Sent(offset, now_ms)
+        self._sent.move_to_end(reader)
 
     def __len__(self) -> int:
         """How many are remembered."""

@@ -44,7 +44,7 @@ def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[Controll
         raise PolicyViolationError(
             f"Broker {broker_id} has replicas of topics ({names}) and cannot be unregistered: what "
             "proves its log directories would be gone. Give them other replicas "
-            "(kafka-reassign-partitions.sh), delete these topics, or start it again."
+            f"(tidemark brokers drain {broker_id}), delete these topics, or start it again."
         )
     record = make("UnregisterBrokerRecord", broker_id=broker_id, broker_epoch=broker.epoch)
     return ControllerResult((record,), None)

@@ -1,4 +1,4 @@
-"""A broker is drained under load, stopped for good, and another one takes its share.
+"""A broker is drained under load, and gets its share again.
 
 Only real processes show that replicas that leave take their files with them, that nothing is lost
 while leaders go, and what the commands say and wait for.

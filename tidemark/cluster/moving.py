@@ -37,12 +37,17 @@ class Loads:
     _REPLICA_BYTES = 1 << 20
     """What an empty replica counts, so that these are spread, too."""
 
-    def __init__(self, partitions: Iterable[PartitionState], sizes: Sizes) -> None:
-        """Count what is there."""
+    def __init__(
+        self,
+        partitions: Iterable[PartitionState],
+        sizes: Sizes,
+        going: Mapping[Place, Reassigning],
+    ) -> None:
+        """Count what will be there once all that goes on is complete."""
         self._sizes = sizes
         self.by_broker: Counter[int] = Counter()
         for one in partitions:
-            for replica in one.replicas:
+            for replica in settled(one, going):
                 self.by_broker[replica] += self.weight(one)
 
     def bytes_of(self, one: PartitionState) -> int:
@@ -74,6 +79,11 @@ def leaving(broker_id: int, going: Mapping[Place, Reassigning]) -> dict[Place, R
     return {place: one for place, one in going.items() if broker_id in one.removing}
 
 
+def arriving(broker_id: int, going: Mapping[Place, Reassigning]) -> dict[Place, Reassigning]:
+    """What is being reassigned and gives a replica to a broker."""
+    return {place: one for place, one in going.items() if broker_id in one.adding}
+
+
 def drained(
     broker_id: int,
     everything: Sequence[PartitionState],
@@ -98,7 +108,7 @@ def drained(
     """
     serving = [one.id for one in brokers.values() if not one.is_fenced and one.id != broker_id]
     racks = {one.id: one.rack for one in brokers.values()}
-    loads = Loads(everything, sizes)
+    loads = Loads(everything, sizes, going)
     hosted = [one for one in everything if broker_id in settled(one, going)]
     moves: list[Move] = []
     for one in sorted(hosted, key=loads.weight, reverse=True):
@@ -107,7 +117,7 @@ def drained(
         if not rest and one.leader < 0:
             raise ClusterError(
                 f"{one} cannot leave broker {broker_id}: its only replica is there, and cannot be "
-                f"read. Start broker {broker_id}; nothing was changed"
+                f"read. Start broker {broker_id}, and give the command again"
             )
         chosen = with_more_replicas(
             rest, serving, racks=racks, load=loads.by_broker, factor=len(replicas)
@@ -115,8 +125,8 @@ def drained(
         if len(chosen) < len(replicas):
             raise ClusterError(
                 f"{one} cannot leave broker {broker_id}: it has {len(replicas)} replica(s), and "
-                f"{len(serving)} other broker(s) serve: {_list(serving)}. Start another broker; "
-                "nothing was changed"
+                f"{len(serving)} other broker(s) serve: {_list(serving)}. Start another "
+                "broker, and give the command again"
             )
         moves.append(_move(one, replicas, broker_id, chosen[-1], loads))
     return moves
@@ -145,7 +155,7 @@ def filled(
     """
     serving = [one.id for one in brokers.values() if not one.is_fenced]
     racks = {one.id: one.rack for one in brokers.values()}
-    loads = Loads(everything, sizes)
+    loads = Loads(everything, sizes, going)
     load = loads.by_broker
     average = sum(load[one] for one in serving) // len(serving)
     free = [one for one in everything if (one.topic, one.index) not in going]
@@ -159,7 +169,7 @@ def filled(
             each
             for each in one.replicas
             if each in serving
-            and load[each] - weight >= average
+            and load[each] - weight >= load[broker_id]
             and _keeps_racks(one.replicas, each, broker_id, racks)
         ]
         if sources:

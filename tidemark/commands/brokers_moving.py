@@ -3,7 +3,8 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,20 +13,31 @@ import click
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import BrokerState, Cluster, PartitionState, Reassigning, Refusal
-from tidemark.cluster.moving import Move, Place, Sizes, drained, filled, leaving, summary
+from tidemark.cluster.moving import (
+    Move,
+    Place,
+    Sizes,
+    arriving,
+    drained,
+    filled,
+    leaving,
+    settled,
+    summary,
+)
 from tidemark.cluster.replication import progress
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import ToolCommand, cluster_options
 from tidemark.remote.segments_view import size_text
 
 _PAUSE_S: Final = 0.5
+_TOLD_S: Final = 30.0
 _AT_ONCE: Final = 20
 _INTERRUPTED: Final = 130
 
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would move, and change nothing.")
 _at_once = click.option(
     "--at-once", type=click.IntRange(min=1), default=_AT_ONCE, show_default=True, metavar="N",
-    help="So many partitions move at a time.",
+    help="How many partitions move at a time.",
 )  # fmt: skip
 
 
@@ -39,10 +51,10 @@ def drain_command(
 ) -> None:
     """Move all replicas of broker ID to others, and wait until it has none.
 
-    Each goes to a broker in another rack than its partition has, as far as there is one, and then
-    to the emptiest. Topics are read and written meanwhile. The command may be ended at any time,
-    and given again: what has begun goes on. The broker may be down; what it has is then copied
-    from the leaders.
+    Each replica goes to a rack that has no other replica of its partition, if there is one, and
+    there to the emptiest broker. Topics are read and written meanwhile. The command may be ended at
+    any time, and given again: what has begun goes on. The broker may be down; what it has is then
+    copied from the leaders.
 
     Exit code 0: the broker has no replica. 1: partitions are left, and named.
     """
@@ -63,7 +75,7 @@ def drain_command(
                     click.echo(f"{len(begun)} partition(s) are leaving broker {broker_id} already")
                 if dry_run:
                     return
-                refused = _Moving(cluster, moves, begun).run(at_once)
+                refused = _Moving(cluster, moves, begun, state.settled(begun)).run(at_once)
         except KeyboardInterrupt:
             _interrupted()
     _end(refused)
@@ -95,16 +107,22 @@ def add_command(
         if state.brokers[broker_id].is_fenced:
             raise ClusterError(f"broker {broker_id} is fenced: start it; nothing was changed")
         moves = filled(broker_id, state.everything, state.brokers, state.sizes, state.going)
+        begun = arriving(broker_id, state.going)
+        if not moves and not begun:
+            click.echo(f"broker {broker_id} gets nothing: no move would make the others less full")
+            return
         _show(moves)
+        if begun:
+            click.echo(f"{len(begun)} partition(s) are moving to broker {broker_id} already")
         if dry_run:
             return
         refused: list[Refusal] = []
         try:
-            refused = _Moving(cluster, moves, {}).run(at_once)
+            refused = _Moving(cluster, moves, begun, state.settled(begun)).run(at_once)
         except KeyboardInterrupt:
             _interrupted()
     _end(refused)
-    click.echo(f"broker {broker_id} is about as full as the others")
+    click.echo(f"broker {broker_id} has its share")
 
 
 class _State:
@@ -121,20 +139,41 @@ class _State:
             one.id: cluster.replica_sizes(one) for one in self.brokers.values() if not one.is_fenced
         }
 
+    def settled(self, some: Collection[Place]) -> dict[Place, tuple[int, ...]]:
+        """The replicas of partitions once what goes on is complete."""
+        return {
+            (one.topic, one.index): settled(one, self.going)
+            for one in self.everything
+            if (one.topic, one.index) in some
+        }
+
 
 class _Moving:
     """Carries a plan out, so many partitions at a time, and says how far it is."""
 
     def __init__(
-        self, cluster: Cluster, moves: Sequence[Move], begun: dict[Place, Reassigning]
+        self,
+        cluster: Cluster,
+        moves: Sequence[Move],
+        begun: Mapping[Place, Reassigning],
+        wanted: Mapping[Place, tuple[int, ...]],
     ) -> None:
-        """Nothing is asked for yet; `begun`: what goes on already, and is waited for."""
+        """Nothing is asked for yet.
+
+        Args:
+            cluster: is asked.
+            moves: the plan.
+            begun: what goes on already, and is waited for.
+            wanted: the replicas of these once they are complete.
+        """
         self._cluster = cluster
         self._left = deque(moves)
-        self._going: dict[Place, Reassigning] = begun
+        self._going: dict[Place, Reassigning] = dict(begun)
+        self._wanted = dict(wanted)
         self._moving: dict[Place, Move] = {}
         self._count = len(moves)
         self._bytes = sum(one.size_bytes for one in moves)
+        self._refused_bytes = 0
         self._shown = ""
         self._refused: list[Refusal] = []
 
@@ -152,7 +191,24 @@ class _Moving:
                 self._say(f"nobody says how far it is: {error}")
             if self._left or self._going:
                 time.sleep(_PAUSE_S)
+        self._until_told()
         return self._refused
+
+    def _until_told(self) -> None:
+        """Wait until brokers say what the controller has decided: the next plan is made of that.
+
+        Not for ever: somebody else may move the same partitions.
+        """
+        until = time.monotonic() + _TOLD_S
+        while time.monotonic() < until:
+            with suppress(ClusterError):
+                if not any(self._is_old(one) for one in self._cluster.partitions()):
+                    return
+            time.sleep(_PAUSE_S)
+
+    def _is_old(self, one: PartitionState) -> bool:
+        wanted = self._wanted.get((one.topic, one.index))
+        return wanted is not None and set(wanted) != set(one.replicas)
 
     def _begin(self, at_once: int) -> None:
         some = [self._left[at] for at in range(min(at_once - len(self._going), len(self._left)))]
@@ -167,17 +223,20 @@ class _Moving:
             place = one.wanted.topic, one.wanted.index
             if place not in refused:
                 self._moving[place] = one
+                self._wanted[place] = one.wanted.replicas
                 self._going[place] = Reassigning((one.target,), (one.source,))
             elif refused[place].code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # deleted meanwhile
                 self._refused.append(refused[place])
+                self._refused_bytes += one.size_bytes
                 click.echo(f"{one}: refused: {refused[place].text}", err=True)
 
     def _progress(self, brokers: dict[int, BrokerState]) -> str:
         outstanding = [*self._left, *self._moving.values()]
         done = self._count - len(outstanding) - len(self._refused)
         left_bytes = sum(one.size_bytes for one in outstanding)
+        done_bytes = self._bytes - self._refused_bytes - left_bytes
         text = (
-            f"{done} of {self._count} replica(s) moved, {size_text(self._bytes - left_bytes)} of "
+            f"{done} of {self._count} replica(s) moved, {size_text(done_bytes)} of "
             f"{size_text(self._bytes)}"
         )
         return f"{text}; {progress(self._going, brokers)}" if self._going else text

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
+from broker.handlers.fetch_read import read_in_slices
+from broker.replica.fetch_types import FetchParams, FetchPartition, FetchPass
 from broker.replica.nearest import BACK_WITHIN_MS, STAYS_MS
 from broker.topics.cluster import BrokerAddress
 from kafka_protocol.errors import ErrorCode
+from runtime.work import at_once
 from tests.support.worlds.data_plane import NODE, World, finish, start, values_of
 from tests.support.worlds.fetch import ask, parts
 
@@ -125,6 +128,18 @@ def test_what_the_leader_has_deleted_is_out_of_range(world: World) -> None:
     partition.log.raise_log_start(1)
     found = answered(handler(world), world)
     assert found == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, [])
+
+
+def test_a_second_look_at_the_same_fetch_does_not_count_as_coming_back(world: World) -> None:
+    """Another partition of it lies on a cold disk."""
+    made = handler(world)
+    fetched = FetchPartition(("t", 0), "t", None, 0, 0, 1 << 20)
+    params = FetchParams(12, -1, 0, 1, 1 << 20, read_committed=False, near=frozenset({FOLLOWER}))
+    for _ in range(2):
+        looked = FetchPass()
+        at_once(read_in_slices(world.replicas, params, [fetched], looked))
+        assert looked.reads[0].nearer == FOLLOWER
+    assert answered(made, world) == SENT
 
 
 def test_a_session_is_told_even_where_nothing_else_is_new(world: World) -> None:

@@ -17,7 +17,7 @@ SETTINGS = {RATE: "2000", "replica.fetch.max.bytes": "1000", "replica.fetch.wait
 
 def named(*replicas: str) -> dict[str, Any]:
     """Settings of a topic whose replicas are throttled."""
-    return {"follower_replication_throttled_replicas": replicas}
+    return {"follower_replication_throttled_replicas": frozenset(replicas)}
 
 
 def filled(pair: Pair, count: int, index: int = 0) -> None:

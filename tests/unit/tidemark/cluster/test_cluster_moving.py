@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_client.blocking import ClusterError
 from tests.unit.tidemark.cluster.test_cluster_replication import brokers, partition
 from tidemark.cluster.asking import PartitionState, Reassigning
-from tidemark.cluster.moving import Move, drained, filled, leaving, summary
+from tidemark.cluster.moving import Move, arriving, drained, filled, leaving, summary
 
 MB = 1 << 20
 
@@ -68,13 +68,13 @@ def test_what_is_leaving_already_is_passed_over() -> None:
 @pytest.mark.parametrize("fenced", [(), (3,)])
 def test_too_few_brokers_are_refused(fenced: tuple[int, ...]) -> None:
     there = [partition(0, (1, 2))] if fenced else [partition(0, (1, 2, 3))]
-    with pytest.raises(ClusterError, match=r"t-0 cannot leave broker 1: it has .* nothing was"):
+    with pytest.raises(ClusterError, match=r"t-0 cannot leave broker 1: it has .* Start another"):
         drained(1, there, brokers("", "", "", fenced=fenced), {}, {})
 
 
 def test_a_last_copy_that_cannot_be_read_is_refused() -> None:
     lost = PartitionState("t", 0, -1, (1,), (1,))
-    with pytest.raises(ClusterError, match=r"only replica .* Start broker 1; nothing was changed"):
+    with pytest.raises(ClusterError, match=r"only replica .* Start broker 1, and give"):
         drained(1, [lost], brokers("", "", fenced=(1,)), {}, {})
 
 
@@ -85,6 +85,27 @@ def test_a_new_broker_gets_its_share_from_the_fullest() -> None:
     assert all(one.wanted.replicas[1] == 4 for one in moves)
     others = filled(4, there, brokers("", "", "", "", fenced=(3,)), sizes(there), {})
     assert Counter(one.source for one in others) == {1: 2, 2: 2}
+
+
+def test_a_new_broker_gets_its_share_of_few_large_partitions() -> None:
+    there = [partition(one, (1, 2, 3)) for one in range(3)]
+    moves = filled(4, there, brokers("", "", "", ""), sizes(there, 100 * MB), {})
+    assert len(moves) == 2
+    assert len({one.source for one in moves}) == 2
+
+
+def test_a_new_broker_that_gets_replicas_already_gets_no_more_than_its_share() -> None:
+    known = brokers("", "", "", "")
+    there = [partition(one, (1 + one % 3,)) for one in range(30)]
+    first = filled(4, there, known, sizes(there), {})
+    assert len(first) == 7
+    going = {("t", one.wanted.index): Reassigning((4,), (one.source,)) for one in first}
+    moving = [
+        partition(one.index, (4, *one.replicas), one.replicas) if ("t", one.index) in going else one
+        for one in there
+    ]
+    assert arriving(4, going) == going
+    assert filled(4, moving, known, sizes(there), going) == []
 
 
 def test_a_new_broker_takes_no_rack_from_a_partition() -> None:
@@ -146,7 +167,7 @@ def test_plans_keep_factors_and_racks_and_bring_brokers_nearer(
     average = sum(load.values()) // len(known)
     for move in filled(broker, there, known, full, {}):
         weight = move.size_bytes + MB
+        assert load[move.source] - weight >= load[broker]
         load[move.source] -= weight
         load[broker] += weight
-        assert load[move.source] >= average
     assert load[broker] <= max(average, before)
