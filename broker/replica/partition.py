@@ -198,7 +198,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         if changed:
             if self.verdict is Judgement.SOUND or self.log.unjudged_end < 0:
-                self.log.unjudged_end = self.log.log_end_offset
+                self.log.begin_unjudged()
             self.verdict, self.has_barrier = reopened(self.verdict), False
             self.restoration = None
             self._count()
@@ -269,7 +269,8 @@ class Partition:
         self._end_leading()
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.isr, self.verdict = replicas, isr, Judgement.OPEN
-        self.unclean_epoch = self.log.unjudged_end = -1
+        self.unclean_epoch = -1
+        self.log.end_unjudged()
         self._count()
         self._drop_remote()
         self._commits.fail(self._led_elsewhere())
@@ -468,9 +469,9 @@ class Partition:
         self.restoration = report.restoration if isinstance(report, LossFound) else None
         verdict = after(self.verdict, report)
         if verdict is Judgement.SOUND:
-            self.log.unjudged_end = -1
+            self.log.end_unjudged()
         elif self.verdict is Judgement.SOUND:
-            self.log.unjudged_end = self.log.log_end_offset
+            self.log.begin_unjudged()
         if verdict is not self.verdict:
             self.verdict = verdict
             self._count()

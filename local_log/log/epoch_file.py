@@ -133,6 +133,10 @@ class EpochFile:
         if self.chain.truncate_from_start(first, keeps=False):
             self._is_clipped = True
 
+    def forget_loss(self) -> None:
+        """What the chain does not say is not asked for any more."""
+        self.lost = ""
+
     def save_clipped(self) -> None:
         """Keep the chain before segments go, if it was clipped in memory only.
 

@@ -295,6 +295,14 @@ class PartitionLog:
         here = self.epochs.between(first, self.log_end_offset + 1)
         return LeaderEpochCache([*below, *here]).entries()
 
+    def begin_unjudged(self) -> None:
+        """A leader takes the log over, or its judgement is withdrawn: note where it ends."""
+        self.unjudged_end = self.log_end_offset
+
+    def end_unjudged(self) -> None:
+        """It is judged, or not led any more."""
+        self.unjudged_end = -1
+
     def chain_start(self, log_start: int) -> int:
         """Where the chain is to begin in a log that begins at `log_start`.
 
@@ -313,7 +321,7 @@ class PartitionLog:
         """Forget the epochs below a log start that is durable, see `EpochFile.clip`."""
         self.epoch_file.clip(self.chain_start(log_start))
         if log_start >= self.segments.bases[0]:
-            self.epoch_file.lost = ""  # what it does not say is not asked for any more
+            self.epoch_file.forget_loss()
 
     # -- append ---------------------------------------------------------------------------------
 
