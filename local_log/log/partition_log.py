@@ -417,7 +417,8 @@ class PartitionLog:
             first, epoch = header.base_offset, header.partition_leader_epoch
             if first < self.log_end_offset:
                 raise UnexpectedAppendOffset(first_offset=first, log_end=self.log_end_offset)
-            if (latest := self.epochs.latest_epoch) is not None and epoch < latest:
+            latest = self.epochs.latest_epoch
+            if latest is not None and 0 <= epoch < latest:  # a filler has none
                 raise FallingEpoch(first_offset=first, epoch=epoch, latest=latest)
             self.segments.note_gap(self.log_end_offset, first)
             self._write(batch, header, first, header.last_offset, epoch, now_ms)

@@ -1,7 +1,7 @@
 """A tiered partition of three replicas goes on whose disks are all lost; the store is whole.
 
-Only real processes show that the leader's followers find the log that it begins again with, and
-that the next leader goes on with what they have built of it.
+Only real processes show that the leader's followers find the log that it begins again with, take
+the gap in it, and that the next leader goes on with what they have built of it.
 """
 
 import asyncio
@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.lasts(seconds=120), pytest.mark.patience(seconds=300)]
 RECORDS = [(b"%d" % n, (b"%d " % n) * 200) for n in range(4_000)]
 MORE = [(b"more %d" % n, bytes(1_000)) for n in range(100)]
 PATIENCE_S = 120
+IN_ORDER = {"enable.idempotence": True}
+"""Without it librdkafka sends a first batch again behind later ones."""
 
 
 async def tidemark(*arguments: str) -> tuple[int, str]:
@@ -99,12 +101,12 @@ async def test_three_lost_replicas_go_on_from_the_store(tmp_path: Path) -> None:
         await cluster.create("t", replicas=3, min_insync_replicas="2")
         for node in cluster.nodes:
             assert (second_disk(node) / "t-0").is_dir(), "on the disk that is lost"
-        await asyncio.to_thread(produce, cluster.nodes[0], "t", RECORDS)
+        await asyncio.to_thread(produce, cluster.nodes[0], "t", RECORDS, **IN_ORDER)
         await until_asked(
             lambda: cluster.copied_end("t") > 3_000, "it is copied", deadline_s=PATIENCE_S
         )
         await lose_second_disks(cluster)
-        leader, copied = await led_by(cluster), cluster.copied_end("t")
+        leader = await led_by(cluster)
         await until_asked(
             lambda: "restore-partition" in str(leader.health()),
             f"{leader.node_id} is red",
@@ -128,13 +130,14 @@ async def test_three_lost_replicas_go_on_from_the_store(tmp_path: Path) -> None:
             f"{leader.node_id} is red",
             deadline_s=PATIENCE_S,
         )
-        code, said = await tidemark(*order, "--yes")
+        # The last copy may have its objects and no FINISHED: what counts is what the leader knows.
+        (code, said), end = await tidemark(*order, "--log-end", "9000", "--yes"), 9_000
         assert code == 0, said
-        (end,) = map(int, re.findall(r"goes on at offset (\d+);", said))
-        assert end >= copied
+        (copied,) = map(int, re.findall(r"what it has of the offsets below (\d+)", said))
+        assert copied > 2_000, said
         await until_in_sync(cluster)
         await cluster.until_green()
-        await asyncio.to_thread(produce, leader, "t", MORE)
+        await asyncio.to_thread(produce, leader, "t", MORE, **IN_ORDER)
         expected = [(n, key, value) for n, (key, value) in enumerate(RECORDS[:copied])]
         expected += [(end + n, key, value) for n, (key, value) in enumerate(MORE)]
         assert await asyncio.to_thread(read_all, leader, "t") == expected

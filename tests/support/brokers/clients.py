@@ -3,12 +3,18 @@
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess, until
 
 Sent = tuple[bytes | None, bytes | None]
 Read = tuple[int, bytes | None, bytes | None]
+
+LEADER_CHANGES = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,  # no follower has confirmed its high watermark yet (KIP-207)
+}
 
 
 def produce(
@@ -37,13 +43,24 @@ def produce(
 
 
 def end_offsets(broker: BrokerProcess, topic: str, partition: int = 0) -> tuple[int, int]:
-    """First offset, and the one after the last."""
+    """First offset, and the one after the last.
+
+    Where the leader changes, Kafka's consumer asks again; librdkafka 2.16 does not.
+    """
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
+
+    def asked() -> tuple[int, int] | None:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        except KafkaException as error:
+            if error.args[0].code() not in LEADER_CHANGES:
+                raise
+            return None
+
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
-        return low, high
+        return until(asked, f"the high watermark of {topic}-{partition} is known")
     finally:
         consumer.close()
 

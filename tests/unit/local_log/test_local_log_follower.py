@@ -16,6 +16,7 @@ from local_log.leader_epoch_cache import EpochEnd, LeaderEpochCache, truncation_
 from local_log.log.results import Appended, Ended
 from local_log.log.truncation import truncate_fully_and_start_at, truncate_to
 from local_log.recovery.acceptance import ACCEPTED
+from local_log.segment.reading import filler
 from runtime.executors import make_pool
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import (
@@ -139,6 +140,14 @@ def test_epoch_that_falls_is_refused(tmp_path):
     assert (refused.value.first_offset, refused.value.epoch, refused.value.latest) == (1, 3, 4)
     assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
     assert chain_of(log) == [(4, 0)]
+
+
+def test_filler_for_lost_offsets_has_no_epoch_and_is_taken(tmp_path):
+    log = open_log(tmp_path)
+    data = given(0, 3, epoch=4) + filler(3, 900) + given(900, epoch=5)
+    assert take(log, data) == Appended(0, 900, len(data), Ended.ALL)
+    assert read_bytes(log, 0, 10_000) == data
+    assert chain_of(log) == [(4, 0), (5, 900)]
 
 
 def test_log_that_is_cut_within_its_first_batch_says_of_nothing_that_it_is_committed(tmp_path):
