@@ -1,11 +1,13 @@
 """One controller and three brokers of one kind, whose remote tiers share a directory."""
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +27,7 @@ VICTIM: Final = 13
 ALL: Final = -1
 METADATA_TOPIC: Final = "__remote_log_metadata"
 FENCED_S: Final = 60.0
+EVERY_S: Final = 0.01
 SETTINGS: Final = {
     "broker.heartbeat.interval.ms": "2000",
     "broker.session.timeout.ms": "9000",
@@ -148,40 +151,46 @@ def refused(answer: bytes) -> dict[tuple[str, int], int]:
 
 
 class Beside:
-    """Writes 100 records a second in turn to the partitions of a topic, acks=all, on a thread.
+    """Writes 100 records a second in turn to the partitions of a topic, acks=all.
 
-    Attributes:
-        waits: when each was sent (monotonic), and seconds until it was acknowledged.
+    In a process of its own: the clock is not to tell how long this one kept its interpreter.
     """
-
-    EVERY_S: Final = 0.01
 
     def __init__(self, topic: str, addresses: Sequence[str]) -> None:
         """Write to partition 0 of `topic` at the first address, to 1 at the second, ..."""
-        self._topic, self._addresses = topic, addresses
-        self.waits: list[tuple[float, float]] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        processes = get_context("spawn")
+        self._is_over = processes.Event()
+        self._answer, answer = processes.Pipe(duplex=False)
+        arguments = topic, addresses, self._is_over, answer
+        self._process = processes.Process(target=_write_in_turn, args=arguments, daemon=True)
+        self._process.start()
 
-    def stop(self) -> None:
+    def stop(self) -> list[tuple[float, float]]:
+        """When each record was sent (monotonic), and seconds until it was acknowledged."""
         self._is_over.set()
-        self._thread.join()
+        waits = self._answer.recv()
+        self._process.join()
+        return waits
 
-    def p99_ms(self, began: float, ended: float) -> float:
-        """Of the records that were sent in between."""
-        waits = sorted(wait for sent, wait in self.waits if began <= sent < ended)
-        return waits[len(waits) * 99 // 100] * 1_000 if waits else float("nan")
 
-    def _run(self) -> None:
-        clients = [Client(one) for one in self._addresses]
-        due, turn = time.monotonic(), 0
-        while not self._is_over.wait(max(0.0, due - time.monotonic())):
-            partition = turn % len(clients)
-            frame = produce_frame({(self._topic, partition): batch_of([b"x" * 100])}, ALL)
-            sent = time.monotonic()
-            assert not refused(clients[partition].exchange(frame))
-            self.waits.append((sent, time.monotonic() - sent))
-            due, turn = max(due + self.EVERY_S, sent), turn + 1
-        for client in clients:
-            client.close()
+def p99_ms(waits: Sequence[tuple[float, float]], began: float, ended: float) -> float:
+    """Of the records that were sent in between."""
+    between = sorted(wait for sent, wait in waits if began <= sent < ended)
+    return between[len(between) * 99 // 100] * 1_000 if between else float("nan")
+
+
+def _write_in_turn(
+    topic: str, addresses: Sequence[str], is_over: Event, answer: Connection
+) -> None:
+    clients, waits = [Client(one) for one in addresses], list[tuple[float, float]]()
+    due, turn = time.monotonic(), 0
+    while not is_over.wait(max(0.0, due - time.monotonic())):
+        partition = turn % len(clients)
+        frame = produce_frame({(topic, partition): batch_of([b"x" * 100])}, ALL)
+        sent = time.monotonic()
+        assert not refused(clients[partition].exchange(frame))
+        waits.append((sent, time.monotonic() - sent))
+        due, turn = max(due + EVERY_S, sent), turn + 1
+    for client in clients:
+        client.close()
+    answer.send(waits)
