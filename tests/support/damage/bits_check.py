@@ -106,7 +106,10 @@ def _is_untold(
     following = [batch.offset for batch in known.batches if batch.offset > hit.offset]
     if hit is inside[-1] and following and following[0] > hit.next_offset:
         return seen.batches == wanted and seen.end == known.end  # it may lie in the hole behind it
-    is_looked_at = hit in (inside[0], inside[-1])
+    # The first batch of a segment that a cleaner worked on may begin anywhere above its name.
+    begins_at = int.from_bytes(case.data[hit.position : hit.position + 8], "big")
+    is_first_seen = hit is inside[0] and not (known.is_sparse and begins_at > hit.offset)
+    is_looked_at = is_first_seen or hit is inside[-1]
     before = [batch.data for batch in known.batches if seen.start < batch.next_offset <= hit.offset]
     return (
         not is_looked_at
