@@ -68,6 +68,18 @@ class Refusal:
     text: str
 
 
+class RefusedError(ClusterError):
+    """A broker, or the controller, refuses.
+
+    Attributes:
+        code: an `ErrorCode`, unless that is newer than this version.
+    """
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class Cluster:
     """Asks the brokers that a client knows; each method raises ClusterError where none answers."""
 
@@ -140,14 +152,18 @@ class Cluster:
 
     def min_isr(self, topics: Sequence[str]) -> dict[str, int]:
         """`min.insync.replicas` of topics that exist."""
+        return {topic: int(value) for topic, value in self.settings(MIN_ISR, topics).items()}
+
+    def settings(self, key: str, topics: Sequence[str]) -> dict[str, str]:
+        """A setting of topics that exist, or its default there."""
         cls = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
-        found: dict[str, int] = {}
+        found: dict[str, str] = {}
         for some in _sliced(topics):
             resources = [
                 cls.Resources(
                     resource_type=int(ResourceType.TOPIC),
                     resource_name=one,
-                    configuration_keys=[MIN_ISR],
+                    configuration_keys=[key],
                 )
                 for one in some
             ]
@@ -156,7 +172,7 @@ class Cluster:
                 if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue  # deleted meanwhile
                 _check(result, f"the settings of {result.resource_name}")
-                found[result.resource_name] = int(result.configs[0].value)
+                found[result.resource_name] = result.configs[0].value or ""
         return found
 
     def set_min_isr(self, topic: str, count: int) -> None:
@@ -165,15 +181,33 @@ class Cluster:
         Raises:
             ClusterError: the controller refuses.
         """
+        self.alter_config(ResourceType.TOPIC, topic, MIN_ISR, Operation.SET, str(count))
+
+    def alter_config(
+        self,
+        kind: ResourceType,
+        name: str,
+        key: str,
+        operation: Operation,
+        value: str | None = None,
+    ) -> None:
+        """Change one setting of a topic, or of a broker.
+
+        Args:
+            kind: of resource.
+            name: the topic, or the broker's id.
+            key: the setting.
+            operation: what to do with it.
+            value: None with DELETE.
+
+        Raises:
+            RefusedError: the controller refuses.
+        """
         cls = codec.request(ApiKey.INCREMENTAL_ALTER_CONFIGS).cls
-        change = cls.Resources.Configs(
-            name=MIN_ISR, config_operation=int(Operation.SET), value=str(count)
-        )
-        resource = cls.Resources(
-            resource_type=int(ResourceType.TOPIC), resource_name=topic, configs=[change]
-        )
+        change = cls.Resources.Configs(name=key, config_operation=int(operation), value=value)
+        resource = cls.Resources(resource_type=int(kind), resource_name=name, configs=[change])
         answer = self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
-        _check(answer.responses[0], f"{MIN_ISR} of {topic}")
+        _check(answer.responses[0], f"{key} of {name}")
 
     # -- replicas ---------------------------------------------------------------------------------
 
@@ -250,4 +284,4 @@ def _check(answer: Any, what: str) -> None:
         known = {int(code): code.name for code in ErrorCode}
         code = known.get(answer.error_code, f"error {answer.error_code}")
         text = getattr(answer, "error_message", None) or ""
-        raise ClusterError(f"{what}: {code}: {text}".rstrip(": "))
+        raise RefusedError(f"{what}: {code}: {text}".rstrip(": "), answer.error_code)

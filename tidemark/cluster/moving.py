@@ -15,6 +15,41 @@ part, which is what a move copies."""
 
 
 @dataclass(frozen=True, slots=True)
+class Facts:
+    """What plans are made of.
+
+    Attributes:
+        everything: all partitions.
+        brokers: by id, fenced ones too.
+        sizes: see `Sizes`; brokers may be missing.
+        going: what is being reassigned.
+    """
+
+    everything: Sequence[PartitionState]
+    brokers: Mapping[int, BrokerState]
+    sizes: Sizes
+    going: Mapping[Place, Reassigning]
+
+    def leaving(self, broker_id: int) -> dict[Place, Reassigning]:
+        """What is being reassigned and takes a replica away from a broker."""
+        return {place: one for place, one in self.going.items() if broker_id in one.removing}
+
+    def arriving(self, broker_id: int) -> dict[Place, Reassigning]:
+        """What is being reassigned and gives a replica to a broker."""
+        return {place: one for place, one in self.going.items() if broker_id in one.adding}
+
+    def settled(self, one: PartitionState) -> tuple[int, ...]:
+        """The replicas that a partition has once what goes on is complete."""
+        return settled(one, self.going)
+
+
+def settled(one: PartitionState, going: Mapping[Place, Reassigning]) -> tuple[int, ...]:
+    """The replicas of a partition without those that leave."""
+    removing = going.get((one.topic, one.index), Reassigning()).removing
+    return tuple(replica for replica in one.replicas if replica not in removing)
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """One replica goes from a broker to another, and takes its place in the order.
 
@@ -37,17 +72,12 @@ class Loads:
     _REPLICA_BYTES = 1 << 20
     """What an empty replica counts, so that these are spread, too."""
 
-    def __init__(
-        self,
-        partitions: Iterable[PartitionState],
-        sizes: Sizes,
-        going: Mapping[Place, Reassigning],
-    ) -> None:
+    def __init__(self, facts: Facts) -> None:
         """Count what will be there once all that goes on is complete."""
-        self._sizes = sizes
+        self._sizes = facts.sizes
         self.by_broker: Counter[int] = Counter()
-        for one in partitions:
-            for replica in settled(one, going):
+        for one in facts.everything:
+            for replica in facts.settled(one):
                 self.by_broker[replica] += self.weight(one)
 
     def bytes_of(self, one: PartitionState) -> int:
@@ -68,37 +98,14 @@ class Loads:
         self.by_broker[target] += self.weight(one)
 
 
-def settled(one: PartitionState, going: Mapping[Place, Reassigning]) -> tuple[int, ...]:
-    """The replicas that a partition has once what goes on is complete."""
-    removing = going.get((one.topic, one.index), Reassigning()).removing
-    return tuple(replica for replica in one.replicas if replica not in removing)
-
-
-def leaving(broker_id: int, going: Mapping[Place, Reassigning]) -> dict[Place, Reassigning]:
-    """What is being reassigned and takes a replica away from a broker."""
-    return {place: one for place, one in going.items() if broker_id in one.removing}
-
-
-def arriving(broker_id: int, going: Mapping[Place, Reassigning]) -> dict[Place, Reassigning]:
-    """What is being reassigned and gives a replica to a broker."""
-    return {place: one for place, one in going.items() if broker_id in one.adding}
-
-
-def drained(
-    broker_id: int,
-    everything: Sequence[PartitionState],
-    brokers: Mapping[int, BrokerState],
-    sizes: Sizes,
-    going: Mapping[Place, Reassigning],
-) -> list[Move]:
+def drained(broker_id: int, facts: Facts) -> list[Move]:
     """Choose a broker for each replica on `broker_id`: another rack first, then the emptiest.
+
+    Fenced brokers get nothing; replicas that leave already are passed over.
 
     Args:
         broker_id: it may be fenced: what it has is copied from leaders.
-        everything: all partitions.
-        brokers: by id; fenced ones get nothing.
-        sizes: see `Sizes`; brokers may be missing.
-        going: what is being reassigned; replicas that leave already are passed over.
+        facts: of the cluster.
 
     Returns:
         The moves, largest first: what takes longest begins first.
@@ -106,13 +113,14 @@ def drained(
     Raises:
         ClusterError: too few brokers serve.
     """
-    serving = [one.id for one in brokers.values() if not one.is_fenced and one.id != broker_id]
-    racks = {one.id: one.rack for one in brokers.values()}
-    loads = Loads(everything, sizes, going)
-    hosted = [one for one in everything if broker_id in settled(one, going)]
+    brokers = facts.brokers.values()
+    serving = [one.id for one in brokers if not one.is_fenced and one.id != broker_id]
+    racks = {one.id: one.rack for one in brokers}
+    loads = Loads(facts)
+    hosted = [one for one in facts.everything if broker_id in facts.settled(one)]
     moves: list[Move] = []
     for one in sorted(hosted, key=loads.weight, reverse=True):
-        replicas = settled(one, going)
+        replicas = facts.settled(one)
         rest = [replica for replica in replicas if replica != broker_id]
         if not rest and one.leader < 0:
             raise ClusterError(
@@ -132,33 +140,26 @@ def drained(
     return moves
 
 
-def filled(
-    broker_id: int,
-    everything: Sequence[PartitionState],
-    brokers: Mapping[int, BrokerState],
-    sizes: Sizes,
-    going: Mapping[Place, Reassigning],
-) -> list[Move]:
+def filled(broker_id: int, facts: Facts) -> list[Move]:
     """Choose replicas that go to `broker_id` until it is as full as brokers are on average.
 
     They come from the fullest brokers, the largest ones that fit. No partition gets fewer racks.
+    From fenced brokers nothing is taken; what is being reassigned stays as it is.
 
     Args:
         broker_id: serves.
-        everything: all partitions.
-        brokers: by id; from fenced ones nothing is taken.
-        sizes: see `Sizes`; brokers may be missing.
-        going: what is being reassigned stays as it is.
+        facts: of the cluster.
 
     Returns:
         The moves, largest first.
     """
-    serving = [one.id for one in brokers.values() if not one.is_fenced]
-    racks = {one.id: one.rack for one in brokers.values()}
-    loads = Loads(everything, sizes, going)
+    brokers = facts.brokers.values()
+    serving = [one.id for one in brokers if not one.is_fenced]
+    racks = {one.id: one.rack for one in brokers}
+    loads = Loads(facts)
     load = loads.by_broker
     average = sum(load[one] for one in serving) // len(serving)
-    free = [one for one in everything if (one.topic, one.index) not in going]
+    free = [one for one in facts.everything if (one.topic, one.index) not in facts.going]
     free.sort(key=loads.weight, reverse=True)
     moves: list[Move] = []
     for one in free:

@@ -3,28 +3,19 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import BrokerState, Cluster, PartitionState, Reassigning, Refusal
-from tidemark.cluster.moving import (
-    Move,
-    Place,
-    Sizes,
-    arriving,
-    drained,
-    filled,
-    leaving,
-    settled,
-    summary,
-)
+from tidemark.cluster.moving import Facts, Move, Place, drained, filled, summary
 from tidemark.cluster.replication import progress
+from tidemark.cluster.throttling import Arrival, Throttle
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import ToolCommand, cluster_options
 from tidemark.remote.segments_view import size_text
@@ -41,20 +32,33 @@ _at_once = click.option(
 )  # fmt: skip
 
 
+_throttle = click.option(
+    "--throttle", type=click.IntRange(min=1), metavar="BYTES",
+    help="Bytes a second that all replicas that come to a broker may copy together.",
+)  # fmt: skip
+
+
 @click.command("drain", cls=ToolCommand)
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @_dry_run
 @_at_once
+@_throttle
 @cluster_options
 def drain_command(
-    broker_id: int, *, dry_run: bool, at_once: int, bootstrap: str, command_config: Path | None
+    broker_id: int,
+    *,
+    dry_run: bool,
+    at_once: int,
+    throttle: int | None,
+    bootstrap: str,
+    command_config: Path | None,
 ) -> None:
     """Move all replicas of broker ID to others, and wait until it has none.
 
     Each replica goes to a rack that has no other replica of its partition, if there is one, and
     there to the emptiest broker. Topics are read and written meanwhile. The command may be ended at
     any time, and given again: what has begun goes on. The broker may be down; what it has is then
-    copied from the leaders.
+    copied from the leaders. A throttle ends with the command.
 
     Exit code 0: the broker has no replica. 1: partitions are left, and named.
     """
@@ -63,11 +67,8 @@ def drain_command(
         refused: list[Refusal] = []
         try:
             while not refused:
-                state = _State(cluster, broker_id)
-                moves = drained(
-                    broker_id, state.everything, state.brokers, state.sizes, state.going
-                )
-                begun = leaving(broker_id, state.going)
+                facts = _facts(cluster, broker_id)
+                moves, begun = drained(broker_id, facts), facts.leaving(broker_id)
                 if not moves and not begun:
                     break
                 _show(moves)
@@ -75,7 +76,8 @@ def drain_command(
                     click.echo(f"{len(begun)} partition(s) are leaving broker {broker_id} already")
                 if dry_run:
                     return
-                refused = _Moving(cluster, moves, begun, state.settled(begun)).run(at_once)
+                with Throttle(cluster, throttle) as slowly:
+                    refused = _Moving(cluster, facts, moves, begun, slowly).run(at_once)
         except KeyboardInterrupt:
             _interrupted()
     _end(refused)
@@ -89,25 +91,31 @@ def drain_command(
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @_dry_run
 @_at_once
+@_throttle
 @cluster_options
 def add_command(
-    broker_id: int, *, dry_run: bool, at_once: int, bootstrap: str, command_config: Path | None
+    broker_id: int,
+    *,
+    dry_run: bool,
+    at_once: int,
+    throttle: int | None,
+    bootstrap: str,
+    command_config: Path | None,
 ) -> None:
     """Move replicas to broker ID until it is as full as the others.
 
     They come from the fullest brokers, large ones first; no partition is in fewer racks than
     before. Topics are read and written meanwhile. The command may be ended at any time, and given
-    again: what has begun goes on.
+    again: what has begun goes on. A throttle ends with the command.
 
     Exit code 0: done. 1: partitions were refused, and are named.
     """
     with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
         cluster = Cluster(client)
-        state = _State(cluster, broker_id)
-        if state.brokers[broker_id].is_fenced:
+        facts = _facts(cluster, broker_id)
+        if facts.brokers[broker_id].is_fenced:
             raise ClusterError(f"broker {broker_id} is fenced: start it; nothing was changed")
-        moves = filled(broker_id, state.everything, state.brokers, state.sizes, state.going)
-        begun = arriving(broker_id, state.going)
+        moves, begun = filled(broker_id, facts), facts.arriving(broker_id)
         if not moves and not begun:
             click.echo(f"broker {broker_id} gets nothing: no move would make the others less full")
             return
@@ -118,34 +126,26 @@ def add_command(
             return
         refused: list[Refusal] = []
         try:
-            refused = _Moving(cluster, moves, begun, state.settled(begun)).run(at_once)
+            with Throttle(cluster, throttle) as slowly:
+                refused = _Moving(cluster, facts, moves, begun, slowly).run(at_once)
         except KeyboardInterrupt:
             _interrupted()
     _end(refused)
     click.echo(f"broker {broker_id} has its share")
 
 
-class _State:
-    """What a plan is made of."""
-
-    def __init__(self, cluster: Cluster, broker_id: int) -> None:
-        self.brokers: dict[int, BrokerState] = cluster.brokers()
-        if broker_id not in self.brokers:
-            ids = ", ".join(map(str, self.brokers))
-            raise ClusterError(f"there is no broker {broker_id}; the cluster has {ids}")
-        self.going: dict[Place, Reassigning] = cluster.reassigning()
-        self.everything: list[PartitionState] = list(cluster.partitions())
-        self.sizes: Sizes = {
-            one.id: cluster.replica_sizes(one) for one in self.brokers.values() if not one.is_fenced
-        }
-
-    def settled(self, some: Collection[Place]) -> dict[Place, tuple[int, ...]]:
-        """The replicas of partitions once what goes on is complete."""
-        return {
-            (one.topic, one.index): settled(one, self.going)
-            for one in self.everything
-            if (one.topic, one.index) in some
-        }
+def _facts(cluster: Cluster, broker_id: int) -> Facts:
+    brokers = cluster.brokers()
+    if broker_id not in brokers:
+        ids = ", ".join(map(str, brokers))
+        raise ClusterError(f"there is no broker {broker_id}; the cluster has {ids}")
+    going, everything = cluster.reassigning(), list(cluster.partitions())
+    sizes = {}
+    for one in brokers.values():
+        if not one.is_fenced:
+            with suppress(UnreachableError):  # it has just ended: what it has is not known
+                sizes[one.id] = cluster.replica_sizes(one)
+    return Facts(everything, brokers, sizes, going)
 
 
 class _Moving:
@@ -154,22 +154,28 @@ class _Moving:
     def __init__(
         self,
         cluster: Cluster,
+        facts: Facts,
         moves: Sequence[Move],
         begun: Mapping[Place, Reassigning],
-        wanted: Mapping[Place, tuple[int, ...]],
+        throttle: Throttle,
     ) -> None:
         """Nothing is asked for yet.
 
         Args:
             cluster: is asked.
+            facts: of which the plan was made.
             moves: the plan.
             begun: what goes on already, and is waited for.
-            wanted: the replicas of these once they are complete.
+            throttle: holds back what moves.
         """
-        self._cluster = cluster
+        self._cluster, self._throttle = cluster, throttle
         self._left = deque(moves)
         self._going: dict[Place, Reassigning] = dict(begun)
-        self._wanted = dict(wanted)
+        self._wanted = {
+            (one.topic, one.index): facts.settled(one)
+            for one in facts.everything
+            if (one.topic, one.index) in begun
+        }
         self._moving: dict[Place, Move] = {}
         self._count = len(moves)
         self._bytes = sum(one.size_bytes for one in moves)
@@ -179,7 +185,11 @@ class _Moving:
 
     def run(self, at_once: int) -> list[Refusal]:
         """Return when all has moved, or was refused: why."""
-        self._begin(at_once)  # its errors end the command: nothing was changed
+        # Errors end the command: nothing was changed.
+        self._throttle.hold(
+            Arrival(*place, each) for place, one in self._going.items() for each in one.adding
+        )
+        self._begin(at_once)
         while self._left or self._going:
             try:
                 brokers, going = self._cluster.brokers(), self._cluster.reassigning()
@@ -214,6 +224,7 @@ class _Moving:
         some = [self._left[at] for at in range(min(at_once - len(self._going), len(self._left)))]
         if not some:
             return
+        self._throttle.hold(Arrival(one.wanted.topic, one.wanted.index, one.target) for one in some)
         refused = {
             (one.topic, one.index): one
             for one in self._cluster.reassign([one.wanted for one in some])

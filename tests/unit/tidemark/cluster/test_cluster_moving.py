@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka_client.blocking import ClusterError
 from tests.unit.tidemark.cluster.test_cluster_replication import brokers, partition
 from tidemark.cluster.asking import PartitionState, Reassigning
-from tidemark.cluster.moving import Move, arriving, drained, filled, leaving, summary
+from tidemark.cluster.moving import Facts, Move, drained, filled, summary
 
 MB = 1 << 20
 
@@ -29,7 +29,7 @@ def wanted(moves: Sequence[Move]) -> list[tuple[int, tuple[int, ...]]]:
 
 def test_the_new_replica_takes_the_place_of_the_old_one() -> None:
     there = [partition(0, (1, 2)), partition(1, (2, 1)), partition(2, (2, 3))]
-    moves = drained(1, there, brokers("", "", ""), sizes(there), {})
+    moves = drained(1, Facts(there, brokers("", "", ""), sizes(there), {}))
     assert wanted(moves) == [(0, (3, 2)), (1, (2, 3))]
     assert list(summary(moves)) == [(1, 3, 2, 20 * MB)]
 
@@ -40,17 +40,17 @@ def test_it_goes_to_another_rack_first_and_then_where_there_is_least() -> None:
     full[4]["t", 1] = full[3]["t", 1] = 99 * MB
     racks = brokers("a", "b", "a", "c", "c")
     # 3 is in rack a with nobody else of partition 0; 4 and 5 are in a rack that it has not.
-    assert wanted(drained(2, there, racks, full, {})) == [(0, (1, 5))]
+    assert wanted(drained(2, Facts(there, racks, full, {}))) == [(0, (1, 5))]
     # Without another rack the emptiest of the racks that are least used.
     same = brokers("", "", "", "", "")
-    assert wanted(drained(2, there, same, full, {})) == [(0, (1, 5))]
+    assert wanted(drained(2, Facts(there, same, full, {}))) == [(0, (1, 5))]
 
 
 def test_what_takes_longest_begins_first() -> None:
     there = [partition(one, (1,)) for one in range(3)]
     full = sizes(there)
     full[1]["t", 1] = 50 * MB
-    moves = drained(1, there, brokers("", ""), full, {})
+    moves = drained(1, Facts(there, brokers("", ""), full, {}))
     assert [one.wanted.index for one in moves] == [1, 0, 2]
     assert moves[0].size_bytes == 50 * MB
 
@@ -58,38 +58,38 @@ def test_what_takes_longest_begins_first() -> None:
 def test_what_is_leaving_already_is_passed_over() -> None:
     there = [partition(0, (3, 2, 1)), partition(1, (1, 2))]
     going = {("t", 0): Reassigning((3,), (1,))}
-    assert leaving(1, going) == going
-    assert leaving(2, going) == {}
-    assert wanted(drained(1, there, brokers("", "", ""), {}, going)) == [(1, (3, 2))]
+    assert Facts(there, {}, {}, going).leaving(1) == going
+    assert Facts(there, {}, {}, going).leaving(2) == {}
+    assert wanted(drained(1, Facts(there, brokers("", "", ""), {}, going))) == [(1, (3, 2))]
     # Broker 3 gets partition 0: whoever drains it now changes that.
-    assert wanted(drained(3, there, brokers("", "", "", ""), {}, going)) == [(0, (4, 2))]
+    assert wanted(drained(3, Facts(there, brokers("", "", "", ""), {}, going))) == [(0, (4, 2))]
 
 
 @pytest.mark.parametrize("fenced", [(), (3,)])
 def test_too_few_brokers_are_refused(fenced: tuple[int, ...]) -> None:
     there = [partition(0, (1, 2))] if fenced else [partition(0, (1, 2, 3))]
     with pytest.raises(ClusterError, match=r"t-0 cannot leave broker 1: it has .* Start another"):
-        drained(1, there, brokers("", "", "", fenced=fenced), {}, {})
+        drained(1, Facts(there, brokers("", "", "", fenced=fenced), {}, {}))
 
 
 def test_a_last_copy_that_cannot_be_read_is_refused() -> None:
     lost = PartitionState("t", 0, -1, (1,), (1,))
     with pytest.raises(ClusterError, match=r"only replica .* Start broker 1, and give"):
-        drained(1, [lost], brokers("", "", fenced=(1,)), {}, {})
+        drained(1, Facts([lost], brokers("", "", fenced=(1,)), {}, {}))
 
 
 def test_a_new_broker_gets_its_share_from_the_fullest() -> None:
     there = [partition(one, (1 + one % 2, 3)) for one in range(12)]
-    moves = filled(4, there, brokers("", "", "", ""), sizes(there), {})
+    moves = filled(4, Facts(there, brokers("", "", "", ""), sizes(there), {}))
     assert Counter(one.source for one in moves) == {3: 6}
     assert all(one.wanted.replicas[1] == 4 for one in moves)
-    others = filled(4, there, brokers("", "", "", "", fenced=(3,)), sizes(there), {})
+    others = filled(4, Facts(there, brokers("", "", "", "", fenced=(3,)), sizes(there), {}))
     assert Counter(one.source for one in others) == {1: 2, 2: 2}
 
 
 def test_a_new_broker_gets_its_share_of_few_large_partitions() -> None:
     there = [partition(one, (1, 2, 3)) for one in range(3)]
-    moves = filled(4, there, brokers("", "", "", ""), sizes(there, 100 * MB), {})
+    moves = filled(4, Facts(there, brokers("", "", "", ""), sizes(there, 100 * MB), {}))
     assert len(moves) == 2
     assert len({one.source for one in moves}) == 2
 
@@ -97,27 +97,27 @@ def test_a_new_broker_gets_its_share_of_few_large_partitions() -> None:
 def test_a_new_broker_that_gets_replicas_already_gets_no_more_than_its_share() -> None:
     known = brokers("", "", "", "")
     there = [partition(one, (1 + one % 3,)) for one in range(30)]
-    first = filled(4, there, known, sizes(there), {})
+    first = filled(4, Facts(there, known, sizes(there), {}))
     assert len(first) == 7
     going = {("t", one.wanted.index): Reassigning((4,), (one.source,)) for one in first}
     moving = [
         partition(one.index, (4, *one.replicas), one.replicas) if ("t", one.index) in going else one
         for one in there
     ]
-    assert arriving(4, going) == going
-    assert filled(4, moving, known, sizes(there), going) == []
+    assert Facts(moving, known, {}, going).arriving(4) == going
+    assert filled(4, Facts(moving, known, sizes(there), going)) == []
 
 
 def test_a_new_broker_takes_no_rack_from_a_partition() -> None:
     there = [partition(one, (1, 2)) for one in range(8)]
-    moves = filled(3, there, brokers("a", "b", "a"), sizes(there), {})
+    moves = filled(3, Facts(there, brokers("a", "b", "a"), sizes(there), {}))
     assert {one.source for one in moves} == {1}
 
 
 def test_what_is_being_reassigned_does_not_go_to_a_new_broker() -> None:
     there = [partition(one, (1,)) for one in range(4)]
     going = {("t", one): Reassigning((2,), ()) for one in range(3)}
-    moves = filled(2, there, brokers("", ""), sizes(there), going)
+    moves = filled(2, Facts(there, brokers("", ""), sizes(there), going))
     assert [one.wanted.index for one in moves] == [3]
 
 
@@ -148,11 +148,11 @@ def test_plans_keep_factors_and_racks_and_bring_brokers_nearer(
         }
         for each in known
     }
-    gone = drained(broker, there, known, full, {})
+    gone = drained(broker, Facts(there, known, full, {}))
     assert {one.wanted.index for one in gone} == {
         one.index for one in there if broker in one.replicas
     }
-    for move in (*gone, *filled(broker, there, known, full, {})):
+    for move in (*gone, *filled(broker, Facts(there, known, full, {}))):
         old, new = there[move.wanted.index].replicas, move.wanted.replicas
         assert len(new) == len(set(new)) == len(old)
         assert set(old) - set(new) == {move.source}
@@ -165,7 +165,7 @@ def test_plans_keep_factors_and_racks_and_bring_brokers_nearer(
         load.update(dict.fromkeys(replicas, size + MB))
     before = load[broker]
     average = sum(load.values()) // len(known)
-    for move in filled(broker, there, known, full, {}):
+    for move in filled(broker, Facts(there, known, full, {})):
         weight = move.size_bytes + MB
         assert load[move.source] - weight >= load[broker]
         load[move.source] -= weight
