@@ -139,6 +139,7 @@ prove: lint localstack pythons planted mutate
 		$(PYTEST) tests/simulation $(PYTEST_ARGS)
 	$(BIN)/python -m tests.model.replication --full
 	$(BIN)/python -m tests.model.tier --full
+	$(BIN)/python -m tests.model.voters --full
 	$(MAKE) --no-print-directory fuzz
 
 docs: $(VENV)/.installed-dev
