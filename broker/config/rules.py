@@ -122,6 +122,7 @@ def check_values(
         ConfigError: names the first rule that is broken.
     """
     _check_quorum(values, addresses)
+    _check_authorizer(values)
     _check_request_memory(values, entries)
     _check_times(values)
     _check_replication_times(values)
@@ -345,6 +346,21 @@ def _check_quorum(values: Mapping[str, Value], addresses: Addresses) -> None:
         raise ConfigError(key, shown, f"must contain this controller's node.id={node_id}")
     if "controller" not in addresses.process_roles and is_voter:
         raise ConfigError(key, shown, f"must not contain node.id={node_id}, which is only a broker")
+
+
+def _check_authorizer(values: Mapping[str, Value]) -> None:
+    """A file of Kafka that relies on ACLs must not open its data to everybody.
+
+    DIFFERS: Kafka loads the class.
+    """
+    key = "authorizer.class.name"
+    if values[key]:
+        raise ConfigError(
+            key,
+            values[key],
+            "must be empty: there are no ACLs here yet, and whoever reaches a listener may do "
+            "everything. Take the key out if all who can reach it may",
+        )
 
 
 def _check_request_memory(values: Mapping[str, Value], entries: Mapping[str, str]) -> None:

@@ -97,6 +97,17 @@ def test_the_metadata_topic_gets_replicas_on_brokers_with_a_tier() -> None:
     assert "broker 2, which does not have a remote tier" in why
 
 
+def test_replicas_that_are_there_change_places_whatever_tier_their_brokers_have() -> None:
+    """Of brokers of Kafka none is known: ours leads the topic while their cluster is taken over."""
+    image = started(cluster_of(2, 3), 1, store=STORE)
+    name = "__remote_log_metadata"
+    image = apply(image, topic(name, isr=(2, 3, 1), replicas=(2, 3, 1), adding=()))
+    why, partition = asked(image, name, (1, 2, 3))
+    assert (why, partition.replicas, partition.adding) == ("", (1, 2, 3), ())
+    why, _ = asked(started(image, 4, store=None), name, (1, 2, 4))
+    assert "broker 4, which does not have a remote tier" in why
+
+
 def test_the_second_request_for_a_partition_meets_the_first_ones_change() -> None:
     image = apply(cluster_of(1, 2, 3), topic("t"))
     both = [Reassignment("t", 0, (1, 2)), Reassignment("t", 0, None), Reassignment("t", 0, None)]

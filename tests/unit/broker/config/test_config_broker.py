@@ -183,6 +183,13 @@ def test_idle_records_that_are_frequent_enough_pass_beside_a_tier(interval_ms: s
     assert load_entries({**TIERED, "metadata.max.idle.interval.ms": interval_ms})
 
 
+def test_a_file_that_relies_on_acls_is_refused() -> None:
+    name = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    message = refusal({"authorizer.class.name": name})
+    assert f"authorizer.class.name={name}: must be empty: there are no ACLs here yet" in message
+    assert load_entries({"authorizer.class.name": ""})
+
+
 def test_broker_id_stands_in_for_node_id() -> None:
     assert load(node__id=None, broker__id="4", controller__quorum__voters="4@h:1").node_id == 4
     assert load().get("broker.id") == 1
