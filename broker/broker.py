@@ -52,6 +52,7 @@ from broker.process.tier_listener import TierListener, identity_in_cluster, iden
 from broker.remote.answers import ControllerQuestions
 from broker.remote.process import start_tier_process
 from broker.remote.supervisor import Spawn
+from broker.replica.directory_moves import DirectoryMoves
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
 from broker.replica.isr_requests import IsrRequests
@@ -154,6 +155,7 @@ class Broker(ServerProcess):
         self._on_stop(self._housekeeping.stop)
         self._cleaner.start()
         self._on_stop(self._cleaner.stop)
+        await self._moves.resume(self._logs.interrupted)
         log.info(
             "started: node_id=%d cluster_id=%s partitions=%d",
             self.config.node_id,
@@ -293,6 +295,13 @@ class Broker(ServerProcess):
             ports=ports,
         )
         self._on_stop(self._fetchers.stop)
+        self._moves = DirectoryMoves(
+            self._logs,
+            self._replicas,
+            ports,
+            lambda: self.live.current.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+        self._on_stop(self._moves.stop)
         self._replicas.listeners.append(self._fetchers.on_events)
         self._node.subscribe(self._fetchers.on_image)
         self._leader_epochs.on_refused = self._replicas.epoch_refused
@@ -447,6 +456,7 @@ class Broker(ServerProcess):
             ports=ports,
             active=self._active,
             bootstraps=self._bootstraps,
+            moves=self._moves,
         )
         self._parts = parts
         limits, on_failure = network_limits(self.config), self._opened.file_failed

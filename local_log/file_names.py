@@ -20,6 +20,7 @@ __all__ = [
     "EPOCH_CHECKPOINT",
     "FUTURE_MARKER",
     "LOG",
+    "MOVED_MARK",
     "OFFSET_INDEX",
     "PARTITION_METADATA",
     "PRODUCER_SNAPSHOT",
@@ -40,6 +41,8 @@ SWAP = ".swap"
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 FUTURE_MARKER = "tidemark-future"
 """Of a directory that is to take the place of another, see `local_log.manager.future_dirs`."""
+MOVED_MARK = "tidemark-moved"
+"""Of a directory that came from another log directory, see `local_log.manager.future_dirs`."""
 PARTITION_METADATA = "partition.metadata"
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 

@@ -153,6 +153,7 @@ class BrokerConfig:
     num_recovery_threads_per_data_dir: int
     # replication
     follower_replication_throttled_rate: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     num_replica_fetchers: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int

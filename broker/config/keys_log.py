@@ -379,6 +379,15 @@ REPLICATION_KEYS: Final[tuple[Key, ...]] = (
         internal=True,
     ),
     Key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        "9223372036854775807",
+        "Bytes a second that moves between log directories of this broker may copy.",
+        low=0,
+        dynamic=CLUSTER_WIDE,
+        internal=True,
+    ),
+    Key(
         "num.replica.fetchers",
         INT,
         "1",

@@ -2,8 +2,8 @@
 
 Sizes are those of the local segments, as the open logs know them: no directory is walked. Kafka has
 no field for what lies in the remote tier. A partition whose files could not be opened is in no
-directory; one of a directory that is offline neither, as in Kafka. No log is on its way to another
-directory here, and none is cordoned.
+directory; one of a directory that is offline neither, as in Kafka. A replica that moves is in two:
+where it is, and, as a future one, where it moves to. No directory is cordoned.
 
 Versions:
 
@@ -29,6 +29,7 @@ from local_log.errors import KafkaStorageError
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dir import LogDir
 from local_log.manager.log_dirs import LogManager
+from local_log.manager.moving import LogMove
 from runtime.executors import Pool
 from runtime.work import Pace, Steps, run_in_steps
 
@@ -40,8 +41,8 @@ _Partition: Final = _Topic.Partitions
 
 _LAG_UNKNOWN: Final = -1
 
-Held = dict[LogDir, dict[str, dict[int, PartitionLog]]]
-"""Logs by directory, topic and partition."""
+Held = dict[LogDir, dict[str, dict[int, PartitionLog | LogMove]]]
+"""Logs and their copies by directory, topic and partition."""
 
 
 class DescribeLogDirsHandler(DecodedHandler):
@@ -74,6 +75,9 @@ class DescribeLogDirsHandler(DecodedHandler):
             log, directory = self._logs.get(tp), self._logs.directory_of(tp)
             if log is not None and directory is not None:
                 held.setdefault(directory, {}).setdefault(tp.topic, {})[tp.partition] = log
+            move = self._logs.moves.under_way.get(tp)
+            if move is not None:
+                held.setdefault(move.target, {}).setdefault(tp.topic, {})[tp.partition] = move
             if pace.is_step_over():
                 yield
         return held
@@ -89,7 +93,7 @@ class DescribeLogDirsHandler(DecodedHandler):
         self,
         directory: LogDir,
         space: tuple[int, int] | Exception,
-        topics: dict[str, dict[int, PartitionLog]],
+        topics: dict[str, dict[int, PartitionLog | LogMove]],
     ) -> Any:
         path = str(directory.path.absolute())
         if isinstance(space, Exception):
@@ -109,7 +113,14 @@ class DescribeLogDirsHandler(DecodedHandler):
             usable_bytes=usable,
         )
 
-    def _partition(self, log: PartitionLog) -> Any:
+    def _partition(self, log: PartitionLog | LogMove) -> Any:
+        if isinstance(log, LogMove):
+            return _Partition(
+                partition_index=log.topic_partition.partition,
+                partition_size=log.copied_bytes,
+                offset_lag=log.offset_lag,
+                is_future_key=True,
+            )
         is_hosted = self._replicas.get(log.topic_partition) is not None
         lag = max(log.high_watermark - log.log_end_offset, 0) if is_hosted else _LAG_UNKNOWN
         return _Partition(

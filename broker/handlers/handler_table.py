@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from broker.handlers import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_heartbeat,
     create_acls,
@@ -104,6 +105,7 @@ APIS: Final[tuple[Api, ...]] = (
     create_acls,
     delete_acls,
     describe_log_dirs,
+    alter_replica_log_dirs,
     list_config_resources,
     unregister_broker,
     elect_leaders,

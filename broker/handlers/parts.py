@@ -13,6 +13,7 @@ from broker.network.registry import HandlerTable, RequestContext
 from broker.node.active_controller import ActiveController
 from broker.node.broker_life import BrokerLife
 from broker.remote.tier import RemoteTier
+from broker.replica.directory_moves import DirectoryMoves
 from broker.replica.manager import ReplicaManager
 from broker.replication.tier_bootstrap import TierBootstraps
 from broker.topics.auto_creation import AutoTopicCreation
@@ -68,6 +69,7 @@ class HandlerParts:
         tier: None without a remote tier.
         active: the way to the active controller.
         bootstraps: of logs that begin again by the remote tier.
+        moves: of replicas to other log directories.
     """
 
     config: BrokerConfig
@@ -84,6 +86,7 @@ class HandlerParts:
     ports: Ports
     active: ActiveController
     bootstraps: TierBootstraps
+    moves: DirectoryMoves
 
     @cached_property
     def table(self) -> HandlerTable:

@@ -324,6 +324,15 @@ class Hosting:
         """Whether a replica is wanted that is not served yet."""
         return tp in self.pending or isinstance(self._newest.get(tp), Wanted)
 
+    def leads_on(self, partition: Partition, leader_epoch: int) -> bool:
+        """Whether nothing says that a partition is not led here under this epoch any more."""
+        change = self._newest.get(partition.topic_partition)
+        if isinstance(change, Wanted):
+            said = change.partition
+            return (said.leader, said.leader_epoch) == (self._node_id, leader_epoch)
+        is_hosted = self.partitions.get(partition.topic_partition) is partition
+        return change is None and is_hosted and partition.leader_epoch == leader_epoch
+
     @property
     def backlog(self) -> int:
         """How many changes wait, or are being carried out."""

@@ -45,7 +45,7 @@ from broker.replica.judgement import (
 from broker.replica.leading import Leading
 from broker.replica.topic_metrics import TopicCounters
 from kafka_protocol.errors import KafkaError
-from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from local_log.config import LONG_MAX, LogConfig
 from local_log.errors import CorruptMessage, KafkaStorageError
 from local_log.log.opened_batches import Opening
@@ -106,6 +106,7 @@ class Partition:
         "restoration",
         "topic",
         "topic_id",
+        "topic_partition",
         "unclean_epoch",
         "verdict",
         "waiters",
@@ -125,10 +126,9 @@ class Partition:
         """Host it; only with `leading` can it be led with followers."""
         self.log = log
         self.counters = counters
-        self.topic = log.topic
-        self.partition = log.partition
-        self.topic_id = log.topic_id
-        self.node_id = node_id
+        self.topic_partition = log.topic_partition
+        self.topic, self.partition = log.topic_partition
+        self.topic_id, self.node_id = log.topic_id, node_id
         self.durable = log.topic in DURABLE_TOPICS
         self.is_internal = log.topic in BROKER_OWNED_TOPICS
         self.is_leader = self.is_recovering = False
@@ -155,11 +155,6 @@ class Partition:
         self.is_flushing = False
         self._committed_bytes_pending = 0
         self._commits = CommitFutures()
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition by its topic's name."""
-        return TopicPartition(self.topic, self.partition)
 
     @property
     def high_watermark(self) -> int:
@@ -247,6 +242,13 @@ class Partition:
         self.is_leader, self.leader_id = False, -1
         self._count()
 
+    def lead_on(self) -> None:
+        """Lead as before `pause`: under the same epoch, with the same followers."""
+        self.is_leader, self.leader_id = not self.deleted, self.node_id
+        self._count()
+        self._wake()
+        self._advance(0)
+
     def become_follower(
         self,
         *,
@@ -311,7 +313,7 @@ class Partition:
             self.leader_word = LeaderWord(self.leader_word.log_start_offset, None)
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that took the place of the one before; not of a leader.
+        """Go on with a log that took the place of the one before; a leader is paused before.
 
         Reports on the log before do not count for it; a loss stays until this one is judged.
         """

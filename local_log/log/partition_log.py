@@ -693,13 +693,23 @@ class PartitionLog:
         self.health.set_offline(error)
         self.changed()
 
-    def close(self, clean: bool = True) -> None:
+    def continue_from(self, old: "PartitionLog") -> None:
+        """Know what only memory knew of a log of which this one is the copy."""
+        self.copied_through, self.unjudged_end = old.copied_through, old.unjudged_end
+        self.hold = old.hold
+
+    def close(self, clean: bool = True, *, by_lender: bool = False) -> None:
         """Let go of all files; `clean` also writes what saves the next start its recovery.
+
+        Args:
+            clean: see above.
+            by_lender: the log is lent by the caller, whose pool thread has ended.
 
         Raises:
             KafkaStorageError: the disk failed: the next start must recover.
         """
-        assert not self.loan.is_lent, "its thread would go on in another log's files"
+        is_lent = self.loan.is_lent and not by_lender
+        assert not is_lent, "its thread would go on in another log's files"
         if clean and self.health.failure is None:
             try:
                 self.producers.write_last(self.log_end_offset)

@@ -1,6 +1,6 @@
 """Beginning an empty log: all of its files are durable before anybody hears of it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +73,12 @@ class LogCreation:
         self._config_for, self._hooks_for = config_for, hooks_for
         self._write_checkpoints, self._fail_dir = write_checkpoints, fail_dir
 
-    def make(self, wanted: Sequence[NewLog], counts: dict[LogDir, int]) -> Made:
+    def make(
+        self,
+        wanted: Sequence[NewLog],
+        counts: dict[LogDir, int],
+        preferred: Mapping[TopicPartition, LogDir],
+    ) -> Made:
         """Begin empty logs, each in the working directory with the fewest; durable on return.
 
         What was begun in a directory that fails before all is durable is begun in another.
@@ -81,6 +86,7 @@ class LogCreation:
         Args:
             wanted: none of them has files here.
             counts: logs in each working directory; changed.
+            preferred: where some of them are to be begun, if that directory works.
         """
         made: Made = {}
         left = list(wanted)
@@ -91,7 +97,9 @@ class LogCreation:
                 if not online:
                     made[new.topic_partition] = KafkaStorageError("every log directory is offline")
                     continue
-                directory = min(online, key=lambda one: counts[one])
+                directory = preferred.get(new.topic_partition, online[0])
+                if new.topic_partition not in preferred or not directory.works:
+                    directory = min(online, key=lambda one: counts[one])
                 counts[directory] += 1
                 placed.setdefault(directory, []).append(new)
             left = []

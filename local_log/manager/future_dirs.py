@@ -18,6 +18,11 @@ the new log begins, durably; (3) the future directory takes the partition's name
 opened, which makes that name durable and then removes the marker. So a start that finds a complete
 one and no directory of the partition goes on at 2. Where the partition has a directory, 1 had not
 come about, and the future one is removed. Else nothing proves what it is, and it stays.
+
+A log that moves to another log directory has its future directory there (`moving`), and the marker
+names the log directory that it comes from. 2 comes before 1 then. A start swaps it in only where
+that log directory works and the partition is not in it: one that is away may hold records that the
+copy lacks. Where the partition is still there, the move begins again, see `Loaded.moves`.
 """
 
 import logging
@@ -38,6 +43,7 @@ from local_log.file_names import (
     EPOCH_CHECKPOINT,
     FUTURE_MARKER,
     LOG,
+    MOVED_MARK,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     path_of,
@@ -57,6 +63,7 @@ from runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 _HEAD: Final = "tidemark-future 1"
+_MOVED_HEAD: Final = "tidemark-moved 1"
 
 
 class NewBeginning(NamedTuple):
@@ -90,29 +97,64 @@ class NewBeginning(NamedTuple):
         return chain
 
 
+class Moved(NamedTuple):
+    """What the marker says of a log that comes from another log directory.
+
+    Attributes:
+        source: id of that directory.
+        high_watermark: of the log.
+        cleaned: below this offset it is clean; -1: no cleaner has worked on it.
+    """
+
+    source: bytes
+    high_watermark: int = 0
+    cleaned: int = -1
+
+
 class Marker(NamedTuple):
-    """What `tidemark-future` says."""
+    """What `tidemark-future` says.
+
+    Attributes:
+        offset: where the log ends, and all of it is flushed.
+        moved: of a log that comes from another log directory.
+    """
 
     topic_id: bytes
     topic_partition: TopicPartition
     offset: int
     log_start: int
     is_complete: bool = False
+    moved: Moved | None = None
+
+    def checkpoints(self) -> dict[str, int | None]:
+        """What the checkpoints of the log directory are to say of the log; None: nothing."""
+        moved = self.moved
+        return {
+            LOG_STARTS: self.log_start,
+            RECOVERY_POINTS: self.offset,
+            HIGH_WATERMARKS: self.offset if moved is None else moved.high_watermark,
+            CLEANER_OFFSETS: None if moved is None or moved.cleaned < 0 else moved.cleaned,
+        }
 
 
 def dump_marker(marker: Marker) -> bytes:
     """Write the file."""
-    return seal(
-        [
-            _HEAD,
-            f"topic {marker.topic_partition.topic}",
-            f"topic-id {uuid_to_text(marker.topic_id)}",
-            f"partition {marker.topic_partition.partition}",
-            f"offset {marker.offset}",
-            f"log-start {marker.log_start}",
-            f"complete {int(marker.is_complete)}",
+    lines = [
+        _HEAD,
+        f"topic {marker.topic_partition.topic}",
+        f"topic-id {uuid_to_text(marker.topic_id)}",
+        f"partition {marker.topic_partition.partition}",
+        f"offset {marker.offset}",
+        f"log-start {marker.log_start}",
+        f"complete {int(marker.is_complete)}",
+    ]
+    if marker.moved is not None:
+        lines += [
+            f"from {uuid_to_text(marker.moved.source)}",
+            f"high-watermark {marker.moved.high_watermark}",
+            f"cleaned {marker.moved.cleaned}",
         ]
-    )
+    return seal(lines)
 
 
 def parse_marker(data: bytes) -> Marker:
@@ -124,12 +166,17 @@ def parse_marker(data: bytes) -> Marker:
     lines = unseal(data, head=_HEAD)
     try:
         facts = dict(line.split(" ", 1) for line in lines)
+        moved = None
+        if "from" in facts:
+            source = uuid_from_text(facts["from"])
+            moved = Moved(source, int(facts["high-watermark"]), int(facts["cleaned"]))
         return Marker(
             uuid_from_text(facts["topic-id"]),
             TopicPartition(facts["topic"], int(facts["partition"])),
             int(facts["offset"]),
             int(facts["log-start"]),
             facts["complete"] == "1",
+            moved,
         )
     except (ValueError, KeyError) as error:
         raise CorruptFileError(f"{FUTURE_MARKER}: {error!r}") from error
@@ -211,7 +258,27 @@ def remove_future(disk: Disk, tp: TopicPartition, path: Path, unique: bytes) -> 
     disk.remove_tree(target)
 
 
+def moved_mark(directory_id: bytes) -> bytes:
+    """The file that says: the log came to this log directory, whose checkpoints know it.
+
+    Until the metadata have noted that, a start would else believe those of the directory before.
+    """
+    return seal([_MOVED_HEAD, f"to {uuid_to_text(directory_id)}"])
+
+
 # -- a start finds it
+
+
+def is_moved_here(directory: LogDir, path: Path) -> bool:
+    """Whether the log at `path` was moved to this log directory by a broker that ran.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    try:
+        return directory.disk.read_file(path / MOVED_MARK) == moved_mark(directory.directory_id)
+    except FileNotFoundError:
+        return False
 
 
 class FoundFuture(NamedTuple):
@@ -297,18 +364,13 @@ def begin_at(directory: LogDir, marker: Marker) -> None:
         waiting, directory.beginnings = directory.beginnings, []
         group = {mine, *tuple(waiting)}  # without it, where another's write for both has failed
         begun = {one.marker.topic_partition: one.marker for one in group}
-        starts = {tp: one.log_start for tp, one in begun.items()}
-        ends = {tp: one.offset for tp, one in begun.items()}
-        for name, places in (
-            (LOG_STARTS, starts),
-            (RECOVERY_POINTS, ends),
-            (HIGH_WATERMARKS, ends),
-        ):
-            directory.write_checkpoint(name, directory.entries.get(name, {}) | places)
-        cleaned = directory.entries.get(CLEANER_OFFSETS, {})
-        if not begun.keys().isdisjoint(cleaned):
-            kept = {tp: at for tp, at in cleaned.items() if tp not in begun}
-            directory.write_checkpoint(CLEANER_OFFSETS, kept)
+        says = {tp: one.checkpoints() for tp, one in begun.items()}
+        for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            before = directory.entries.get(name, {})
+            after = {tp: at for tp, at in before.items() if tp not in begun}
+            after |= {tp: at for tp, of in says.items() if (at := of[name]) is not None}
+            if name != CLEANER_OFFSETS or after != before:
+                directory.write_checkpoint(name, after)
         for one in group:
             one.is_written = True
 

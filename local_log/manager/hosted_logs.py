@@ -74,12 +74,14 @@ class HostedLogs:
     def close_replaced(self, tp: TopicPartition) -> None:
         """Close a log that another one is about to replace; it stays the partition's until then."""
         self.being_replaced.add(tp)
-        self._logs[tp].close(clean=False)
+        self._logs[tp].close(clean=False, by_lender=True)
 
-    def replace(self, log: PartitionLog) -> None:
-        """A log has taken the place of another, in the same directory."""
-        self._logs[log.topic_partition] = log
-        self.being_replaced.discard(log.topic_partition)
+    def replace(self, log: PartitionLog, directory: LogDir) -> None:
+        """A log has taken the place of another, in this directory."""
+        tp = log.topic_partition
+        self._counts[self._dir_of[tp]] -= 1
+        self.being_replaced.discard(tp)
+        self.add(log, directory)
 
     def refuse(self, refused: dict[TopicPartition, Refused]) -> None:
         """These are the partitions that were not opened."""

@@ -95,7 +95,8 @@ class LoadRun:
         for directory, (names, _) in zip(working, looked, strict=True):
             for tp in names:
                 self._found.setdefault(tp, []).append(directory)
-        self._loader.settle((one for _, futures in looked for one in futures), self._found)
+        futures = [one for _, futures in looked for one in futures]
+        moves = self._loader.settle(futures, self._found)
         queues = {directory: deque[TopicPartition]() for directory in working}
         for tp, directories in self._found.items():
             queues[directories[0]].append(tp)
@@ -111,7 +112,7 @@ class LoadRun:
         assert len(self._outcomes) == self.total, "every partition that was found came to an end"
         took_ms = self._clock.monotonic_ms() - began_ms
         log.info("logs are open: partitions=%d took_ms=%d", self.total, took_ms)
-        return Loaded.of_all(self._outcomes[tp] for tp in self._found)
+        return Loaded.of_all([Loaded(moves=moves), *(self._outcomes[tp] for tp in self._found)])
 
     def _empty(self, queue: deque[TopicPartition]) -> None:
         while not self._is_stopped:

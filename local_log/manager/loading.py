@@ -22,6 +22,7 @@ from kafka_protocol.files.segment_names import (
     partition_dir,
 )
 from kafka_protocol.types import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC, ZERO_UUID, TopicPartition
+from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.config import LogConfig
 from local_log.errors import KafkaStorageError, LogRefused
@@ -29,7 +30,12 @@ from local_log.file_names import EPOCH_CHECKPOINT, PARTITION_METADATA, path_of
 from local_log.log.partition_log import PartitionLog
 from local_log.log.results import LogHooks
 from local_log.manager.creation import holds_records, log_files, make_durable
-from local_log.manager.future_dirs import FoundFuture, look_at_future, settle_future
+from local_log.manager.future_dirs import (
+    FoundFuture,
+    is_moved_here,
+    look_at_future,
+    settle_future,
+)
 from local_log.manager.log_dir import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -89,12 +95,14 @@ class Loaded:
     Attributes:
         unwanted: directories that are to be renamed away.
         moved: partitions that lie elsewhere than the metadata say: where they were, where they are.
+        moves: copies that moves to other log directories have left: these are to begin again.
     """
 
     opened: list[tuple[PartitionLog, LogDir]] = field(default_factory=list)
     refused: dict[TopicPartition, Refused] = field(default_factory=dict)
     unwanted: list[Unwanted] = field(default_factory=list)
     moved: list[tuple[TopicPartition, LogDir, LogDir]] = field(default_factory=list)
+    moves: list[FoundFuture] = field(default_factory=list)
 
     @classmethod
     def of_all(cls, parts: Iterable["Loaded"]) -> "Loaded":
@@ -105,6 +113,7 @@ class Loaded:
             whole.refused |= part.refused
             whole.unwanted += part.unwanted
             whole.moved += part.moved
+            whole.moves += part.moves
         return whole
 
 
@@ -237,24 +246,53 @@ class Loader:
 
     def settle(
         self, futures: Iterable[FoundFuture], found: dict[TopicPartition, list[LogDir]]
-    ) -> None:
+    ) -> list[FoundFuture]:
         """Finish what a stop has left of logs that were to take the place of others.
 
         Args:
             futures: of all log directories.
             found: partitions that have a directory, and where; what is finished is added.
+
+        Returns:
+            See `Loaded.moves`.
         """
+        moves: list[FoundFuture] = []
         # Of two for one partition the swap was for the later one: the other is removed then.
         for future in sorted(futures, key=lambda one: one.marker.offset, reverse=True):
             self.check_stop()
             tp = future.marker.topic_partition
-            if not future.directory.works:
+            if not future.directory.works or self._is_move(future, found, moves):
                 continue
             try:
                 if settle_future(future, self._dice.uuid(), is_there=tp in found):
                     found[tp] = [future.directory]
             except OSError as error:
                 self._fail_dir(future.directory, error)
+        return moves
+
+    def _is_move(
+        self,
+        future: FoundFuture,
+        found: Mapping[TopicPartition, Sequence[LogDir]],
+        moves: list[FoundFuture],
+    ) -> bool:
+        """Whether it is left as it is: the move goes on, or the log may be where it came from."""
+        tp, moved = future.marker.topic_partition, future.marker.moved
+        if moved is None:
+            return False
+        source = next((one for one in self._dirs if one.directory_id == moved.source), None)
+        if source in found.get(tp, ()):
+            moves.append(future)
+            return True
+        if tp in found or (source is not None and source.works):
+            return False
+        log.error(
+            "%s came from log directory %s, which is away: its copy waits: %s",
+            tp,
+            uuid_to_text(moved.source),
+            future.path,
+        )
+        return True
 
     # -- one partition
 
@@ -373,10 +411,11 @@ class Loader:
         never_served: bool,
     ) -> Loaded:
         directory = found.directory
-        # Moved while the broker was down: what is known of it was noted where it was.
-        home = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
+        noted = next((d for d in self._dirs if d.directory_id == wanted.directory_id), directory)
         config, point = self._config_for(tp.topic), None
         try:
+            # Moved while the broker was down: what is known of it was noted where it was.
+            home = directory if is_moved_here(directory, found.path) else noted
             log_start = known_log_start(home, tp, config, found.path)
             point = known_recovery_point(home, tp, found.path)
             if point is None and never_served and not log_files(self._disk, found.path):
@@ -430,9 +469,9 @@ class Loader:
                 opened.truncated_bytes,
             )
         outcome = Loaded(opened=[(opened, directory)])
-        if home is not directory:
-            log.warning("partition was moved: %s from=%s to=%s", tp, home.path, directory.path)
-            outcome.moved.append((tp, home, directory))
+        if noted is not directory:
+            log.warning("partition was moved: %s from=%s to=%s", tp, noted.path, directory.path)
+            outcome.moved.append((tp, noted, directory))
         return outcome
 
     def _identify(self, found: _Candidate, wanted: WantedReplica) -> None:

@@ -22,7 +22,7 @@ from local_log.manager.closing import close_side_by_side
 from local_log.manager.creation import Creation, LogCreation, Made, NewLog
 from local_log.manager.deletion import DelayedDeletion, Removal
 from local_log.manager.dir_failures import DirFailures
-from local_log.manager.future_dirs import NewBeginning
+from local_log.manager.future_dirs import FoundFuture, NewBeginning
 from local_log.manager.hosted_logs import HostedLogs
 from local_log.manager.load_run import LoadRun
 from local_log.manager.loading import Loaded, Loader, LoadFacts, LoadRequest, Refused, WantedFor
@@ -35,6 +35,7 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
+from local_log.manager.moving import LogMoves
 from local_log.manager.removal import LogRemoval
 from local_log.manager.replacement import Future, LogReplacement, Swap, Swapped
 from local_log.manager.retention_pass import RetentionPass
@@ -59,6 +60,9 @@ class LogManager:
 
     Attributes:
         failures: of log directories.
+        moves: of logs to other log directories.
+        interrupted: copies that moves of earlier lives have left.
+        preferred: where logs are to be begun, if that was said.
     """
 
     def __init__(
@@ -79,6 +83,9 @@ class LogManager:
         self._aborted = AbortedCache()
         self._hosted = hosted = HostedLogs()
         self.failures = DirFailures(hosted, self._to_loop, ports.executors.background)
+        self.moves = LogMoves(ports, self.failures)
+        self.interrupted: Sequence[FoundFuture] = ()
+        self.preferred: dict[TopicPartition, LogDir] = {}
         self._deletion = DelayedDeletion(ports)
         self._checkpoints = Checkpoints(hosted, self.failures.blame)
         self._creation = LogCreation(
@@ -169,6 +176,7 @@ class LogManager:
                 log.set_offline(directory.failure)  # it failed while others were opened
         self._hosted.refuse(loaded.refused)
         self._removal.note(loaded)
+        self.interrupted = loaded.moves
         self.is_loaded = True
 
     def renew_checkpoints(self) -> None:
@@ -185,10 +193,14 @@ class LogManager:
             delete_later=self._deletion.later,
             rolled=lambda: self._flush_later(tp),
             failed=lambda error: self.failures.take_offline(directory, error),
-            before_truncation=lambda end: self._checkpoints.lower(tp, directory, end),
+            before_truncation=partial(self._before_truncation, tp, directory),
             log_start_moved=lambda: self._checkpoints.keep_log_starts([tp]),
             aborted=self._aborted,
         )
+
+    def _before_truncation(self, tp: TopicPartition, directory: LogDir, end_offset: int) -> None:
+        self.moves.cut(tp, end_offset)
+        self._checkpoints.lower(tp, directory, end_offset)
 
     # -- logs -----------------------------------------------------------------------------------
 
@@ -287,7 +299,10 @@ class LogManager:
             else:
                 new.append(one)
         counts = {directory: self._hosted.count_in(directory) for directory in self.online_dirs()}
-        return Creation(known, partial(self._creation.make, new, counts))
+        preferred = {
+            tp: home for one in new if (home := self.preferred.pop(tp := one.topic_partition, None))
+        }
+        return Creation(known, partial(self._creation.make, new, counts, preferred))
 
     def take_created(
         self, creation: Creation, made: Made

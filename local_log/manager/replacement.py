@@ -1,11 +1,14 @@
-"""A log gives way to one that begins elsewhere, in the same log directory.
+"""A log gives way to another, in the same log directory or in another one.
 
-For a follower whose leader has no longer, on its disk, what comes after the follower's log. The new
-log is made beside the present one, which serves on meanwhile, and then swapped in; `future_dirs`
-says in which order, and what a stop in the middle leaves.
+To one that begins elsewhere, for a follower whose leader has no longer, on its disk, what comes
+after the follower's log. The new log is made beside the present one, which serves on meanwhile, and
+then swapped in; `future_dirs` says in which order, and what a stop in the middle leaves.
 
 The present log is closed, as a deleted one is, before its directory changes its name: what still
 runs for it on a pool thread ends in `LogClosed`, and finds no file of the new log under its paths.
+
+To its copy in another log directory, see `moving`. Where the disk of the copy fails in the last
+moment, the log is opened again where it was.
 """
 
 import errno
@@ -17,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_protocol.files.segment_names import renamed_dir
+from kafka_protocol.files.segment_names import partition_dir, renamed_dir
 from kafka_protocol.types import TopicPartition
 from local_log.checked_files import CheckedFiles, Owner
 from local_log.errors import KafkaStorageError, LogClosed, LogRefused
@@ -46,7 +49,7 @@ class Future(NamedTuple):
 
     Attributes:
         replaces: the log whose place it is to take.
-        directory: the log directory of both.
+        directory: the log directory that it is in.
         path: where it lies.
         marker: what its files say.
         sets_records_aside: records of the other log are kept, for a person.
@@ -153,11 +156,13 @@ class LogReplacement:
         old = future.replaces
         has_records = old.log_end_offset > old.local_log_start_offset
         suffix = "stray" if has_records and future.sets_records_aside else "delete"
-        aside = future.directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+        aside = old.directory.parent / renamed_dir(tp, self._dice.uuid(), suffix)
         return Swap(future, partial(self._swap, future, aside))
 
     def _swap(self, future: Future, aside: Path) -> Swapped:
         """Let the directories change places, see `future_dirs`; on a pool thread."""
+        if future.marker.moved is not None:
+            return self._move(future, aside)
         old, directory = future.replaces, future.directory
         assert old.loan.is_truncating, "nobody may read it meanwhile"
         if not directory.works:
@@ -177,6 +182,72 @@ class LogReplacement:
         else:
             log.warning("records of another lineage are set aside: path=%s", aside)
         return new
+
+    def _move(self, future: Future, aside: Path) -> Swapped:
+        """Let a log be the partition's in another log directory, whose checkpoints know it."""
+        old, target, tp = future.replaces, future.directory, future.marker.topic_partition
+        source = self._hosted.directory_of(tp)
+        assert old.loan.is_truncating, "nobody may read it meanwhile"
+        assert source is not None, "it is being replaced"
+        if not source.works:
+            return KafkaStorageError(f"{source.path} is offline: {source.failure}")
+        try:
+            self._disk.rename(old.directory, aside, durable=True)
+        except OSError as error:
+            self._failures.take_offline(source, error)
+            return KafkaStorageError(f"{source.path} is offline: {error}")
+        place = target.path / partition_dir(tp)
+        try:
+            self._disk.rename(future.path, place)
+            new = self._open_at(place, target, future)
+        except (OSError, LogRefused) as error:
+            return self._undo(future, aside, source, error)
+        source.forget([tp])
+        self._deletion.later([aside], old.config.file_delete_delay_ms)
+        return new
+
+    def _undo(
+        self, future: Future, aside: Path, source: LogDir, error: OSError | LogRefused
+    ) -> Swapped:
+        """Go on where the log was: what the other disk holds by now, only a start finds out."""
+        old, tp = future.replaces, future.marker.topic_partition
+        log.error("move failed, the log goes on where it was: partition=%s error=%s", tp, error)
+        if isinstance(error, OSError):
+            self._failures.blame(future.directory, error)
+        with suppress(OSError):
+            self._disk.rename(future.directory.path / partition_dir(tp), future.path)
+        try:
+            self._disk.rename(aside, old.directory, durable=True)
+            return self._open_at(old.directory, source, future)
+        except (OSError, LogRefused) as failed:
+            failure = failed if isinstance(failed, OSError) else OSError(errno.EIO, str(failed))
+            self._failures.take_offline(source, failure)
+            return KafkaStorageError(f"{source.path} is offline: {failed}")
+
+    def _open_at(self, path: Path, directory: LogDir, future: Future) -> PartitionLog:
+        """Open a log that is whole, here or there."""
+        old, marker = future.replaces, future.marker
+        tp, moved = marker.topic_partition, marker.moved
+        assert moved is not None
+        request = OpenRequest(
+            tp,
+            path,
+            old.config,
+            self._clock.wall_ms(),
+            recovery_point=old.recovery_point if path == old.directory else marker.offset,
+            log_start=marker.log_start,
+            high_watermark=moved.high_watermark,
+            was_compacted=moved.cleaned >= 0,
+        )
+        opened = PartitionLog.open(
+            request,
+            topic_id=old.topic_id,
+            disk=self._disk,
+            hooks=self._hooks_for(tp, directory),
+            files=CheckedFiles(self._disk, path, owner=Owner(old.topic_id, tp.partition)),
+        )
+        opened.continue_from(old)
+        return opened
 
     def _open(self, old: PartitionLog, future: Future) -> PartitionLog:
         tp, offset = old.topic_partition, future.marker.offset
@@ -209,8 +280,11 @@ class LogReplacement:
         """
         if isinstance(swapped, PartitionLog):
             swapped.set_config(swap.future.replaces.config)  # it may have changed meanwhile
-            self._hosted.replace(swapped)
-            failure = swap.future.directory.failure
+            directory = swap.future.directory
+            if swapped.directory.parent != directory.path:  # a move that failed in the end
+                directory = self._hosted.directory_of(swapped.topic_partition) or directory
+            self._hosted.replace(swapped, directory)
+            failure = directory.failure
             if isinstance(failure, OSError):  # meanwhile, when it was not among its logs
                 swapped.set_offline(failure)
         return swapped

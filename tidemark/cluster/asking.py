@@ -80,6 +80,24 @@ class RefusedError(ClusterError):
         self.code = code
 
 
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """A log directory of a broker.
+
+    Attributes:
+        error: code; 0: it works.
+        usable_bytes: of its disk; -1: unknown.
+        replicas: bytes of each replica there, by topic and partition.
+        arriving: bytes that are copied of replicas that move there.
+    """
+
+    path: str
+    error: int
+    usable_bytes: int
+    replicas: Mapping[tuple[str, int], int]
+    arriving: Mapping[tuple[str, int], int]
+
+
 class Cluster:
     """Asks the brokers that a client knows; each method raises ClusterError where none answers."""
 
@@ -148,6 +166,65 @@ class Cluster:
             for topic in result.topics
             for one in topic.partitions
             if not one.is_future_key
+        }
+
+    def log_directories(self, broker: BrokerState) -> list[LogDirectory]:
+        """Those of a broker that serves, with what lies in each."""
+        cls = codec.request(ApiKey.DESCRIBE_LOG_DIRS).cls
+        answer = self._client.ask(broker.address, ApiKey.DESCRIBE_LOG_DIRS, 4, cls(topics=None))
+        _check(answer, f"the log directories of broker {broker.id}")
+        return [
+            LogDirectory(
+                result.log_dir,
+                result.error_code,
+                result.usable_bytes,
+                *(
+                    {
+                        (topic.name, one.partition_index): one.partition_size
+                        for topic in result.topics
+                        for one in topic.partitions
+                        if one.is_future_key is is_future
+                    }
+                    for is_future in (False, True)
+                ),
+            )
+            for result in answer.results
+        ]
+
+    def move_to_directories(
+        self, broker: BrokerState, wanted: Mapping[tuple[str, int], str]
+    ) -> dict[tuple[str, int], int]:
+        """Have replicas of a broker move to other log directories of it.
+
+        Args:
+            broker: serves.
+            wanted: the path for each, by topic and partition.
+
+        Returns:
+            Error codes of those that do not move.
+        """
+        cls = codec.request(ApiKey.ALTER_REPLICA_LOG_DIRS).cls
+        asked: dict[str, dict[str, list[int]]] = {}
+        for (topic, index), path in wanted.items():
+            asked.setdefault(path, {}).setdefault(topic, []).append(index)
+        body = cls(
+            dirs=[
+                cls.Dirs(
+                    path=path,
+                    topics=[
+                        cls.Dirs.Topics(name=topic, partitions=indexes)
+                        for topic, indexes in topics.items()
+                    ],
+                )
+                for path, topics in asked.items()
+            ]
+        )
+        answer = self._client.ask(broker.address, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, body)
+        return {
+            (topic.topic_name, one.partition_index): one.error_code
+            for topic in answer.results
+            for one in topic.partitions
+            if one.error_code
         }
 
     def min_isr(self, topics: Sequence[str]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from runtime.dice import SystemDice
 from runtime.disk import Disk
+from tidemark.commands.directories_drain import drain_command
 from tidemark.node_files.loading import load
 from tidemark.node_files.log_directories import (
     accept,
@@ -25,7 +26,10 @@ _SHOWN_MAX = 20
 
 @click.group("directories")
 def command() -> None:
-    """Look at a node's log directories, and say what is to become of missing ones."""
+    """Look at a node's log directories, empty one, and say what is to become of missing ones."""
+
+
+command.add_command(drain_command)
 
 
 @command.command(

@@ -76,7 +76,7 @@ def test_the_files_beside_are_those_of_a_log_that_begins_there(tmp_path: Path) -
     assert epoch_checkpoint.parse(files.read("leader-epoch-checkpoint")) == CLIPPED
     assert parse_partition_metadata(files.read("partition.metadata")) == IDS["orders"]
     marker = parse_marker((future.path / FUTURE_MARKER).read_bytes())
-    assert marker == (IDS["orders"], ORDERS, 5000, 3000, True)
+    assert marker == (IDS["orders"], ORDERS, 5000, 3000, True, None)
     log = manager.get(ORDERS)
     assert log is not None
     assert append(log).last_offset == 60, "the present log serves on"

@@ -1,0 +1,306 @@
+"""Replicas move from one log directory of this broker to another (KIP-113).
+
+| step | where | what a crash leaves |
+|---|---|---|
+| 1 the future directory is made, then the client hears that the move is accepted | pool | a move \
+that the next start begins again |
+| 2 segments are copied, a piece at a time, while the replica serves on | pool | the same |
+| 3 little is missing: the log is rolled and lent, and the rest is copied | pool | the same |
+| 4 the log is renamed away, the copy takes its name and is opened | pool | what a start finishes |
+| 5 the replica goes on with it, and the metadata note the directory | loop | a log that a start \
+finds elsewhere, and has noted |
+
+In steps 3 and 4 the replica answers NOT_LEADER_OR_FOLLOWER, and clients ask again. A leader keeps
+its epoch, its followers and what its tier has found.
+
+Each target directory has its own line of moves: a disk that hangs holds up its own. What all of
+them copy is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`.
+
+DIFFERS: Kafka refuses moves while a log directory is offline, so that a partition never has future
+logs in two directories. Here the marker of a future log names where it comes from.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
+from kafka_protocol.types import TopicPartition
+from local_log.errors import KafkaStorageError
+from local_log.manager.future_dirs import FoundFuture
+from local_log.manager.log_dir import LogDir
+from local_log.manager.log_dirs import LogManager
+from local_log.manager.moving import LogMove, Step
+from runtime.ports import Ports
+from runtime.work import OnPool, Runner, Until, Work, logged
+
+log = logging.getLogger(__name__)
+
+SWAP_BYTES: Final = 1 << 20
+"""With so little left the log is lent for the rest."""
+RETRY_MS: Final = 100
+"""A log that cannot be lent now, or whose files are on their way, is looked at again."""
+PAUSE_MS: Final = 1_000
+"""The longest pause: then the rate is looked at again, which may be another."""
+POOL: Final = "log-moves"
+THREADS: Final = 4
+
+
+class _Line:
+    """The moves to one log directory; `at_work` is the one that is not waiting."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[LogMove] = deque()
+        self.at_work: LogMove | None = None
+        self.runner: Runner | None = None
+
+
+class DirectoryMoves:
+    """Those of one broker; use it from the loop's thread only."""
+
+    def __init__(
+        self, logs: LogManager, replicas: ReplicaManager, ports: Ports, rate: Callable[[], int]
+    ) -> None:
+        """Move nothing yet; `rate`: bytes a second, as the settings say now, 0 for none."""
+        self._logs, self._replicas, self._rate = logs, replicas, rate
+        self._moves, self._clock, self._scheduler = logs.moves, ports.clock, ports.scheduler
+        self._pool = ports.executors.pool(POOL, THREADS)
+        self._lines: dict[LogDir, _Line] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._pauses: dict[Callable[[], None], None] = {}
+        # What was copied is a debt that time pays back at the rate; in thousandths of bytes.
+        self._debt, self._paid_ms = 0, ports.clock.monotonic_ms()
+        self._is_stopping = False
+
+    # -- what is asked
+
+    async def alter(self, tp: TopicPartition, path: str) -> None:
+        """Have a replica move; returns when a crash does not forget that.
+
+        The directory where it is ends a move that is under way.
+
+        Args:
+            tp: which.
+            path: absolute, of a log directory of this broker. Where the replica is not made yet, it
+                will be made there.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND: there is no such directory. REPLICA_NOT_AVAILABLE: no
+                replica of the partition is here.
+            KafkaStorageError: the directory or the replica is offline, or the disk is full.
+            UnknownTopicOrPartition: there is no such partition.
+        """
+        target = next((d for d in self._logs.dirs if str(d.path.absolute()) == path), None)
+        if target is None:
+            raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs of this broker")
+        if not target.works:
+            raise KafkaStorageError(f"{path} is offline: {target.failure}")
+        async with self._one_at_a_time:
+            await self._alter(tp, target)
+
+    async def _alter(self, tp: TopicPartition, target: LogDir) -> None:
+        partition, source = self._replicas.get(tp), self._logs.directory_of(tp)
+        if partition is None or source is None:
+            try:
+                self._replicas.require(*tp)
+            except KafkaError as error:
+                if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    raise
+            self._logs.preferred[tp] = target
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp} has no replica here")
+        self._replicas.require(*tp)
+        move = self._moves.under_way.get(tp)
+        if move is not None and move.target is target:
+            return
+        if move is not None:
+            self._end(move)
+            await self._dropped(move)
+        if target is source:
+            return
+        move = self._moves.plan(partition.log, source, target)
+        try:
+            await self._pool.run(self._moves.begin, move)
+        except KafkaError:
+            self._end(move)
+            await self._dropped(move)
+            raise
+        log.info("move begins: partition=%s from=%s to=%s", tp, source.path, target.path)
+        line = self._lines.get(target)
+        if line is None:
+            line = self._lines[target] = _Line()
+            failed = logged("move between log directories")
+            line.runner = Runner(partial(self._work, line), self._scheduler, failed=failed)
+        line.waiting.append(move)
+        assert line.runner is not None
+        line.runner.start()
+
+    async def resume(self, found: Sequence[FoundFuture]) -> None:
+        """Begin moves again that an earlier life had not ended; what cannot be is removed."""
+        for future in found:
+            tp, path = future.marker.topic_partition, future.directory.path
+            try:
+                await self.alter(tp, str(path.absolute()))
+            except KafkaError as error:
+                log.warning("move is given up: partition=%s to=%s: %s", tp, path, error)
+            await self._pool.run(self._moves.drop_path, tp, future.directory, future.path)
+
+    def _end(self, move: LogMove) -> None:
+        move.is_over = True
+        if self._moves.under_way.get(move.topic_partition) is move:
+            del self._moves.under_way[move.topic_partition]
+
+    async def _dropped(self, move: LogMove) -> None:
+        """Remove what was copied, unless its line does that at its next step."""
+        line = self._lines.get(move.target)
+        if line is not None and line.at_work is move:
+            return
+        if line is not None and move in line.waiting:
+            line.waiting.remove(move)
+        await self._pool.run(self._moves.drop, move)
+
+    async def stop(self) -> None:
+        """Copy no more; returns when no thread has a log. The next start goes on."""
+        self._is_stopping = True
+        for go_on in list(self._pauses):
+            go_on()
+        loop = asyncio.get_running_loop()
+        idle = [loop.create_future() for _ in self._lines]
+        for line, future in zip(self._lines.values(), idle, strict=True):
+            assert line.runner is not None
+            line.runner.when_idle(partial(future.set_result, None))
+        await asyncio.gather(*idle)
+
+    # -- what is done
+
+    def _work(self, line: "_Line") -> Work[None]:
+        while line.waiting and not self._is_stopping:
+            move = line.at_work = line.waiting.popleft()
+            is_put_off = False
+            try:
+                is_put_off = not (yield from self._moved(move))
+            except KafkaError as error:
+                tp, target = move.topic_partition, move.target.path
+                log.error("move failed: partition=%s to=%s: %s", tp, target, error)  # noqa: TRY400
+                self._end(move)
+            except Exception:
+                log.exception("move failed: partition=%s", move.topic_partition)
+                self._end(move)
+            line.at_work = None
+            if move.is_over:
+                yield OnPool(self._pool, self._moves.drop, move)
+            elif is_put_off:
+                line.waiting.append(move)
+                yield from self._pause(RETRY_MS)
+            yield None
+
+    def _moved(self, move: LogMove) -> Work[bool]:
+        """Copy, and swap in; False: not yet."""
+        tp = move.topic_partition
+        while self._is_wanted(move):
+            present = self._logs.get(tp)
+            if present is None:
+                self._end(move)  # the replica is gone
+                return True
+            if present.is_offline:
+                raise KafkaStorageError(f"{tp} is offline where it is")
+            move.follow(present)
+            if move.bytes_left <= SWAP_BYTES:
+                if not self._may_swap(move):
+                    return False
+                yield OnPool(self._pool, self._moves.sync, move, present.segments.active)
+                if self._is_wanted(move) and self._may_swap(move) and move.bytes_left <= SWAP_BYTES:
+                    yield from self._swapped(move)
+                    return move.is_over
+                continue
+            step = move.next_step()
+            if step is None:
+                return False
+            yield from self._copied(move, step)
+        return not self._is_stopping
+
+    def _is_wanted(self, move: LogMove) -> bool:
+        return not (move.is_over or self._is_stopping)
+
+    def _copied(self, move: LogMove, step: Step) -> Work[None]:
+        is_there = yield OnPool(self._pool, self._moves.copy, move, step)
+        if not is_there and step.segment is not None:
+            move.forget(step.segment.base_offset)
+            yield from self._pause(RETRY_MS)
+        self._pay()
+        self._debt += (step.end - step.start) * 1_000
+        while self._is_wanted(move):
+            self._pay()
+            rate = self._rate()
+            pause_ms = -(-self._debt // rate) if rate else PAUSE_MS
+            if self._debt < max(rate, 1):
+                return
+            yield from self._pause(min(pause_ms, PAUSE_MS))
+
+    def _pay(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        paid = (now_ms - self._paid_ms) * self._rate()
+        self._debt, self._paid_ms = max(self._debt - paid, 0), now_ms
+
+    def _pause(self, ms: int) -> Work[None]:
+        def begin(go_on: Callable[[], None]) -> None:
+            def once() -> None:
+                if once in self._pauses:
+                    del self._pauses[once]
+                    go_on()
+
+            self._pauses[once] = None
+            self._scheduler.call_later(ms, once)
+
+        if not self._is_stopping:
+            yield Until(begin)
+
+    def _may_swap(self, move: LogMove) -> bool:
+        """Whether nothing else is done to the log, and all is known of it that a copy must say."""
+        own, partition = move.log, self._replicas.get(move.topic_partition)
+        return (
+            partition is not None
+            and partition.log is own
+            and self._logs.is_open(own)
+            and not own.loan.is_lent
+            and not own.has_damage
+            and own.log_start_known
+            and not own.epoch_file.lost
+        )
+
+    def _swapped(self, move: LogMove) -> Work[None]:
+        tp, own = move.topic_partition, move.log
+        partition = self._replicas.partitions[tp]
+        led_epoch = partition.leader_epoch if partition.is_leader else None
+        own.roll()
+        steps = []
+        while step := move.next_step():
+            steps.append(step)
+        if move.bytes_left:
+            return  # a cleaner renames files
+        partition.pause()
+        own.loan.lend(truncates=True)
+        try:
+            future = yield OnPool(self._pool, self._moves.finish, move, steps)
+            swap = self._logs.plan_swap(future)
+            swapped = self._logs.take_swapped(swap, (yield OnPool(self._pool, swap.carry_out)))
+            if isinstance(swapped, KafkaStorageError):
+                raise swapped
+            partition.replace_log(swapped)
+            if self._logs.directory_of(tp) is not move.target:
+                raise KafkaStorageError("its disk failed in the end")
+            self._end(move)
+            log.info("move is done: partition=%s to=%s", tp, move.target.path)
+        finally:
+            self._serve_on(partition, led_epoch)
+            own.loan.take_back()
+            self._replicas.serve_again(tp)
+
+    def _serve_on(self, partition: Partition, led_epoch: int | None) -> None:
+        """Lead again at once, unless something else was said of it meanwhile."""
+        if led_epoch is not None and self._replicas.hosting.leads_on(partition, led_epoch):
+            partition.lead_on()

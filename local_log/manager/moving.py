@@ -1,0 +1,465 @@
+"""A log moves to another log directory of its broker, while it is read and written (KIP-113).
+
+Its segments are copied into a future directory there (`future_dirs`): bytes as they are, a piece at
+a time on a pool thread, while the log goes on. The loop compares what is copied with the segments
+of now, so whatever leaves the log, by retention, compaction or a truncation, leaves the copy; what
+a truncation may have changed is copied again. When little is missing the log is rolled and lent,
+the rest is copied, all of it is made durable, and the two change places (`replacement`).
+
+Remote segments stay where they are: what a tiered log has here is its local segments, its epoch
+chain, its producers and what was accepted of it, and these come along.
+
+The future directory and its marker are made before anybody hears that the move is accepted: by them
+a start begins it again, see `Loaded.moves`. The copy itself begins anew then.
+"""
+
+import errno
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kafka_protocol.errors import TidemarkError
+from kafka_protocol.files import epoch_checkpoint
+from kafka_protocol.files.meta_properties import dump_partition_metadata
+from kafka_protocol.files.segment_names import renamed_dir
+from kafka_protocol.types import TopicPartition
+from local_log.checked_files import SIDECAR, CheckedFiles, Owner
+from local_log.errors import KafkaStorageError
+from local_log.file_names import (
+    EPOCH_CHECKPOINT,
+    FUTURE_MARKER,
+    LOG,
+    MOVED_MARK,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    PRODUCER_SNAPSHOT,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX,
+    TXN_INDEX,
+    parse_segment_file,
+    path_of,
+)
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.dir_failures import DirFailures
+from local_log.manager.future_dirs import (
+    Marker,
+    Moved,
+    begin_at,
+    dump_marker,
+    moved_mark,
+    remove_future,
+)
+from local_log.manager.log_dir import CLEANER_OFFSETS, LogDir
+from local_log.manager.replacement import Future
+from local_log.recovery.acceptance import ACCEPTED
+from local_log.segment.segment import LogSegment
+from runtime.disk import Disk, OpenFile
+from runtime.ports import Ports
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES: Final = 1 << 20
+"""Read and written in one piece."""
+STEP_BYTES: Final = 8 << 20
+"""A call on the pool copies at most so much."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class _SourceFailedError(TidemarkError):
+    """A file of the log could not be read."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class SegmentGone(KafkaStorageError):
+    """A file that was to be copied has left the log meanwhile."""
+
+
+@dataclass(slots=True)
+class _Copied:
+    """What is copied of one segment.
+
+    Attributes:
+        end_offset: of it when it was closed; None while it is not copied whole, with its indexes.
+    """
+
+    segment: LogSegment
+    size_bytes: int = 0
+    end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one call on the pool does.
+
+    Attributes:
+        drops: base offsets whose copies go.
+        segment: whose bytes of [start, end) are copied; None: only `drops`.
+        closes: it is closed and `end` is its size: its indexes are copied, and all made durable.
+    """
+
+    drops: tuple[int, ...] = ()
+    segment: LogSegment | None = None
+    start: int = 0
+    end: int = 0
+    closes: bool = False
+
+
+class LogMove:
+    """One move; owned by the loop.
+
+    Attributes:
+        log: what is copied; another object where the partition's log was replaced meanwhile.
+        target: the log directory that it moves to.
+        path: of the future directory.
+        is_over: it is done or given up.
+    """
+
+    def __init__(self, log: PartitionLog, source: LogDir, target: LogDir, path: Path) -> None:
+        self.log, self.source, self.target, self.path = log, source, target, path
+        self.topic_partition = log.topic_partition
+        self.is_over = False
+        self._copied: dict[int, _Copied] = {}
+        self._cuts: deque[int] = deque()  # by pool threads, too
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of segments in the future directory."""
+        return sum(one.size_bytes for one in self._copied.values())
+
+    @property
+    def bytes_left(self) -> int:
+        """Bytes of segments that are not copied."""
+        left = 0
+        for segment in self.log.segments.all:
+            copied = self._copied.get(segment.base_offset)
+            has = copied is not None and copied.segment is segment
+            left += segment.size_bytes - (copied.size_bytes if copied and has else 0)
+        return left
+
+    @property
+    def offset_lag(self) -> int:
+        """Offsets that are not copied, by the share of bytes within a segment."""
+        for segment in self.log.segments.all:
+            copied = self._copied.get(segment.base_offset)
+            has = copied.size_bytes if copied is not None and copied.segment is segment else 0
+            if has < segment.size_bytes:
+                end = self.log.log_end_offset
+                count = self.log.segments.end_of(segment, end) - segment.base_offset
+                return end - segment.base_offset - count * has // segment.size_bytes
+        return 0
+
+    def cut(self, end_offset: int) -> None:
+        """The log is about to be cut there; on any thread."""
+        self._cuts.append(end_offset)
+
+    def follow(self, log: PartitionLog) -> None:
+        """Copy this log, which is the partition's by now."""
+        self.log = log
+
+    def forget(self, base_offset: int) -> None:
+        """What is copied of a segment does not count."""
+        self._copied.pop(base_offset, None)
+
+    def has_copied(self, base_offset: int) -> bool:
+        """Whether something is copied of the segment that begins there."""
+        return base_offset in self._copied
+
+    def next_step(self) -> Step | None:
+        """What to copy next; it counts as copied, until `forget`. None: nothing for now."""
+        segments = self.log.segments.all
+        here = {segment.base_offset: segment for segment in segments}
+        end = min((self._cuts.popleft() for _ in range(len(self._cuts))), default=None)
+        gone = tuple(base for base, one in self._copied.items() if _is_gone(one, here, end))
+        if gone:
+            for base in gone:
+                del self._copied[base]
+            return Step(gone)
+        active = self.log.segments.active
+        for segment in segments:
+            base, is_closed = segment.base_offset, segment is not active
+            copied = self._copied.get(base)
+            start = 0 if copied is None else copied.size_bytes
+            is_whole = copied is not None and copied.end_offset is not None
+            if is_whole and is_closed:
+                continue
+            if segment.is_moving:
+                return None  # its files are on their way to their names
+            stop = min(segment.size_bytes, start + STEP_BYTES)
+            closes = is_closed and stop == segment.size_bytes
+            if start == stop and not closes:
+                continue
+            copied = self._copied[base] = copied or _Copied(segment)
+            copied.size_bytes = stop
+            log_end = self.log.log_end_offset
+            copied.end_offset = self.log.segments.end_of(segment, log_end) if closes else None
+            return Step((), segment, start, stop, closes)
+        return None
+
+
+def _is_gone(copied: _Copied, here: dict[int, LogSegment], cut: int | None) -> bool:
+    """Whether a segment has left the log, or a truncation has changed it."""
+    if here.get(copied.segment.base_offset) is not copied.segment:
+        return True
+    return cut is not None and (copied.end_offset is None or copied.end_offset > cut)
+
+
+class LogMoves:
+    """The moves of a broker.
+
+    Attributes:
+        under_way: by partition; changed on the loop.
+    """
+
+    def __init__(self, ports: Ports, failures: DirFailures) -> None:
+        self._disk, self._dice, self._failures = ports.disk, ports.dice, failures
+        self.under_way: dict[TopicPartition, LogMove] = {}
+
+    def cut(self, tp: TopicPartition, end_offset: int) -> None:
+        """A log is about to be cut; on any thread."""
+        move = self.under_way.get(tp)
+        if move is not None:
+            move.cut(end_offset)
+
+    def plan(self, log: PartitionLog, source: LogDir, target: LogDir) -> LogMove:
+        """A move that `begin` is to begin; on the loop."""
+        path = target.path / renamed_dir(log.topic_partition, self._dice.uuid(), "future")
+        move = self.under_way[log.topic_partition] = LogMove(log, source, target, path)
+        return move
+
+    # -- on pool threads
+
+    def begin(self, move: LogMove) -> None:
+        """Make the future directory, durably.
+
+        Raises:
+            KafkaStorageError: the disk failed, or has too little room.
+        """
+        disk, size = self._disk, move.log.size_bytes
+        marker = Marker(
+            move.log.topic_id, move.topic_partition, 0, 0, moved=Moved(move.source.directory_id)
+        )
+        with self._watched(move):
+            free = disk.free_bytes(move.target.path)
+            if size > free:
+                raise KafkaStorageError(
+                    f"{move.topic_partition} has {size} bytes, and {free} are free in "
+                    f"{move.target.path}: make room there, or move it elsewhere"
+                )
+            disk.make_dirs(move.path)
+            disk.atomic_write(move.path / FUTURE_MARKER, dump_marker(marker))
+            disk.fsync_path(move.target.path)
+
+    def copy(self, move: LogMove, step: Step) -> bool:
+        """Do a step.
+
+        Returns:
+            False: a file of the log has gone or changed meanwhile, `forget` what was copied of it.
+
+        Raises:
+            KafkaStorageError: a disk failed, or is full: the move is over.
+        """
+        try:
+            with self._watched(move):
+                self._copy(move.path, step)
+        except SegmentGone:
+            return False
+        return True
+
+    def sync(self, move: LogMove, segment: LogSegment) -> None:
+        """Make durable what is copied of the active segment: the rest then takes less time.
+
+        Raises:
+            KafkaStorageError: the disk failed.
+        """
+        with self._watched(move):
+            path = path_of(move.path, segment.base_offset, LOG)
+            if self._disk.exists(path):
+                self._disk.fsync_path(path)
+
+    def finish(self, move: LogMove, steps: Iterable[Step]) -> Future:
+        """Copy the rest of a log that is lent and rolled; whole and durable on return.
+
+        Args:
+            move: its segments are copied, but for `steps`.
+            steps: what is missing.
+
+        Raises:
+            KafkaStorageError: a disk failed, or a file of the log is gone.
+        """
+        old, target = move.log, move.target
+        cleaned = move.source.entry(CLEANER_OFFSETS, move.topic_partition)
+        marker = Marker(
+            old.topic_id,
+            move.topic_partition,
+            old.log_end_offset,
+            old.log_start_offset,
+            is_complete=True,
+            moved=Moved(
+                move.source.directory_id,
+                old.high_watermark,
+                -1 if cleaned is None else cleaned,
+            ),
+        )
+        old.producers.write_due()
+        with self._watched(move):
+            for step in steps:
+                self._copy(move.path, step)
+            self._write_small_files(move)
+            begin_at(target, marker)
+            self._disk.atomic_write(move.path / FUTURE_MARKER, dump_marker(marker))
+        return Future(old, target, move.path, marker)
+
+    def drop(self, move: LogMove) -> None:
+        """Remove the future directory; what a failure leaves, the next start takes for a move."""
+        self.drop_path(move.topic_partition, move.target, move.path)
+
+    def drop_path(self, tp: TopicPartition, target: LogDir, path: Path) -> None:
+        """Likewise, of a directory that a start has found."""
+        if not target.works:
+            return
+        try:
+            if self._disk.exists(path):
+                remove_future(self._disk, tp, path, self._dice.uuid())
+        except OSError as error:
+            self._failures.blame(target, error)
+
+    # -- files
+
+    def _write_small_files(self, move: LogMove) -> None:
+        old, path, disk = move.log, move.path, self._disk
+        self._remove_leftovers(move)
+        active = old.segments.active
+        assert active.size_bytes == 0, "it was rolled"
+        segment = LogSegment.create(
+            disk,
+            path,
+            active.base_offset,
+            index_bytes=old.config.segment_index_bytes,
+            now_ms=active.created_ms,
+        )
+        segment.become_inactive()
+        segment.release()
+        names = [SIDECAR, PARTITION_METADATA, EPOCH_CHECKPOINT, MOVED_MARK]
+        for offset in old.producers.snapshots.offsets:
+            source = old.producers.snapshots.path(offset)
+            if _exists(disk, source):
+                self._copy_file(source, path / source.name)
+                names.append(source.name)
+        if _exists(disk, old.directory / ACCEPTED):
+            self._copy_file(old.directory / ACCEPTED, path / ACCEPTED)
+            names.append(ACCEPTED)
+        files = CheckedFiles(disk, path, owner=Owner(old.topic_id, old.partition))
+        files.begin(
+            {
+                PARTITION_METADATA: dump_partition_metadata(old.topic_id),
+                EPOCH_CHECKPOINT: epoch_checkpoint.dump(old.epochs.entries()),
+            }
+        )
+        disk.atomic_write(path / MOVED_MARK, moved_mark(move.target.directory_id), durable=False)
+        for name in names:
+            disk.fsync_path(path / name)
+        disk.fsync_path(path_of(path, active.base_offset, LOG))
+        disk.fsync_path(path)
+
+    def _remove_leftovers(self, move: LogMove) -> None:
+        """An earlier try to finish may have left files of a log that went on since."""
+        for name in self._disk.list_dir(move.path):
+            parsed = parse_segment_file(name)
+            if parsed is None:
+                is_left = name != FUTURE_MARKER
+            else:
+                is_left = parsed[1] == PRODUCER_SNAPSHOT or not move.has_copied(parsed[0])
+            if is_left:
+                self._disk.unlink(move.path / name)
+
+    def _copy(self, path: Path, step: Step) -> None:
+        disk = self._disk
+        for base in step.drops:
+            for suffix in SEGMENT_SUFFIXES:
+                disk.unlink(path_of(path, base, suffix))
+        segment = step.segment
+        if segment is None:
+            return
+        base = segment.base_offset
+        source = _opened(disk, segment.path(LOG))
+        target = disk.open_append(path_of(path, base, LOG))
+        if target.size() != step.start:
+            disk.truncate(target, step.start)
+        position = step.start
+        while position < step.end:
+            data = _read(disk, source, position, min(CHUNK_BYTES, step.end - position))
+            if not data:
+                raise SegmentGone(f"{source.path} has become shorter")
+            disk.append(target, data)
+            position += len(data)
+        if step.closes:
+            for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+                copy = path_of(path, base, suffix)
+                disk.unlink(copy)
+                if _exists(disk, segment.path(suffix)):
+                    self._copy_file(segment.path(suffix), copy)
+                    disk.fsync_path(copy)
+            # Records without timestamps are as old as their file.
+            disk.set_modified_ms(path_of(path, base, LOG), _modified_ms(disk, source))
+            disk.fsync(target)
+
+    def _copy_file(self, source: Path, target: Path) -> None:
+        disk = self._disk
+        file = _opened(disk, source)
+        copy = disk.open_empty(target)
+        position = 0
+        while data := _read(disk, file, position, CHUNK_BYTES):
+            disk.write_at(copy, position, data)
+            position += len(data)
+
+    @contextmanager
+    def _watched(self, move: LogMove) -> Iterator[None]:
+        """Say which of the two disks has failed; a full one still serves what is on it."""
+        target = move.target
+        if not target.works:
+            raise KafkaStorageError(f"{target.path} is offline: {target.failure}")
+        try:
+            yield
+        except _SourceFailedError as failed:
+            if isinstance(failed.error, FileNotFoundError):
+                raise SegmentGone(str(failed.error)) from failed
+            move.log.health.fail(failed.error)
+        except OSError as error:
+            if error.errno not in _FULL:
+                self._failures.blame(target, error)
+            raise KafkaStorageError(f"nothing can be copied to {target.path}: {error}") from error
+
+
+def _opened(disk: Disk, path: Path) -> OpenFile:
+    try:
+        return disk.open_read(path)
+    except OSError as error:
+        raise _SourceFailedError(error) from error
+
+
+def _read(disk: Disk, file: OpenFile, position: int, size: int) -> bytes:
+    try:
+        return disk.read_at(file, position, size)
+    except OSError as error:
+        raise _SourceFailedError(error) from error
+
+
+def _modified_ms(disk: Disk, file: OpenFile) -> int:
+    try:
+        return disk.modified_ms(Path(file.path))
+    except OSError as error:
+        raise _SourceFailedError(error) from error
+
+
+def _exists(disk: Disk, path: Path) -> bool:
+    try:
+        return disk.exists(path)
+    except OSError as error:
+        raise _SourceFailedError(error) from error
