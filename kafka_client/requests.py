@@ -197,12 +197,16 @@ def encoder(api_key: ApiKey, body: Any) -> Callable[[int], bytes]:
     return lambda version: codec.request(api_key).encode(body, version)
 
 
-def greeting(done: Callable[[Any], None], timeout_ms: int) -> Call:
-    """ApiVersions; its answer is read by `served_versions`."""
+def api_versions_body() -> Any:
+    """An ApiVersions request of any version."""
     name, version = _SOFTWARE
     cls = codec.request(ApiKey.API_VERSIONS).cls
-    body = cls(client_software_name=name, client_software_version=version)
-    encode = encoder(ApiKey.API_VERSIONS, body)
+    return cls(client_software_name=name, client_software_version=version)
+
+
+def greeting(done: Callable[[Any], None], timeout_ms: int) -> Call:
+    """ApiVersions; its answer is read by `served_versions`."""
+    encode = encoder(ApiKey.API_VERSIONS, api_versions_body())
     return Call(
         ApiKey.API_VERSIONS, encode, done, versions=GREETING, read=None, timeout_ms=timeout_ms
     )

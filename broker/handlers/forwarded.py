@@ -43,7 +43,9 @@ NEXT_MS: Final = 6_000
 Where the connection alone was lost, no other controller comes.
 """
 _MAKING: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
-_ONCE: Final = frozenset({ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER})
+_ONCE: Final = frozenset({
+    ApiKey.DELETE_TOPICS, ApiKey.UNREGISTER_BROKER, ApiKey.REMOVE_RAFT_VOTER,
+})  # fmt: skip
 """Done twice, they could take away what another client has made under the name in between."""
 Settled = Callable[[Sequence[str]], Awaitable[None] | None]
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from broker.handlers import (
+    add_raft_voter,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -45,6 +46,7 @@ from broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -110,6 +112,8 @@ APIS: Final[tuple[Api, ...]] = (
     unregister_broker,
     elect_leaders,
     update_features,
+    add_raft_voter,
+    remove_raft_voter,
     alter_partition_reassignments,
     list_partition_reassignments,
 )
@@ -120,6 +124,7 @@ FORWARDED: Final = frozenset({
     ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.DESCRIBE_QUORUM,
     ApiKey.UNREGISTER_BROKER, ApiKey.ELECT_LEADERS, ApiKey.UPDATE_FEATURES,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
 })  # fmt: skip
 """What only the active controller can do; while it is another process, they are sent there."""
 

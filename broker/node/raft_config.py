@@ -1,10 +1,14 @@
 """The quorum's settings out of the broker's."""
 
+from typing import Final
+
 from broker.config.broker_config import BrokerConfig
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
-from metadata_topic.raft.voters import VoterSet
+from metadata_topic.raft.voters import VoterEndpoint, VoterSet
+
+_ANY_HOST: Final = frozenset({"", "0.0.0.0", "::"})
 
 
 def quorum_settings(config: BrokerConfig) -> QuorumSettings:
@@ -37,7 +41,27 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         fetch_max_bytes=_number(config, "fetch.max.bytes"),
         snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
         listener_name=config.controller_listener_names[0],
+        endpoints=own_endpoints(config),
     )
+
+
+def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
+    """Where this controller listens, by its own settings; empty where these leave it open.
+
+    DIFFERS: where no host is given, Kafka says the machine's own name in place of what the voters
+    of the metadata log say, which others may not be able to resolve.
+    """
+    advertised = {text.partition("://")[0]: text for text in _advertised(config)}
+    found = []
+    for one in config.controller_listeners:
+        host, port = one.host, one.port
+        if text := advertised.get(one.name):
+            host, _, number = text.partition("://")[2].rpartition(":")
+            host, port = host.strip("[]"), int(number)
+        if host in _ANY_HOST or not port:
+            return ()
+        found.append(VoterEndpoint(one.name, host, port))
+    return tuple(found)
 
 
 def fetch_timeout_ms(config: BrokerConfig) -> int:
@@ -59,14 +83,14 @@ def _number(config: BrokerConfig, name: str) -> int:
 def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
     """Say that this node's address in `voters` is none that it has; None if all is well.
 
-    With voters in the log (kraft.version 1) a changed port in the configuration changes nothing
-    there. The others, and tools, go on asking the old address; a leader that they cannot reach
-    does not stay.
+    One that says its host, too, tells the leader where it is. Else a changed port changes nothing
+    in the log (kraft.version 1): the others, and tools, go on asking the old address, and a leader
+    that they cannot reach does not stay.
 
     Ports alone are compared: a host has many names.
     """
     voter = voters.get(config.node_id)
-    if voter is None or not voter.endpoints or config.has_static_voters:
+    if voter is None or not voter.endpoints or config.has_static_voters or own_endpoints(config):
         return None
     ports = {one.port for one in config.controller_listeners}
     ports |= {int(text.rpartition(":")[2]) for text in _advertised(config)}
@@ -76,8 +100,8 @@ def moved_voter(config: BrokerConfig, voters: VoterSet) -> str | None:
     return (
         f"the other voters and the tools look for this controller at {known}, which is what the "
         f"voters of the metadata log say; it has {sorted(ports)}, and as a leader it will not be "
-        "found. Put back the port in listeners, or say it in advertised.listeners: this version "
-        "does not change the address of a voter"
+        "found. Put back the port in listeners; or name the host, too, there or in "
+        "advertised.listeners: this controller then tells the leader where it is"
     )
 
 

@@ -4,12 +4,14 @@ import logging
 
 from broker.config.broker_config import BrokerConfig
 from broker.handlers import create_acls, delete_acls, describe_acls
+from broker.handlers.add_raft_voter import AddRaftVoterHandler
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
 from broker.handlers.controllers import describe_cluster, quorum_requests, update_raft_voter
 from broker.handlers.controllers.changes import ChangeParts, add_change_handlers
 from broker.handlers.controllers.envelope import EnvelopeHandler
 from broker.handlers.controllers.parts import ControllerParts
 from broker.handlers.describe_quorum import DescribeQuorumHandler
+from broker.handlers.remove_raft_voter import RemoveRaftVoterHandler
 from broker.network.dispatch import decoders
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
@@ -32,6 +34,8 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
     parts.table.add(describe_cluster.make(parts))
     parts.table.add(update_raft_voter.make(parts))
+    for changes in (AddRaftVoterHandler, RemoveRaftVoterHandler):
+        parts.table.add(changes(parts.quorum))
     for acls in (describe_acls, create_acls, delete_acls):
         parts.table.add(acls.make(parts))
     return parts.table

@@ -49,7 +49,7 @@ from metadata_topic.quorum.start.quorum_start import Membership, QuorumSettings,
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH
-from metadata_topic.raft.messages import Node, Request, Response, SnapshotId
+from metadata_topic.raft.messages import Node, Question, Reply, Request, SnapshotId
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import VoterSet
 from runtime.ports import Ports
@@ -80,9 +80,9 @@ class Alone:
     def send(
         self,
         to: Node,
-        request: Request,
+        request: Question,
         timeout_ms: int,
-        done: Callable[[Response | None], None],
+        done: Callable[[Reply | None], None],
     ) -> None:
         """Never called."""
         raise AssertionError(f"a node without a transport wants to ask node {to.id}")
@@ -268,6 +268,11 @@ class MetadataNode:
         """Whether this node is the only voter, and so the active controller for ever."""
         assert self._opened is not None
         return self._opened.plan.membership is Membership.SOLE_VOTER
+
+    @property
+    def is_bound_to_its_broker(self) -> bool:
+        """Whether this process has a broker that counts on this node to stay the only voter."""
+        return self.is_alone and self._settings.has_broker
 
     @property
     def applied_end(self) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from metadata_topic.raft.messages import Node
+from metadata_topic.raft.voters import VoterEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class RaftConfig:
             quorum has its addresses in the voter set.
         listener_name: the first of `controller.listener.names`: of a voter with several listeners
             in the voter set the one of this name is asked.
+        endpoints: where this controller listens, as the voter set should have it; empty: it does
+            not care.
         close_timeout_ms: how long a closing leader waits for the others to hear of it; then it
             stays until another stands, for `election_backoff_max_ms` at most.
     """
@@ -40,4 +43,5 @@ class RaftConfig:
     bootstrap: tuple[Node, ...] = ()
     static_nodes: tuple[Node, ...] = ()
     listener_name: str = "CONTROLLER"
+    endpoints: tuple[VoterEndpoint, ...] = ()
     close_timeout_ms: int = 5000

@@ -17,7 +17,7 @@ from typing import Final, assert_never
 
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft import following, leading, voting
+from metadata_topic.raft import following, leading, voter_changes, voting
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.deadlines import next_deadline_ms
 from metadata_topic.raft.effects import Closed, Effect, WakeAt
@@ -27,6 +27,7 @@ from metadata_topic.raft.events import (
     LAST_EPOCH,
     AbleToLead,
     Answered,
+    AppendTurn,
     ChunkWritten,
     Closing,
     ElectionState,
@@ -47,6 +48,9 @@ from metadata_topic.raft.events import (
 )
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -55,9 +59,12 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    RemoveVoterRequest,
     Response,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
+    VoterResponse,
 )
 from metadata_topic.raft.replica import Pending, Replica
 from metadata_topic.raft.role_states import (
@@ -203,6 +210,7 @@ class RaftCore:
     def _take_rare(
         self,
         event: Started
+        | AppendTurn
         | SegmentFull
         | SnapshotWritten
         | LogStartRaised
@@ -214,6 +222,8 @@ class RaftCore:
         match event:
             case Started():
                 self._on_started(event)
+            case AppendTurn():
+                voter_changes.on_append_turn(replica)
             case SegmentFull():
                 replica.is_segment_full = True
                 replica.flush()
@@ -277,7 +287,7 @@ class RaftCore:
             return Candidate(deadline_ms, Tally(replica.voters, key))
         leader = None if election.leader_id is None else replica.node_of(election.leader_id)
         if leader is not None:
-            return Follower(leader, replica.now_ms + replica.config.fetch_timeout_ms)
+            return replica.follower_of(leader)
         return Unattached(deadline_ms)
 
     # -- requests and answers -------------------------------------------------------------------
@@ -295,6 +305,12 @@ class RaftCore:
                 voting.on_begin_request(replica, token, event.request)
             case EndQuorumEpochRequest():
                 voting.on_end_request(replica, token, event.request)
+            case AddVoterRequest():
+                voter_changes.on_add_request(replica, token, event.request)
+            case RemoveVoterRequest():
+                voter_changes.on_remove_request(replica, token, event.request)
+            case UpdateVoterRequest():
+                voter_changes.on_update_request(replica, token, event.request)
             case _:
                 assert_never(event.request)
 
@@ -303,6 +319,11 @@ class RaftCore:
         pending = replica.pending.pop(event.number, None)
         if pending is None:
             return  # of a role or an epoch that is over
+        if isinstance(pending.request, ApiVersionsRequest):
+            assert event.response is None or isinstance(event.response, ApiVersionsResponse)
+            voter_changes.on_versions(replica, pending, event.response)
+            return
+        assert not isinstance(event.response, ApiVersionsResponse)
         is_fetch = isinstance(pending.request, FetchRequest | FetchSnapshotRequest)
         if event.response is None:
             replica.back_off(pending.to)
@@ -371,7 +392,7 @@ class RaftCore:
                 following.on_fetch_snapshot_response(replica, pending, response)
             case VoteResponse():
                 voting.on_vote_response(replica, pending, response)
-            case BeginQuorumEpochResponse():
+            case BeginQuorumEpochResponse() | VoterResponse():
                 if response.error is not ErrorCode.NONE:
                     replica.back_off(pending.to)
             case EndQuorumEpochResponse():
@@ -407,6 +428,7 @@ class RaftCore:
         replica, state = self.replica, self.replica.state
         match state:
             case Leader():
+                voter_changes.poll(replica, state)
                 return leading.poll_leader(replica, state)
             case Follower():
                 return following.poll_follower(replica, state)

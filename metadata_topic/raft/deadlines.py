@@ -63,3 +63,5 @@ def _leader_times(replica: Replica, state: Leader) -> Iterable[int | None]:
         if retry_at is not None:
             yield max(begin_due_ms(progress, half_ms), retry_at)
     yield state.parked.next_deadline_ms()
+    if state.change is not None:
+        yield state.change.deadline_ms

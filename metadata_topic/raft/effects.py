@@ -14,7 +14,14 @@ epoch waits for the epoch.
 from dataclasses import dataclass
 
 from metadata_topic.raft.events import ElectionState
-from metadata_topic.raft.messages import BatchFacts, Node, Request, Response, SnapshotId, Standing
+from metadata_topic.raft.messages import (
+    BatchFacts,
+    Node,
+    Question,
+    Response,
+    SnapshotId,
+    Standing,
+)
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import VoterSet
 
@@ -45,7 +52,7 @@ class Send:
 
     number: int
     to: Node
-    request: Request
+    request: Question
     timeout_ms: int
     after: int
 
@@ -109,7 +116,7 @@ class AppendEpochStart:
         base_offset: of the batch, the log's end before it.
         granting: ids whose votes made the majority.
         with_voters: also KRAFT_VERSION and KRAFT_VOTERS, because the log has none yet and the
-            checkpoint of the format step is not replicated.
+            checkpoint of the format step is not replicated, or because the leader has moved.
     """
 
     epoch: int
@@ -119,6 +126,24 @@ class AppendEpochStart:
     kraft_version: int
     granting: tuple[int, ...]
     with_voters: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitTurn:
+    """The leader wants to append control records; answered by `AppendTurn`."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppendVoters:
+    """Append a control batch with the voters that hold from now on: KRAFT_VOTERS.
+
+    Attributes:
+        base_offset: of the batch, the log's end before it.
+    """
+
+    epoch: int
+    base_offset: int
+    voters: VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +269,8 @@ Effect = (
     | RespondRecords
     | RespondChunk
     | AppendEpochStart
+    | AwaitTurn
+    | AppendVoters
     | Append
     | FlushLog
     | TruncateLog

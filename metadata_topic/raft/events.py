@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from metadata_topic.raft.log_view import SnapshotFile
-from metadata_topic.raft.messages import BatchFacts, Request, Response, SnapshotId
+from metadata_topic.raft.messages import BatchFacts, Reply, Request, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey
 
@@ -93,7 +93,7 @@ class Answered:
     """
 
     number: int
-    response: Response | None
+    response: Reply | None
     random: float
 
 
@@ -110,6 +110,15 @@ class Proposed:
     epoch: int
     batches: tuple[BatchFacts, ...]
     data: bytes | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTurn:
+    """Nothing that the active controller decided waits to be appended: control records may be.
+
+    Answers `AwaitTurn`, also much later or in another role; nothing is appended between the two
+    by anybody else than this replica.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +224,7 @@ Event = (
     | Received
     | Answered
     | Proposed
+    | AppendTurn
     | Persisted
     | Flushed
     | SegmentFull

@@ -66,11 +66,19 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
         return False
     if not replica.is_ready(state.leader):
         return False
-    if state.download is None:
+    wanted = replica.wanted_voters() if _may_ask_for_voters(replica, state) else None
+    if wanted is not None:
+        state.voter_request_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        replica.send(state.leader, wanted)
+    elif state.download is None:
         replica.send(state.leader, _fetch(replica))
     elif not state.download.is_writing:
         replica.send(state.leader, _fetch_snapshot(replica, state.download))
     return False
+
+
+def _may_ask_for_voters(replica: Replica, state: Follower) -> bool:
+    return state.has_fetched and replica.now_ms >= state.voter_request_ms
 
 
 def is_able_to_fetch(replica: Replica) -> bool:

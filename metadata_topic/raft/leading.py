@@ -47,9 +47,11 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
     """Become leader, which is durable by now, and open the epoch in the log."""
     log, facts = replica.log, replica.history.latest
     base = log.end_offset
-    with_voters = facts.kraft_version > 0 and not facts.in_log
+    voters = replica.voters_as_this_says()
+    is_dynamic = facts.kraft_version > 0
+    with_voters = is_dynamic and not (facts.in_log and voters == replica.voters)
     end = base + (3 if with_voters else 1)
-    others = [voter.key for voter in replica.voters.voters if voter.key.id != replica.key.id]
+    others = [voter.key for voter in voters.voters if voter.key.id != replica.key.id]
     replica.become_leader(
         Leader(base, replica.now_ms, voters={key: ReplicaProgress() for key in others})
     )
@@ -59,18 +61,19 @@ def take_lead(replica: Replica, granting: tuple[int, ...]) -> None:
             epoch=replica.epoch,
             base_offset=base,
             leader_id=replica.key.id,
-            voters=replica.voters,
+            voters=voters,
             kraft_version=facts.kraft_version,
             granting=granting,
             with_voters=with_voters,
         )
     )
-    level, voters = (facts.kraft_version, facts.voters) if with_voters else (None, None)
-    _append(replica, BatchFacts(base, end, replica.epoch, level, voters))
+    said = (facts.kraft_version, voters) if with_voters else (None, None)
+    append(replica, BatchFacts(base, end, replica.epoch, *said))
     replica.flush()
 
 
-def _append(replica: Replica, batch: BatchFacts) -> None:
+def append(replica: Replica, batch: BatchFacts) -> None:
+    """Take note of a batch that goes into the log."""
     replica.log.append(batch.epoch, batch.base_offset, batch.end_offset)
     replica.history.note(batch)
     if isinstance(replica.state, Leader):
@@ -87,7 +90,7 @@ def on_proposed(replica: Replica, event: Proposed) -> None:
         return
     replica.do(Append(event.batches, event.data))
     for batch in event.batches:
-        _append(replica, batch)
+        append(replica, batch)
     replica.flush()
 
 
@@ -115,6 +118,11 @@ def poll_leader(replica: Replica, state: Leader) -> bool:
     if not replica.is_able_to_lead:
         resign(replica, state)
         return True
+    if not replica.is_voter and replica.history.latest_end <= state.high_watermark:
+        # Before that it leads without counting itself: the others may not have what removes it.
+        replica.report(f"epoch {replica.epoch} is given up: this node is no voter any more")
+        resign(replica, state)
+        return True
     if not has_majority(replica, state):
         replica.report(f"no majority of the voters fetches: epoch {replica.epoch} is given up")
         resign(replica, state)
@@ -125,7 +133,8 @@ def poll_leader(replica: Replica, state: Leader) -> bool:
     return False
 
 
-def _check_quorum_ms(replica: Replica) -> int:
+def check_quorum_ms(replica: Replica) -> int:
+    """So long a majority may be silent."""
     return replica.config.fetch_timeout_ms * 3 // 2
 
 
@@ -141,7 +150,7 @@ def majority_until_ms(replica: Replica, state: Leader) -> int | None:
         ),
         reverse=True,
     )
-    return times[needed - 1] + _check_quorum_ms(replica)
+    return times[needed - 1] + check_quorum_ms(replica)
 
 
 def has_majority(replica: Replica, state: Leader) -> bool:
@@ -189,6 +198,15 @@ def update_high_watermark(replica: Replica, state: Leader) -> None:
     if committed > replica.high_watermark:
         replica.high_watermark = committed
         replica.do(AdvanceHighWatermark(committed))
+
+
+def follow_voters(replica: Replica, state: Leader) -> None:
+    """Count for voters those who are, by the newest record of the log, and nobody else."""
+    known = {**state.observers, **state.voters}
+    others = [one.key for one in replica.voters.voters if one.key.id != replica.key.id]
+    state.voters = {key: known.get(key, ReplicaProgress()) for key in others}
+    state.observers = {key: one for key, one in known.items() if key not in state.voters}
+    update_high_watermark(replica, state)
 
 
 def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaProgress | None:

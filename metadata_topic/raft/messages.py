@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka_protocol.errors import ErrorCode
-from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 SUFFIX: Final = ".checkpoint"
 
@@ -140,13 +140,64 @@ class FetchSnapshotRequest:
     max_bytes: int
 
 
-Request = (
+LogRequest = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
 )
+"""What names the one partition of the metadata log on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoterRequest:
+    """Let a controller vote that observes until now (KIP-853).
+
+    Attributes:
+        epoch: the one in which the asker takes the addressee for the leader.
+        voter: which kraft.version it can do the leader asks it.
+        waits_for_commit: the answer does; else it comes once the change is in the leader's log.
+    """
+
+    epoch: int
+    voter: Voter
+    waits_for_commit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequest:
+    """Let a voter vote no more; `epoch` as in AddVoterRequest."""
+
+    epoch: int
+    key: ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterRequest:
+    """This voter, known by its key, listens there and can do that; `epoch` as in AddVoterRequest.
+
+    The answer does not wait for the commit.
+    """
+
+    epoch: int
+    voter: Voter
+
+
+VoterRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+
+Request = LogRequest | VoterRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsRequest:
+    """Which kraft.version can `voter` do? Only asked of others; any node answers it by itself."""
+
+    voter: ReplicaKey
+
+
+Question = Request | ApiVersionsRequest
+"""What a replica asks another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +311,43 @@ class FetchSnapshotResponse:
     data: bytes = b""
 
 
-Response = (
+LogResponse = (
     VoteResponse
     | BeginQuorumEpochResponse
     | EndQuorumEpochResponse
     | FetchResponse
     | FetchSnapshotResponse
 )
+"""Answers to LogRequest."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoterResponse:
+    """Answer to a request that changes the voters.
+
+    Attributes:
+        text: why it is refused; empty where the code says it.
+    """
+
+    error: ErrorCode
+    standing: Standing
+    text: str = ""
+
+
+Response = LogResponse | VoterResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionsResponse:
+    """Answer to an ApiVersionsRequest.
+
+    Attributes:
+        kraft_versions: lowest and highest, both inclusive; None: it knows no such feature.
+    """
+
+    error: ErrorCode
+    kraft_versions: tuple[int, int] | None = None
+
+
+Reply = Response | ApiVersionsResponse
+"""What a replica is answered."""

@@ -29,9 +29,12 @@ from metadata_topic.raft.messages import (
     NOBODY,
     FetchResponse,
     Node,
-    Request,
+    Question,
     Response,
     Standing,
+    UpdateVoterRequest,
+    VoterRequest,
+    VoterResponse,
 )
 from metadata_topic.raft.role_states import (
     Candidate,
@@ -45,7 +48,7 @@ from metadata_topic.raft.role_states import (
 )
 from metadata_topic.raft.roles import Role, check_transition
 from metadata_topic.raft.voter_history import VoterHistory
-from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 NO_VOTERS = VoterSet(())
 _REMEMBERED_MAX: Final = 64
@@ -64,7 +67,7 @@ class Pending:
     """A request that waits for its answer."""
 
     to: Node
-    request: Request
+    request: Question
 
 
 class Replica:
@@ -165,6 +168,30 @@ class Replica:
         """Number of the `Persist` that took over the epoch."""
         return self._epoch_persist
 
+    @property
+    def own_voter(self) -> Voter:
+        """This replica as a voter of a quorum that has its voters in the log."""
+        return Voter(self.key, self.config.endpoints)
+
+    def voters_as_this_says(self) -> VoterSet:
+        """The voters, and of this one where it listens and what it can do, by its own word."""
+        mine = self.voters.get(self.key.id)
+        if mine is None or not self._is_listed_wrong(mine):
+            return self.voters
+        return self.voters.with_voter(self.own_voter)
+
+    def wanted_voters(self) -> VoterRequest | None:
+        """What to ask of the leader, because this replica stands otherwise among the voters."""
+        mine = self.voters.get(self.key.id)
+        if mine is not None and self._is_listed_wrong(mine):
+            return UpdateVoterRequest(self.epoch, self.own_voter)
+        return None
+
+    def _is_listed_wrong(self, mine: Voter) -> bool:
+        is_in_log = self.history.latest.kraft_version > 0 and mine.key == self.key
+        said = self.config.endpoints
+        return is_in_log and bool(said) and not mine.says_the_same(self.own_voter)
+
     def node_of(self, replica_id: int) -> Node | None:
         """Where a voter listens; None if that is not known."""
         for node in self.config.static_nodes:
@@ -225,7 +252,7 @@ class Replica:
             return None
         return self._retry_at.get(to, 0)
 
-    def send(self, to: Node, request: Request, *, after: int | None = None) -> None:
+    def send(self, to: Node, request: Question, *, after: int | None = None) -> None:
         """Send a request."""
         self._numbers += 1
         self.pending[self._numbers] = Pending(to, request)
@@ -330,9 +357,14 @@ class Replica:
 
     def become_follower(self, epoch: int, leader: Node) -> None:
         """Fetch from a leader."""
-        state = Follower(leader, self.now_ms + self.config.fetch_timeout_ms)
+        state = self.follower_of(leader)
         voted = self.election.voted if epoch == self.epoch else None
         self._enter(state, ElectionState(epoch, leader.id, voted))
+
+    def follower_of(self, leader: Node) -> Follower:
+        """The state in which this replica begins to follow; what it has of the log may be old."""
+        due_ms = self.now_ms + self.config.fetch_timeout_ms
+        return Follower(leader, due_ms, voter_request_ms=due_ms)
 
     def become_leader(self, state: Leader) -> None:
         """Lead; the caller has made that durable."""
@@ -445,3 +477,6 @@ class Replica:
             for parked in state.parked.every():
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 self.respond(parked.token, FetchResponse(error, self.standing()))
+            if state.change is not None:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                self.respond(state.change.token, VoterResponse(error, self.standing()))

@@ -6,7 +6,7 @@ Times are milliseconds of the clock of `step`.
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.messages import EpochEnd, Node, SnapshotId
+from metadata_topic.raft.messages import EpochEnd, Node, SnapshotId, VoterRequest
 from metadata_topic.raft.parked import ParkedFetches
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 
@@ -94,6 +94,7 @@ class Follower:
         leader_resigned: the leader sent EndQuorumEpoch.
         asks_others: the leader did not answer; others are asked who leads until one does.
         download: the snapshot that is being fetched, None if none is.
+        voter_request_ms: when it may say next that the voters should be others.
     """
 
     leader: Node
@@ -102,6 +103,7 @@ class Follower:
     leader_resigned: bool = False
     asks_others: bool = False
     download: "Download | None" = None
+    voter_request_ms: int = 0
 
     def hears_leader(self, now_ms: int) -> bool:
         """Whether the leader has answered within the fetch timeout, and does not give up."""
@@ -160,6 +162,25 @@ class ReplicaProgress:
 
 
 @dataclass(slots=True)
+class VoterChange:
+    """The change of the voters that a leader is about to make, or waits to see committed.
+
+    Attributes:
+        token: of the request that is answered then.
+        deadline_ms: when it is answered at the latest.
+        voters: what will be appended; None while the new voter is asked which kraft.version it
+            can do.
+        end_offset: first offset (exclusive end) after its batch; -1 before it is appended.
+    """
+
+    token: int
+    request: VoterRequest
+    deadline_ms: int
+    voters: VoterSet | None = None
+    end_offset: int = -1
+
+
+@dataclass(slots=True)
 class Leader:
     """Leads.
 
@@ -171,6 +192,7 @@ class Leader:
         parked: Fetches that wait.
         high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
         must_look: the log's end or the high watermark moved; parked Fetches may be answered.
+        change: of the voters, one at a time; None where none waits.
     """
 
     epoch_start_offset: int
@@ -180,6 +202,7 @@ class Leader:
     parked: ParkedFetches = field(default_factory=ParkedFetches)
     high_watermark: int = -1
     must_look: bool = False
+    change: VoterChange | None = None
 
 
 RoleState = Unattached | Prospective | Candidate | Follower | Resigned | Leader
@@ -196,4 +219,5 @@ __all__ = [
     "RoleState",
     "Tally",
     "Unattached",
+    "VoterChange",
 ]

@@ -46,7 +46,7 @@ TRANSITIONS: Final[dict[Role, dict[Role, str]]] = {
     },
     Role.LEADER: {
         Role.UNATTACHED: "a higher epoch",
-        Role.RESIGNED: "no majority fetches; stops",
+        Role.RESIGNED: "no majority fetches; stops; its removal is committed",
         Role.FOLLOWER: "a leader of a higher epoch",
     },
     Role.FOLLOWER: {

@@ -51,6 +51,11 @@ class VoterHistory:
         """What holds at the end of the log, committed or not."""
         return self._entries[-1][1]
 
+    @property
+    def latest_end(self) -> int:
+        """First offset (exclusive end) after the batch that said what holds now."""
+        return self._entries[-1][0]
+
     def note(self, batch: BatchFacts) -> None:
         """Take what the control records of a batch say, from its end on."""
         facts = self.latest

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,11 @@ class ReplicaKey:
 
     id: int
     directory_id: bytes = ZERO_UUID
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"{self.id} (directory id {uuid_to_text(self.directory_id)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,19 @@ class Voter:
     key: ReplicaKey
     endpoints: tuple[VoterEndpoint, ...] = ()
     kraft_versions: tuple[int, int] = (0, 1)
+
+    def can_do(self, kraft_version: int) -> bool:
+        """Whether it can do a kraft.version."""
+        lowest, highest = self.kraft_versions
+        return lowest <= kraft_version <= highest
+
+    def says_the_same(self, other: "Voter") -> bool:
+        """Whether `other` is this voter in the same place, by whatever order of its listeners."""
+        return (
+            self.key == other.key
+            and self.kraft_versions == other.kraft_versions
+            and set(self.endpoints) == set(other.endpoints)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +86,15 @@ class VoterSet:
     def is_sole(self, key: ReplicaKey) -> bool:
         """Whether `key` is the only voter, so that its own vote is a majority."""
         return self.ids == (key.id,) and self.has(key)
+
+    def with_voter(self, voter: Voter) -> "VoterSet":
+        """These and `voter`, which takes the place of the one of its id if there is one."""
+        others = [one for one in self.voters if one.key.id != voter.key.id]
+        return VoterSet(tuple(sorted([*others, voter], key=lambda one: one.key.id)))
+
+    def without(self, voter_id: int) -> "VoterSet":
+        """These, but for the one of an id."""
+        return VoterSet(tuple(one for one in self.voters if one.key.id != voter_id))
 
     @property
     def majority(self) -> int:

@@ -193,6 +193,8 @@ def _says_not_controller(key: ApiKey, answer: Any) -> Steps[bool]:
             for topic in answer.topics
             for one in topic.partitions
         )
+    if key in {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}:
+        return answer.error_code in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER}
     pace = Pace()
     lists = (getattr(answer, name, ()) for name in ("topics", "responses", "results"))
     for one in chain((answer,), *lists):

@@ -19,7 +19,7 @@ from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.wire.requests import Refused, admit
 from metadata_topic.quorum.wire.responses import write_answer
 from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity
-from metadata_topic.raft.messages import Response, Standing
+from metadata_topic.raft.messages import Response, Standing, VoterResponse
 
 _OLDEST_FETCH: Final = 4
 
@@ -42,6 +42,7 @@ class QuorumHandler(DecodedHandler):
         answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def respond(answer: Response) -> None:
+            assert not isinstance(answer, VoterResponse)
             if not answered.done():  # the connection may be gone
                 answered.set_result(write_answer(answer, version))
 

@@ -110,6 +110,13 @@ class ControllerLoop:
         else:
             self._term.settle(min(self._applied, self._committed), self.image)
 
+    def when_quiet(self, do: Callable[[], None]) -> None:
+        """Call `do` when all that was decided is in the log, and nothing is being decided."""
+        if self._term is None:
+            do()
+        else:
+            self._term.when_quiet(do)
+
     # -- terms ----------------------------------------------------------------------------------
 
     def _begin_term_if_ready(self) -> None:

@@ -83,6 +83,7 @@ class ControllerTerm:
         self._appended: MetadataImage | None = None
         self._in_flight = DecisionsInFlight(world.clock, world.metrics)
         self._turn_timer: Timer | None = None
+        self._quiet: Callable[[], None] | None = None
         self._no_op_timer = NoOpTimer(
             world,
             wrote_ms=lambda: self._appends.wrote_ms,
@@ -155,6 +156,20 @@ class ControllerTerm:
         self._waiting.add(Decision(decide, done, asked_ms=self._now()), timeout_ms=None)
         self._arm()
 
+    def when_quiet(self, do: Callable[[], None]) -> None:
+        """See `ControllerLoop.when_quiet`; decisions that wait come after it."""
+        self._quiet = do
+        self._arm()
+
+    def _is_quiet_now(self) -> bool:
+        """Do what waits for it, if all that was decided is in the log; else `on_appended` does."""
+        if self._quiet is None:
+            return True
+        if self._appends.is_empty:
+            quiet, self._quiet = self._quiet, None
+            quiet()
+        return self._quiet is None and not self.is_over
+
     def _arm(self) -> None:
         if self._turn_timer is None and not self.is_over:
             self._turn_timer = self._world.scheduler.call_later(0, self._turn)
@@ -175,6 +190,8 @@ class ControllerTerm:
             self._arm()
 
     def _begin_next(self) -> bool:
+        if not self._is_quiet_now():
+            return False
         is_full = self._in_flight.uncommitted_bytes >= self._settings.uncommitted_bytes_max
         if not self._waiting or (is_full and self._in_flight):
             return False
@@ -248,6 +265,8 @@ class ControllerTerm:
     def on_appended(self) -> None:
         """Everything that was decided so far is in the log."""
         self._appended = self.decided
+        if self._quiet is not None:
+            self._arm()
 
     def on_broken(self, reason: str) -> None:
         """The log takes no more of this term."""
@@ -262,6 +281,8 @@ class ControllerTerm:
             self._fail(f"the first append of a term failed: {error!r}")
             return
         self.decided = self._appended
+        if self._quiet is not None:
+            self._arm()
         dropped = self._in_flight.take_above(self._appends.end_offset)
         if self._steps is not None:
             dropped += self._take_current()

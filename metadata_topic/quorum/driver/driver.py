@@ -32,6 +32,7 @@ from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.effects import (
     AdvanceHighWatermark,
+    AwaitTurn,
     Closed,
     Effect,
     Fatal,
@@ -48,6 +49,7 @@ from metadata_topic.raft.effects import (
 )
 from metadata_topic.raft.events import (
     AbleToLead,
+    AppendTurn,
     Closing,
     Event,
     LogStartRaised,
@@ -152,6 +154,13 @@ class RaftDriver:
         self.metrics.appended(end - before, end)
         self._handle(Proposed(epoch, batches, data))
         return True
+
+    def take_turn(self) -> None:
+        """Append the control records that wait for it (`QuorumListener.on_turn_awaited`), if any.
+
+        Not while the listener has batches that it has given offsets and not proposed.
+        """
+        self._handle(AppendTurn())
 
     def note_snapshot(self, event: SnapshotWritten) -> None:
         """This node has made a snapshot."""
@@ -269,6 +278,8 @@ class RaftDriver:
                 self._fail(RaftFailureError(reason))
             case Refuse():
                 raise AssertionError("a proposal was appended and refused")
+            case AwaitTurn():
+                self._notices.append(self._listener.on_turn_awaited)
             case RoleChanged() | AdvanceHighWatermark() | NoteLeaderLogStart() | Report():
                 self._note(effect)
             case _:

@@ -8,17 +8,18 @@ A flush leaves a line in the note of what is flushed (`flushed_end_note`). Nobod
 line's own fsync: a power cut takes at most what was noted in the last second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar, assert_never
 
-from kafka_protocol.records.control import leader_change
+from kafka_protocol.records.control import ControlEntry, leader_change
 from metadata_topic.quorum.driver.ports import DriverWorld
 from metadata_topic.quorum.driver.raft_metrics import RaftMetrics
-from metadata_topic.quorum.log.batches import quorum_entries
+from metadata_topic.quorum.log.batches import quorum_entries, voters_entry
 from metadata_topic.raft.effects import (
     Append,
     AppendEpochStart,
+    AppendVoters,
     DropChunks,
     FlushLog,
     InstallSnapshot,
@@ -41,7 +42,14 @@ LINES_FSYNC_MS: Final = 1_000
 """So long after a flush its note is durable, too."""
 
 LogEffect = (
-    Append | AppendEpochStart | FlushLog | TruncateLog | WriteChunk | InstallSnapshot | DropChunks
+    Append
+    | AppendEpochStart
+    | AppendVoters
+    | FlushLog
+    | TruncateLog
+    | WriteChunk
+    | InstallSnapshot
+    | DropChunks
 )
 
 
@@ -83,6 +91,8 @@ class LogWork:
         match effect:
             case AppendEpochStart():
                 self._open_epoch(effect)
+            case AppendVoters():
+                self._append_controls([voters_entry(effect.voters)], effect.epoch)
             case Append():
                 self._append(effect)
             case FlushLog():
@@ -117,7 +127,10 @@ class LogWork:
         entries = [leader_change(effect.leader_id, effect.voters.ids, effect.granting)]
         if effect.with_voters:
             entries += quorum_entries(effect.kraft_version, effect.voters)
-        self._log.append_controls(entries, epoch=effect.epoch, timestamp_ms=self._clock.wall_ms())
+        self._append_controls(entries, effect.epoch)
+
+    def _append_controls(self, entries: Sequence[ControlEntry], epoch: int) -> None:
+        self._log.append_controls(entries, epoch=epoch, timestamp_ms=self._clock.wall_ms())
 
     def _append(self, effect: Append) -> None:
         batches = effect.batches

@@ -8,7 +8,7 @@ from metadata_topic.quorum.driver.quorum_state_file import QuorumStateFile
 from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import SnapshotInstalled, SnapshotRefused
-from metadata_topic.raft.messages import Node, Request, Response, SnapshotId
+from metadata_topic.raft.messages import Node, Question, Reply, SnapshotId
 from runtime.ports import Ports
 
 
@@ -18,9 +18,9 @@ class Transport(Protocol):
     def send(
         self,
         to: Node,
-        request: Request,
+        request: Question,
         timeout_ms: int,
-        done: Callable[[Response | None], None],
+        done: Callable[[Reply | None], None],
     ) -> None:
         """Send a request.
 
@@ -64,6 +64,10 @@ class QuorumListener(Protocol):
 
     def on_role(self, change: RoleChanged) -> None:
         """Role, epoch or leader are others now."""
+        ...
+
+    def on_turn_awaited(self) -> None:
+        """Control records are to be appended: `RaftDriver.take_turn`, once nothing else waits."""
         ...
 
     def on_high_watermark(self, offset: int) -> None:

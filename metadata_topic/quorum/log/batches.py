@@ -194,8 +194,11 @@ def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 def quorum_entries(level: int, voters: VoterSet) -> tuple[ControlEntry, ...]:
     """KRAFT_VERSION and KRAFT_VOTERS; nothing with kraft.version 0, which has neither."""
-    if level == 0:
-        return ()
+    return () if level == 0 else (kraft_version(level), voters_entry(voters))
+
+
+def voters_entry(voters: VoterSet) -> ControlEntry:
+    """KRAFT_VOTERS: who votes."""
     cls = message("VotersRecord").cls.Voters
     entries = [
         cls(
@@ -211,7 +214,7 @@ def quorum_entries(level: int, voters: VoterSet) -> tuple[ControlEntry, ...]:
         )
         for voter in voters.voters
     ]
-    return (kraft_version(level), kraft_voters(entries))
+    return kraft_voters(entries)
 
 
 def voters_of(record: Any) -> VoterSet:

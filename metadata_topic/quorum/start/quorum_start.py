@@ -151,7 +151,7 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     else:
         _check_directory(me, voters)
     membership = _membership(me, settings, voters)
-    if membership is Membership.SOLE_VOTER:
+    if membership is Membership.SOLE_VOTER and not latest.in_log:
         _refuse_follower_alone(me, found)
     _check_vote(me, membership, found)
     others = tuple(node for node in settings.static_voters if node.id != me.id)
@@ -206,7 +206,10 @@ def _check_broker(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
 
 
 def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
-    """The end of its log may never have been committed: only a majority knew."""
+    """The end of its log may never have been committed: only a majority knew.
+
+    Where its own log says that it is the only voter, it is that majority.
+    """
     election = found.election or ElectionState()
     voted_id = None if election.voted is None else election.voted.id
     named = {election.leader_id, voted_id} - {None}

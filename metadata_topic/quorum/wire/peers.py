@@ -20,13 +20,21 @@ from metadata_topic.quorum.log.fetched import NO_DATA, checked_prefix
 from metadata_topic.quorum.wire.requests import is_sayable, write_request
 from metadata_topic.quorum.wire.responses import read_answer, records_of, without_pre_vote
 from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
-from metadata_topic.raft.messages import FetchRequest, Node, Request, Response, VoteRequest
+from metadata_topic.quorum.wire.voter_messages import VOTER_QUESTIONS, voter_call_of
+from metadata_topic.raft.messages import (
+    FetchRequest,
+    Node,
+    Question,
+    Reply,
+    Response,
+    VoteRequest,
+)
 from runtime.log_context import escape
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
 
-Done = Callable[[Response | None], None]
+Done = Callable[[Reply | None], None]
 """Gets the answer of a request, or None if there will be none."""
 
 
@@ -39,9 +47,11 @@ class _TakenForAVoteError(NotSentError):
 
 
 def call_of(
-    request: Request, identity: WireIdentity, done: Callable[[Any], None], timeout_ms: int
+    request: Question, identity: WireIdentity, done: Callable[[Any], None], timeout_ms: int
 ) -> Call:
-    """The request on its way; `done` gets a `Response` whose records are checked."""
+    """The request on its way; `done` gets a `Reply` whose records are checked."""
+    if isinstance(request, VOTER_QUESTIONS):
+        return voter_call_of(request, identity, done, timeout_ms)
     api_key = api_of(request)
 
     def encode(version: int) -> bytes:
@@ -75,7 +85,7 @@ class Peers:
         self._said: dict[Address, str] = {}
         self._is_closed = False
 
-    def send(self, to: Node, request: Request, timeout_ms: int, done: Done) -> None:
+    def send(self, to: Node, request: Question, timeout_ms: int, done: Done) -> None:
         """Ask `to`; `done` is called once, later, on the loop's thread.
 
         Args:

@@ -35,8 +35,8 @@ from metadata_topic.raft.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    LogRequest,
     Node,
-    Request,
     SnapshotId,
     Standing,
     VoteRequest,
@@ -72,7 +72,7 @@ def admit(
     body: Any,
     identity: WireIdentity,
     standing: Callable[[], Standing],
-) -> Request | Refused:
+) -> LogRequest | Refused:
     """Make a message for the core of a decoded request, or the answer that refuses it.
 
     Args:
@@ -105,7 +105,7 @@ def _asked(api_key: ApiKey, body: Any) -> Any | None:
 
 def _read(
     api_key: ApiKey, version: int, body: Any, asked: Any, identity: WireIdentity
-) -> Request | ErrorCode:
+) -> LogRequest | ErrorCode:
     match api_key:
         case ApiKey.VOTE:
             return _vote(body, asked)
@@ -211,12 +211,12 @@ def _listening(endpoints: Any, leader_id: int, identity: WireIdentity) -> Node |
 # -- to the wire
 
 
-def is_sayable(request: Request, version: int) -> bool:
+def is_sayable(request: LogRequest, version: int) -> bool:
     """Whether this version can ask it: a pre-vote without its flag would be a vote."""
     return not isinstance(request, VoteRequest) or version >= PRE_VOTE or not request.pre_vote
 
 
-def write_request(request: Request, version: int, identity: WireIdentity) -> Any:
+def write_request(request: LogRequest, version: int, identity: WireIdentity) -> Any:
     """The wire's struct of a request; what the version lacks is left at its default."""
     cls = codec_of(api_of(request)).cls
     match request:

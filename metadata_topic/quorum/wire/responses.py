@@ -29,8 +29,8 @@ from metadata_topic.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Request,
-    Response,
+    LogRequest,
+    LogResponse,
     SnapshotId,
     Standing,
     VoteRequest,
@@ -47,7 +47,7 @@ class UnreadableAnswer(TidemarkError):
 # -- to the wire
 
 
-def write_answer(answer: Response, version: int) -> Any:
+def write_answer(answer: LogResponse, version: int) -> Any:
     """The wire's struct of an answer; what the version lacks is left out."""
     match answer:
         case VoteResponse():
@@ -69,7 +69,7 @@ def refused_whole(api_key: ApiKey, error: ErrorCode) -> Any:
     return codec_of(api_key).cls(error_code=int(error))
 
 
-def refused(api_key: ApiKey, error: ErrorCode, standing: Standing, asked: Any) -> Response:
+def refused(api_key: ApiKey, error: ErrorCode, standing: Standing, asked: Any) -> LogResponse:
     """An answer about the log that grants nothing.
 
     Args:
@@ -176,7 +176,7 @@ def _write_fetch_snapshot(answer: FetchSnapshotResponse) -> Any:
 # -- from the wire
 
 
-def read_answer(request: Request, body: Any, checked: CheckedData = NO_DATA) -> Response:
+def read_answer(request: LogRequest, body: Any, checked: CheckedData = NO_DATA) -> LogResponse:
     """Make a message for the core of a decoded answer.
 
     Args:
@@ -223,7 +223,7 @@ def records_of(body: Any) -> memoryview:
     return memoryview(found.records)
 
 
-def _failed(request: Request, error: ErrorCode) -> Response:
+def _failed(request: LogRequest, error: ErrorCode) -> LogResponse:
     """An answer that refuses the request as a whole: it does not say where its sender stands.
 
     So it passes for one of the epoch that was asked in, and the error decides.

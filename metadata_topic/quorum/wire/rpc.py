@@ -20,8 +20,8 @@ from metadata_topic.raft.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
+    LogRequest,
     Node,
-    Request,
     Standing,
     VoteRequest,
 )
@@ -70,7 +70,7 @@ class WireIdentity:
     listener_name: str = "CONTROLLER"
 
 
-def api_of(request: Request) -> ApiKey:
+def api_of(request: LogRequest) -> ApiKey:
     """Which API carries a request."""
     return _API_OF[type(request)]
 

@@ -12,15 +12,18 @@ from broker.process.controllers_listener import build_controller_handlers
 from metadata_topic.quorum.view import QuorumView
 from metadata_topic.quorum.wire.peers import Peers
 from metadata_topic.quorum.wire.rpc import WireIdentity
-from metadata_topic.raft.messages import Node, Request, Response
+from metadata_topic.raft.messages import Node, Question, Reply, Request, Response
 from runtime.ports import system_ports
 from tests.support.worlds.waiting import PATIENCE_S
 
 IDENTITY = WireIdentity("cluster", "CONTROLLER")
+FEATURES = Features({"kraft.version": (0, 1)}, {}, -1)
 
 
 class ToldReplica:
     """Notes requests; answers them with what `answer` gives, or when the test says."""
+
+    node_id, cluster_id, leader_epoch, is_bound_to_its_broker = 1, "cluster", 3, False
 
     def __init__(self) -> None:
         self.view = QuorumView(epoch=3)
@@ -47,15 +50,15 @@ class Asker:
         self.peers = peers
 
     def start(
-        self, port: int, request: Request, *, host: str = "127.0.0.1", timeout_ms: int = 20_000
-    ) -> "asyncio.Future[Response | None]":
+        self, port: int, request: Question, *, host: str = "127.0.0.1", timeout_ms: int = 20_000
+    ) -> "asyncio.Future[Reply | None]":
         answered = asyncio.get_running_loop().create_future()
         # set_result fails where there is a second answer.
         self.peers.send(Node(-1, host, port), request, timeout_ms, answered.set_result)
         assert not answered.done(), "answered within send"
         return answered
 
-    async def ask(self, port: int, request: Request, *, timeout_ms: int = 20_000) -> Response:
+    async def ask(self, port: int, request: Question, *, timeout_ms: int = 20_000) -> Reply:
         async with asyncio.timeout(PATIENCE_S):
             answer = await self.start(port, request, timeout_ms=timeout_ms)
         assert answer is not None
@@ -78,7 +81,7 @@ async def asking(identity: WireIdentity = IDENTITY) -> AsyncIterator[Asker]:
 async def listening(replica: ToldReplica) -> AsyncIterator[int]:
     """Serve `replica`; yields the port."""
     ports = system_ports(asyncio.get_running_loop())
-    parts = ControllerParts(IDENTITY, replica, lambda: Features({}, {}, -1))
+    parts = ControllerParts(IDENTITY, replica, lambda: FEATURES)
     server = Server(build_controller_handlers(parts), NetworkLimits(), ports)
     await server.start([ListenerAddress("CONTROLLER", "127.0.0.1", 0)])
     try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kafka_protocol.errors import ErrorCode
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.records.batch import iter_batches
 from metadata_topic.image.records import MetadataRecord, make
@@ -32,10 +33,13 @@ from metadata_topic.raft.effects import RoleChanged
 from metadata_topic.raft.events import LogStartRaised, SnapshotInstalled, SnapshotWritten
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BatchFacts,
     FetchResponse,
     Node,
-    Request,
+    Question,
+    Reply,
     Response,
     SnapshotId,
 )
@@ -48,7 +52,7 @@ from tests.support.sim.ports import SimPorts, simulated
 from tests.support.sim.scheduler import ManualScheduler
 
 CLUSTER_ID = "driven-quorum-driven-q"
-Done = Callable[[Response | None], None]
+Done = Callable[[Reply | None], None]
 __all__ = ["DrivenNode", "DrivenQuorum"]
 
 
@@ -66,7 +70,7 @@ class DrivenNode:
 
     def __init__(self, quorum: "DrivenQuorum", node_id: int, directory: Path) -> None:
         self.quorum = quorum
-        self.is_controller = any(node.id == node_id for node in quorum.nodes)
+        self.is_controller = node_id not in quorum.brokers
         self.id = node_id
         self.directory = directory
         self.pool: Pool | None = None
@@ -93,7 +97,8 @@ class DrivenNode:
         voters = self.quorum.first_voters
         if not (home / META_PROPERTIES).exists():
             ids = {home: bytes([self.id]) * 16}
-            plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids, voters=voters)
+            first = None if self.id in self.quorum.controllers else voters
+            plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids, voters=first)
             format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
         others = tuple(replace(node, id=-1) for node in self.quorum.nodes)
         self.opened = opened = open_replica(
@@ -159,6 +164,10 @@ class DrivenNode:
 
     def on_high_watermark(self, offset: int) -> None:
         self.committed.append(offset)
+
+    def on_turn_awaited(self) -> None:
+        assert self.driver is not None
+        self.driver.take_turn()  # nothing else waits here
 
     def on_snapshot_installed(self, event: SnapshotInstalled) -> None:
         self.installed.append(event)
@@ -227,10 +236,10 @@ class Wire:
     def __init__(self, node: DrivenNode, life: int) -> None:
         self._node, self._life = node, life
 
-    def send(self, to: Node, request: Request, timeout_ms: int, done: Done) -> None:
+    def send(self, to: Node, request: Question, timeout_ms: int, done: Done) -> None:
         node, quorum = self._node, self._node.quorum
 
-        def answer(response: Response | None) -> None:
+        def answer(response: Reply | None) -> None:
             if node.driver is not None and node.lives == self._life:
                 done(response)
 
@@ -241,9 +250,12 @@ class Wire:
         def arrive() -> None:
             other = quorum.by_port.get(to.port)
             is_cut = other is None or other.driver is None or (node.id, other.id) in quorum.cut
-            if is_cut or other is None or other.driver is None:
+            if not is_cut and isinstance(request, ApiVersionsRequest):
+                quorum.scheduler.call_later(1, lambda: answer(quorum.able))
+            elif is_cut or other is None or other.driver is None:
                 quorum.scheduler.call_later(timeout_ms, lambda: answer(None))
             else:
+                assert not isinstance(request, ApiVersionsRequest)
                 other.driver.receive(request, come_back)
 
         quorum.scheduler.call_later(1, arrive)
@@ -265,6 +277,8 @@ class DrivenQuorum:
         on_the_way: what becomes of an answer between two nodes.
         config: of all logs; for lives that begin later.
         first_voters: that directories are formatted with; None: static voters.
+        brokers, controllers: ids of those without a vote at the start.
+        able: what each says that it can do.
     """
 
     def __init__(
@@ -273,9 +287,20 @@ class DrivenQuorum:
         ids: Sequence[int],
         observers: Sequence[int] = (),
         *,
+        controllers: Sequence[int] = (),
         is_dynamic: bool = False,
     ) -> None:
-        """Begin with nothing; `observers` are brokers, which have no vote."""
+        """Begin with nothing.
+
+        Args:
+            root: of all directories.
+            ids: of the first voters.
+            observers: brokers, which have no vote.
+            controllers: without a vote.
+            is_dynamic: the voters are in the log.
+        """
+        self.brokers, self.controllers = frozenset(observers), frozenset(controllers)
+        self.able = ApiVersionsResponse(ErrorCode.NONE, (0, 1))
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.nodes = tuple(Node(node_id, "here", 9000 + node_id) for node_id in ids)
@@ -290,7 +315,7 @@ class DrivenQuorum:
         self.config = MetadataLogConfig()
         self.members = {
             node_id: self._node(node_id, root / f"node-{node_id}" / "__cluster_metadata-0")
-            for node_id in (*ids, *observers)
+            for node_id in (*ids, *controllers, *observers)
         }
         self.by_port = {9000 + node_id: node for node_id, node in self.members.items()}
         self.cut: set[tuple[int, int]] = set()

@@ -9,7 +9,7 @@ from metadata_topic.quorum.start.quorum_start import FoundQuorum, plan_quorum_st
 from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.messages import NOBODY, Node
 from metadata_topic.raft.voter_history import QuorumFacts
-from metadata_topic.raft.voters import ReplicaKey
+from metadata_topic.raft.voters import ReplicaKey, VoterEndpoint
 
 BASE = {
     "process.roles": "controller",
@@ -41,6 +41,7 @@ def test_defaults_are_kafkas() -> None:
     config, made = configured(**VOTERS)
     assert made == RaftConfig(
         listener_name="CTL",
+        endpoints=(VoterEndpoint("CTL", "127.0.0.1", 9094),),
         fetch_max_bytes=1 << 20,
         static_nodes=(Node(1, "a", 9093), Node(2, "b", 9094), Node(3, "::1", 9095)),
         bootstrap=(Node(NOBODY, "a", 9093), Node(NOBODY, "::1", 9095)),
@@ -62,6 +63,7 @@ def test_every_setting_has_its_field() -> None:
     )
     assert made == RaftConfig(
         listener_name="CTL",
+        endpoints=(VoterEndpoint("CTL", "127.0.0.1", 9094),),
         election_timeout_ms=11,
         fetch_timeout_ms=12,
         election_backoff_max_ms=13,

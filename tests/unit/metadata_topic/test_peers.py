@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -14,19 +15,25 @@ from metadata_topic.quorum.log.fetched import checked_prefix
 from metadata_topic.quorum.wire.responses import write_answer
 from metadata_topic.raft.messages import (
     ANY_REPLICA,
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     FetchRequest,
     FetchResponse,
     Node,
+    RemoveVoterRequest,
     Request,
     Response,
     Standing,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
+    VoterResponse,
 )
-from metadata_topic.raft.voters import ReplicaKey
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint
 from tests.support.brokers.process import free_ports
 from tests.support.kafka_client.node import Serve, framed, serving
-from tests.support.quorum.listener import ToldReplica, asking, listening
+from tests.support.quorum.listener import FEATURES, ToldReplica, asking, listening
 from tests.support.worlds.waiting import until
 
 ME = ReplicaKey(9, b"\7" * 16)
@@ -63,6 +70,26 @@ async def test_a_request_arrives_as_it_was_and_its_answer_too() -> None:
         assert await asker.ask(port, PRE_VOTE) == GRANTED
         assert await asker.ask(port, FETCH) == records
     assert replica.requests == [PRE_VOTE, FETCH]
+
+
+async def test_requests_about_voters_arrive_as_they_were_and_their_answers_too() -> None:
+    replica = ToldReplica()
+    replica.answer = lambda _: VoterResponse(ErrorCode.DUPLICATE_VOTER, STANDING, "is one")
+    voter = Voter(ME, (VoterEndpoint("CONTROLLER", "h", 9093), VoterEndpoint("SECOND", "::1", 1)))
+    add = AddVoterRequest(3, voter, waits_for_commit=False)
+    remove, update = (
+        RemoveVoterRequest(3, ME),
+        UpdateVoterRequest(2, replace(voter, kraft_versions=(1, 2))),
+    )
+    async with listening(replica) as port, asking() as asker:
+        refused = VoterResponse(ErrorCode.DUPLICATE_VOTER, Standing(3), "is one")
+        assert await asker.ask(port, add) == refused
+        assert await asker.ask(port, remove) == refused
+        told = VoterResponse(ErrorCode.DUPLICATE_VOTER, STANDING)
+        assert await asker.ask(port, update) == told, "who leads, and where"
+        able = await asker.ask(port, ApiVersionsRequest(ME))
+        assert able == ApiVersionsResponse(ErrorCode.NONE, FEATURES.supported["kraft.version"])
+    assert replica.requests == [add, remove, update]
 
 
 async def test_a_long_answer_is_checked_by_a_thread_and_is_the_same() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.config.live_config import LiveConfig
+from broker.handlers.add_raft_voter import AddRaftVoterHandler
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.controllers.envelope import FORWARDABLE, EnvelopeHandler
@@ -19,6 +20,7 @@ from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.handler_table import FORWARDED
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from broker.handlers.remove_raft_voter import RemoveRaftVoterHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.authentication import ANONYMOUS
@@ -223,6 +225,8 @@ REFUSING = [
     UpdateFeaturesHandler(UNUSED, 1, UNUSED),
     AlterPartitionReassignmentsHandler(UNUSED, UNUSED),
     ListPartitionReassignmentsHandler(UNUSED),
+    AddRaftVoterHandler(UNUSED),
+    RemoveRaftVoterHandler(UNUSED),
 ]
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.node.raft_config import moved_voter
+from broker.node.raft_config import moved_voter, own_endpoints
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 
@@ -39,3 +39,27 @@ def test_all_is_well_where_they_agree_or_nothing_is_known(known: VoterSet) -> No
 def test_an_advertised_port_counts() -> None:
     behind = config(listeners="CONTROLLER://:1", advertised_listeners="CONTROLLER://h:9093")
     assert moved_voter(behind, AT_9093) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"listeners": "CONTROLLER://h:9094"}, [("h", 9094)]),
+        ({"listeners": "CONTROLLER://[::1]:9094"}, [("::1", 9094)]),
+        ({"listeners": "CONTROLLER://:9094"}, []),
+        ({"listeners": "CONTROLLER://0.0.0.0:9094"}, []),
+        ({"listeners": "CONTROLLER://h:0"}, []),
+        (
+            {"listeners": "CONTROLLER://:1", "advertised_listeners": "CONTROLLER://[::1]:9093"},
+            [("::1", 9093)],
+        ),
+    ],
+)
+def test_one_that_names_its_host_says_where_it_is_and_needs_no_warning(
+    given: dict[str, str], found: list[tuple[str, int]]
+) -> None:
+    settings = config(**given)
+    said = own_endpoints(settings)
+    assert [(one.host, one.port) for one in said] == found
+    if found:
+        assert moved_voter(settings, AT_9093) is None

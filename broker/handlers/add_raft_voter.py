@@ -1,0 +1,28 @@
+"""AddRaftVoter (80): an operator lets one more controller vote.
+
+Versions:
+
+* 0: KIP-853; flexible from the start.
+* 1: the answer may come before the commit (KIP-1186).
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.voter_change import VoterChangeHandler
+from kafka_protocol.wire.api_keys import ApiKey
+from metadata_topic.quorum.wire.voter_messages import VOTER_VERSIONS
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+
+
+class AddRaftVoterHandler(VoterChangeHandler):
+    """Answers AddRaftVoter."""
+
+    api_key = ApiKey.ADD_RAFT_VOTER
+    versions = VOTER_VERSIONS[api_key]
+
+
+def make(parts: "HandlerParts") -> AddRaftVoterHandler:
+    """Make the handler of AddRaftVoter."""
+    return AddRaftVoterHandler(parts.node)

@@ -1,0 +1,27 @@
+"""RemoveRaftVoter (81): an operator lets a controller vote no more.
+
+Versions:
+
+* 0: KIP-853; flexible from the start.
+"""
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.voter_change import VoterChangeHandler
+from kafka_protocol.wire.api_keys import ApiKey
+from metadata_topic.quorum.wire.voter_messages import VOTER_VERSIONS
+
+if TYPE_CHECKING:
+    from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
+
+
+class RemoveRaftVoterHandler(VoterChangeHandler):
+    """Answers RemoveRaftVoter."""
+
+    api_key = ApiKey.REMOVE_RAFT_VOTER
+    versions = VOTER_VERSIONS[api_key]
+
+
+def make(parts: "HandlerParts") -> RemoveRaftVoterHandler:
+    """Make the handler of RemoveRaftVoter."""
+    return RemoveRaftVoterHandler(parts.node)

@@ -1,0 +1,313 @@
+"""How a leader changes who votes: by one voter at a time, the next when that is committed.
+
+Two voter sets that differ by one voter have no disjoint majorities, so whoever is elected by
+either of them knows of every commit by the other. For that to hold of all sets in use
+
+1. a set differs from the one before by one voter,
+2. it is in force on a replica from the moment in which its record is in the log there,
+3. it is appended only once the set before it is committed, and so is a record of the leader's own
+   epoch: an older leader's record that nobody has seen commit may be gone on the others.
+
+A truncation takes back what it cuts off (`voter_history`). The record is appended between two
+decisions of the active controller, whose batches have their offsets by then (`AppendTurn`).
+
+Checks and codes are those of Kafka 4.3's AddVoterHandler, RemoveVoterHandler and
+UpdateVoterHandler, in their order. DIFFERS: a new voter must have had all of the log within the
+time in which a leader without a majority gives up (Kafka: fetched within the hour), since it counts
+from then on; a voter that says of itself what stands in the log is answered without a record.
+
+Source: KIP-853, KIP-1186 (an answer before the commit).
+"""
+
+from typing import Final
+
+from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import ZERO_UUID
+from metadata_topic.raft.effects import AppendVoters, AwaitTurn
+from metadata_topic.raft.leading import append, check_quorum_ms, follow_voters, leader_error
+from metadata_topic.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    BatchFacts,
+    Node,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    VoterRequest,
+    VoterResponse,
+)
+from metadata_topic.raft.replica import Pending, Replica
+from metadata_topic.raft.role_states import Leader, VoterChange
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+
+_Refusal = tuple[ErrorCode, str]
+_NO_TEXT: Final = ""
+
+# -- being asked ------------------------------------------------------------------------------
+
+
+def on_add_request(replica: Replica, token: int, request: AddVoterRequest) -> None:
+    """Begin to add a voter: ask it first which kraft.version it can do."""
+    state = _leader(replica, token, request.epoch)
+    if state is None:
+        return
+    node = _node_of(replica, request.voter)
+    why = (
+        _senseless(replica, request.voter, node)
+        or _not_now(replica, state)
+        or _not_dynamic(replica, "adding")
+        or _not_yet(replica, state)
+        or _not_new(replica, request.voter.key)
+    )
+    if why is not None:
+        _refuse(replica, token, why)
+        return
+    assert node is not None, "it is not senseless"
+    _begin(replica, state, token, request)
+    replica.send(node, ApiVersionsRequest(request.voter.key))
+
+
+def _senseless(replica: Replica, voter: Voter, node: Node | None) -> _Refusal | None:
+    text = ""
+    if not _is_usable(voter.key):
+        text = "Add voter request didn't include a valid voter"
+    elif node is None:
+        places = ", ".join(f"{one.name}://{one.host}:{one.port}" for one in voter.endpoints)
+        text = (
+            f"Add voter request didn't include the endpoint ({places}) for the default listener "
+            f"{replica.config.listener_name}"
+        )
+    return (ErrorCode.INVALID_REQUEST, text) if text else None
+
+
+def _not_new(replica: Replica, key: ReplicaKey) -> _Refusal | None:
+    voters = replica.voters
+    if voters.get(key.id) is None:
+        return None
+    return ErrorCode.DUPLICATE_VOTER, (
+        f"The voter id for {key.text} is already part of the set of voters {_names(voters)}."
+    )
+
+
+def on_remove_request(replica: Replica, token: int, request: RemoveVoterRequest) -> None:
+    """Begin to remove a voter, which may be this leader."""
+    state = _leader(replica, token, request.epoch)
+    if state is None:
+        return
+    key, voters = request.key, replica.voters
+    why: _Refusal | None
+    if not _is_usable(key):
+        why = ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"
+    else:
+        why = (
+            _not_now(replica, state)
+            or _not_dynamic(replica, "removing")
+            or _not_yet(replica, state)
+        )
+    if why is None and (not voters.has(key) or len(voters.voters) == 1):
+        why = (
+            ErrorCode.VOTER_NOT_FOUND,
+            (f"Cannot remove voter {key.text} from the set of voters {_names(voters)}"),
+        )
+    if why is not None:
+        _refuse(replica, token, why)
+        return
+    _begin(replica, state, token, request, voters.without(key.id))
+
+
+def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest) -> None:
+    """Take note of where a voter listens and what it can do.
+
+    Static voters are those of the settings: nothing is noted of them.
+    """
+    state = _leader(replica, token, request.epoch)
+    if state is None:
+        return
+    said, voters = request.voter, replica.voters
+    level = replica.history.latest.kraft_version
+    lowest, highest = said.kraft_versions
+    why: ErrorCode | None = None
+    if (
+        not _is_usable(said.key)
+        or _node_of(replica, said) is None
+        or not 0 <= lowest <= highest
+    ):  # fmt: skip
+        why = ErrorCode.INVALID_REQUEST
+    elif _not_now(replica, state) or (level > 0 and _not_yet(replica, state)):
+        why = ErrorCode.REQUEST_TIMED_OUT
+    elif not said.can_do(level):
+        why = ErrorCode.INVALID_REQUEST
+    known = voters.get(said.key.id)
+    if why is None and (known is None or not voters.has(said.key)):
+        why = ErrorCode.VOTER_NOT_FOUND
+    if why is not None:
+        _refuse(replica, token, (why, _NO_TEXT))
+    elif level == 0 or known is None or known.says_the_same(said):
+        replica.respond(token, VoterResponse(ErrorCode.NONE, replica.standing()))
+    else:
+        _begin(replica, state, token, request, voters.with_voter(said))
+
+
+def _leader(replica: Replica, token: int, epoch: int) -> Leader | None:
+    """This replica's state, if it leads `epoch`; else the request is refused."""
+    error = leader_error(replica, epoch)
+    if error is not None:
+        replica.respond(token, VoterResponse(error, replica.standing()))
+        return None
+    assert isinstance(replica.state, Leader)
+    return replica.state
+
+
+def _is_usable(key: ReplicaKey) -> bool:
+    return key.id >= 0 and key.directory_id != ZERO_UUID
+
+
+def _node_of(replica: Replica, voter: Voter) -> Node | None:
+    """Where it listens for this leader, by its own word."""
+    for one in voter.endpoints:
+        if one.name == replica.config.listener_name:
+            return Node(voter.key.id, one.host, one.port)
+    return None
+
+
+def _not_now(replica: Replica, state: Leader) -> _Refusal | None:
+    if state.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, (
+            "Request timed out waiting for leader to handle previous voter change request"
+        )
+    if state.high_watermark < 0:
+        return ErrorCode.REQUEST_TIMED_OUT, (
+            "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+        )
+    return None
+
+
+def _not_dynamic(replica: Replica, what: str) -> _Refusal | None:
+    level = replica.history.latest.kraft_version
+    if level > 0:
+        return None
+    return ErrorCode.UNSUPPORTED_VERSION, (
+        f"Cluster doesn't support {what} voter because the kraft.version feature is {level}"
+    )
+
+
+def _not_yet(replica: Replica, state: Leader) -> _Refusal | None:
+    end = replica.history.latest_end
+    if end <= state.high_watermark:
+        return None
+    return ErrorCode.REQUEST_TIMED_OUT, (
+        f"Request timed out waiting for voters to commit the latest voter change at {end - 1} "
+        f"with HWM {state.high_watermark}"
+    )
+
+
+def _refuse(replica: Replica, token: int, why: _Refusal) -> None:
+    replica.respond(token, VoterResponse(why[0], replica.standing(), why[1]))
+
+
+def _names(voters: VoterSet) -> str:
+    return f"[{', '.join(voter.key.text for voter in voters.voters)}]"
+
+
+# -- on the way -------------------------------------------------------------------------------
+
+
+def _begin(
+    replica: Replica,
+    state: Leader,
+    token: int,
+    request: VoterRequest,
+    voters: VoterSet | None = None,
+) -> None:
+    deadline_ms = replica.now_ms + replica.config.request_timeout_ms
+    state.change = VoterChange(token, request, deadline_ms, voters)
+    if voters is not None:
+        replica.do(AwaitTurn())
+
+
+def on_versions(replica: Replica, pending: Pending, response: ApiVersionsResponse | None) -> None:
+    """The new voter has said which kraft.version it can do, or nothing."""
+    asked, state = pending.request, replica.state
+    if response is None or response.error is not ErrorCode.NONE:
+        replica.back_off(pending.to)
+    change = state.change if isinstance(state, Leader) else None
+    if change is None or change.voters is not None:
+        return
+    assert isinstance(asked, ApiVersionsRequest)
+    request = change.request
+    if not isinstance(request, AddVoterRequest) or request.voter.key != asked.voter:
+        return  # of a change that is over
+    assert isinstance(state, Leader)
+    error = ErrorCode.NETWORK_EXCEPTION if response is None else response.error
+    versions = None if response is None else response.kraft_versions
+    voter = Voter(asked.voter, request.voter.endpoints, versions or (0, 0))
+    level = replica.history.latest.kraft_version
+    if error is not ErrorCode.NONE:
+        why: _Refusal | None = (
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"Aborted add voter operation since API_VERSIONS returned an error {error.name}",
+        )
+    elif not voter.can_do(level):
+        lowest, highest = voter.kraft_versions
+        why = (
+            ErrorCode.INVALID_REQUEST,
+            (
+                f"Aborted add voter operation for {asked.voter.text} since the kraft.version range "
+                f"(min: {lowest}, max: {highest}) doesn't support the finalized version {level}"
+            ),
+        )
+    else:
+        why = _lags(replica, state, asked.voter)
+    if why is not None:
+        _end(replica, state, *why)
+        return
+    change.voters = replica.voters.with_voter(voter)
+    replica.do(AwaitTurn())
+
+
+def _lags(replica: Replica, state: Leader, key: ReplicaKey) -> _Refusal | None:
+    """Why a controller is not added as long as it is behind, or silent: commits would wait."""
+    known = state.observers.get(key)
+    caught_up_ms = None if known is None else known.last_caught_up_ms
+    if caught_up_ms is not None and replica.now_ms < caught_up_ms + check_quorum_ms(replica):
+        return None
+    return ErrorCode.REQUEST_TIMED_OUT, (
+        f"Aborted add voter operation for {key.text} since it is lagging behind"
+    )
+
+
+def on_append_turn(replica: Replica) -> None:
+    """Append the voters, from now on in force, if this leader still wants that."""
+    state = replica.state
+    change = state.change if isinstance(state, Leader) else None
+    if change is None or change.voters is None or change.end_offset >= 0:
+        return
+    assert isinstance(state, Leader)
+    base, epoch = replica.log.end_offset, replica.epoch
+    change.end_offset = base + 1
+    replica.do(AppendVoters(epoch, base, change.voters))
+    append(replica, BatchFacts(base, base + 1, epoch, None, change.voters))
+    replica.flush()
+    follow_voters(replica, state)
+    request = change.request
+    waits = request.waits_for_commit if isinstance(request, AddVoterRequest) else True
+    if isinstance(request, UpdateVoterRequest) or not waits:
+        _end(replica, state, ErrorCode.NONE)
+
+
+def poll(replica: Replica, state: Leader) -> None:
+    """Answer who asked for a change that is committed, or whose time is over."""
+    change = state.change
+    if change is None:
+        return
+    if 0 <= change.end_offset <= state.high_watermark:
+        _end(replica, state, ErrorCode.NONE)
+    elif replica.now_ms >= change.deadline_ms:
+        # What is appended stays, and may still be committed: as Kafka.
+        _end(replica, state, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _end(replica: Replica, state: Leader, error: ErrorCode, text: str = _NO_TEXT) -> None:
+    assert state.change is not None
+    replica.respond(state.change.token, VoterResponse(error, replica.standing(), text))
+    state.change = None
