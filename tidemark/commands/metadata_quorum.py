@@ -1,4 +1,4 @@
-"""`tidemark metadata-quorum`: who leads the controllers, and how far each of them is."""
+"""`tidemark metadata-quorum`: who leads the controllers, how far each is, and who votes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,9 +7,12 @@ import click
 
 from kafka_client.blocking import BlockingClient
 from runtime.clock import SystemClock
+from runtime.disk import Disk
+from tidemark.node_files.loading import load
 from tidemark.quorum.asking import Limits, QuorumAsker
-from tidemark.quorum.client_settings import client_settings
+from tidemark.quorum.client_settings import ClientSettings, client_settings
 from tidemark.quorum.text import replication_text, status_text
+from tidemark.quorum.voters import added_text, adding, key_of, removed_text, removing, voter_of
 from tidemark.remote.options import ToolCommand, WrongOptionError
 
 
@@ -50,7 +53,7 @@ class Bootstrap:
 @click.option(
     "--command-config", metavar="FILE", type=click.Path(path_type=Path),
     help="Properties of the Kafka client: client.id, default.api.timeout.ms (10 s if not given), "
-    "request.timeout.ms. Plaintext only.",
+    "request.timeout.ms. Plaintext only. With add-controller: of the controller to be added.",
 )  # fmt: skip
 @click.pass_context
 def command(
@@ -59,7 +62,7 @@ def command(
     bootstrap_controller: str | None,
     command_config: Path | None,
 ) -> None:
-    """Describe the quorum of the controllers, as Kafka's kafka-metadata-quorum.sh does."""
+    """Describe and change the quorum of the controllers, as Kafka's kafka-metadata-quorum.sh."""
     ctx.obj = Bootstrap(bootstrap_server, bootstrap_controller, command_config)
 
 
@@ -79,14 +82,63 @@ def describe_command(
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     clock = SystemClock()
     with BlockingClient(address, settings.client_id) as client:
-        limits = Limits(settings.api_timeout_ms, settings.request_timeout_ms)
-        of_controllers = bootstrap.controller is not None
-        found = QuorumAsker(client, limits, clock, of_controllers=of_controllers).describe()
+        found = _asker(client, settings, bootstrap).describe()
     if status:
         text = status_text(found)
     else:
         text = replication_text(found, clock.wall_ms() if human_readable else None)
     click.echo(text, nl=False)
+
+
+def _asker(client: BlockingClient, settings: ClientSettings, bootstrap: Bootstrap) -> QuorumAsker:
+    limits = Limits(settings.api_timeout_ms, settings.request_timeout_ms)
+    of_controllers = bootstrap.controller is not None
+    return QuorumAsker(client, limits, SystemClock(), of_controllers=of_controllers)
+
+
+@command.command("add-controller", cls=ToolCommand)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.pass_obj
+def add_command(bootstrap: Bootstrap, *, dry_run: bool) -> None:
+    """Let a controller vote that runs and has all of the metadata log.
+
+    Its server.properties, in --command-config, say its node.id, its listeners and its metadata
+    directory, which has to be on this machine. It was formatted with --no-initial-controllers.
+    """
+    path = bootstrap.command_config
+    if path is None:
+        raise WrongOptionError(
+            "You must supply the configuration file of the controller you are adding when using "
+            "add-controller."
+        )
+    address, settings = bootstrap.address(), client_settings(path)
+    voter = voter_of(load(path, (), list_without_effect=False), path, Disk())
+    if not dry_run:
+        with BlockingClient(address, settings.client_id) as client:
+            _asker(client, settings, bootstrap).change(adding(voter))
+    click.echo(added_text(voter, dry_run=dry_run))
+
+
+@command.command("remove-controller", cls=ToolCommand)
+@click.option(
+    "--controller-id", "-i", type=int, required=True, metavar="ID", help="Of the voter to remove."
+)
+@click.option(
+    "--controller-directory-id", "-d", required=True, metavar="DIRECTORY",
+    help="Its directory id, as `describe --replication` shows it.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.pass_obj
+def remove_command(
+    bootstrap: Bootstrap, *, controller_id: int, controller_directory_id: str, dry_run: bool
+) -> None:
+    """Let a controller vote no more; it may be lost. Until it is stopped it observes."""
+    key = key_of(controller_id, controller_directory_id)
+    address, settings = bootstrap.address(), client_settings(bootstrap.command_config)
+    if not dry_run:
+        with BlockingClient(address, settings.client_id) as client:
+            _asker(client, settings, bootstrap).change(removing(key))
+    click.echo(removed_text(key, dry_run=dry_run))
 
 
 def _check(*, status: bool, replication: bool, human_readable: bool) -> None:

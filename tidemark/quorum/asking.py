@@ -8,7 +8,7 @@ broker passes the question on itself.
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
 from kafka_client.transport import Address
@@ -19,6 +19,9 @@ from kafka_protocol.wire.schema import Versions
 from metadata_topic.quorum.wire.rpc import PARTITION, TOPIC
 from runtime.clock import Clock
 from tidemark.quorum.description import QuorumDescription, QuorumError, described
+from tidemark.quorum.voters import VoterQuestion
+
+T = TypeVar("T")
 
 _CONTROLLERS: Final = 2
 _ENDPOINT_TYPES: Final = 1
@@ -73,27 +76,45 @@ class QuorumAsker:
         self._hangs = False  # an address of the last round took the connection and said nothing
 
     def describe(self) -> QuorumDescription:
-        """Ask.
+        """Ask how the quorum is.
 
         Raises:
             QuorumError: nobody is there, nobody leads, or they refuse.
         """
+        return self._ask_leader("described the quorum", self._described)
+
+    def change(self, question: VoterQuestion) -> None:
+        """Have the voters changed; returns when that is committed.
+
+        Asked again where the answer was lost, it may be refused because it is done.
+
+        Raises:
+            QuorumError: as `describe`.
+        """
+
+        def ask(address: Address, cluster_id: str) -> bool:
+            return self._changed(question, address, cluster_id)
+
+        self._ask_leader("changed the voters", ask)
+
+    def _ask_leader(self, what: str, ask: Callable[[Address, str], T]) -> T:
+        """Ask one that leads, or passes the question on, and is of the cluster that is named."""
         self._deadline_ms = self._clock.monotonic_ms() + self._limits.api_timeout_ms
         self._patience_ms = _PATIENCE_MS
         while True:
-            found, problems = self._round()
+            found, problems = self._round(ask)
             if found is not None:
                 return found
             if not (self._learned or self._hangs):
                 raise QuorumError("; ".join(problems))
             if self._left_ms() <= _PAUSE_S * 1000:
                 raise QuorumError(
-                    f"nobody described the quorum within {self._limits.api_timeout_ms} ms "
+                    f"nobody {what} within {self._limits.api_timeout_ms} ms "
                     f"(default.api.timeout.ms): {'; '.join(problems)}"
                 )
             self._pause(_PAUSE_S)
 
-    def _round(self) -> tuple[QuorumDescription | None, list[str]]:
+    def _round(self, question: Callable[[Address, str], T]) -> tuple[T | None, list[str]]:
         """Ask all that are there, until one leads to the answer.
 
         A leader that hangs may still be named by others: so no question takes all of the time, and
@@ -105,7 +126,7 @@ class QuorumAsker:
         for address in self._client.present(known, self._limit_ms() / 1000, problems):
             try:
                 ask = self._by_controllers if self._of_controllers else self._by_brokers
-                return ask(address), []
+                return ask(address, question), []
             except (_AgainError, UnreachableError) as error:
                 problems.append(error)
             except ClusterError as error:
@@ -117,7 +138,7 @@ class QuorumAsker:
 
     # -- two ways -------------------------------------------------------------------------------
 
-    def _by_controllers(self, address: Address) -> QuorumDescription:
+    def _by_controllers(self, address: Address, question: Callable[[Address, str], T]) -> T:
         cluster = self._cluster(address)
         nodes = {node.broker_id: (node.host, node.port) for node in cluster.brokers}
         self._learned |= dict.fromkeys(nodes.values())
@@ -127,9 +148,9 @@ class QuorumAsker:
             raise _AgainError(f"{_text(address)} knows no leader")
         if leader not in nodes:
             raise _AgainError(f"{_text(address)} does not know where the leader {leader} listens")
-        return self._described(nodes[leader], cluster.cluster_id)
+        return question(nodes[leader], cluster.cluster_id)
 
-    def _by_brokers(self, address: Address) -> QuorumDescription:
+    def _by_brokers(self, address: Address, question: Callable[[Address, str], T]) -> T:
         served = self._served(address)
         if ApiKey.METADATA not in served:
             raise QuorumError(
@@ -141,7 +162,7 @@ class QuorumAsker:
                 "these in --bootstrap-controller"
             )
         self._learned.setdefault(address)
-        return self._described(address, self._cluster(address).cluster_id)
+        return question(address, self._cluster(address).cluster_id)
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -179,6 +200,20 @@ class QuorumAsker:
             raise _AgainError(f"{_text(address)} does not lead the quorum any more")
         _check(found[0], where)
         return described(found[0], answer.nodes, cluster_id)
+
+    def _changed(self, question: VoterQuestion, address: Address, cluster_id: str) -> bool:
+        """AddRaftVoter or RemoveRaftVoter, which may take the time of a commit."""
+        api_key, body = question.api_key, question.body
+        body.cluster_id = cluster_id
+        version = self._version(address, api_key)
+        limit_ms = max(1, min(self._left_ms(), self._limits.request_timeout_ms))
+        self._client.timeout_s = limit_ms / 1000
+        answer = self._client.ask(address, api_key, version, body)
+        if answer.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER):
+            raise _AgainError(f"{_text(address)} does not lead the quorum any more")
+        name = codec.request(api_key).name.removesuffix("Request")
+        _check(answer, f"{_text(address)} refuses {name}")
+        return True
 
     def _version(self, address: Address, api_key: ApiKey) -> int:
         """The newest version that both sides know."""
