@@ -37,3 +37,25 @@ def test_undisturbed_tiers_copy_and_every_replica_expires_locally() -> None:
     for told in tiered:
         assert min(copy.start for copy in told.copies.values()) > 0
         assert all(told.end - copy.start < 20 for copy in told.copies.values())
+
+
+def test_an_undisturbed_move_copies_the_local_tail_alone() -> None:
+    plan = undisturbed(observers=(101, 102, 103, 104), topics=(), tier=TierPlan())
+    with simulated():
+        world = ReplicationWorld(plan)
+        world.start()
+        world.run_for(10_000)
+        (told,) = world.judge.partitions.values()
+        (other,) = {*plan.observers} - {*told.image.replicas}
+        first, *kept = told.image.replicas
+        wanted = (*kept, other)
+        world.workload.data.mover.ask(told, wanted)
+        world.run_for(5_000)
+        world.calm_down()
+        world.end()
+    rules = world.move_rules
+    assert told.image.replicas == wanted
+    assert (rules.begun, rules.finished, rules.cancelled) == (1, 1, 0)
+    assert rules.begun_above == rules.gone == 1
+    assert not told.copies[first].has_files
+    assert told.copies[other].batches[0].base > 100

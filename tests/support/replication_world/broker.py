@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.coordinator.service import begin_groups
+from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.api_versions import ApiVersionsHandler, features_of
+from broker.handlers.controllers.changes import creation_without_broker
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.fetch import FetchHandler, FetchLimits
@@ -121,10 +123,15 @@ class ReplicaSide(BrokerSide):
         self._starting: asyncio.Task[object] | None = None
         ports, metadata = node.ports, node.metadata
         self._live = SmallSegments(node.settings_file, lambda: metadata.image, node.world.plan)
-        elect = ElectLeadersHandler(metadata.submit, metadata.brokers.election_defaults)
-        self._handlers[elect.api_key] = Forwarded(
-            elect, self.active, ports.clock, ports.scheduler, decoders(ports.executors)
-        )
+        brokers, decoding = metadata.brokers, decoders(ports.executors)
+        creation = creation_without_broker(metadata.submit, self._live, ports.dice, brokers)
+        for one in (
+            ElectLeadersHandler(metadata.submit, brokers.election_defaults),
+            AlterPartitionReassignmentsHandler(creation, brokers.election_defaults),
+        ):
+            self._handlers[one.api_key] = Forwarded(
+                one, self.active, ports.clock, ports.scheduler, decoding
+            )
 
     # -- up
 
@@ -369,6 +376,7 @@ class ReplicaSide(BrokerSide):
                 self._handlers[ApiKey.CREATE_TOPICS],
                 self._handlers[ApiKey.DELETE_TOPICS],
                 self._handlers[ApiKey.INCREMENTAL_ALTER_CONFIGS],
+                self._handlers[ApiKey.ALTER_PARTITION_REASSIGNMENTS],
             ]
         )
         table.add(

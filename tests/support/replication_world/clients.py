@@ -25,6 +25,7 @@ from metadata_topic.image.image import ResourceType
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.doomed_topics import DoomedTopics
 from tests.support.replication_world.follower_readers import FollowerReader
+from tests.support.replication_world.moves import Mover
 from tests.support.replication_world.plan import (
     DATA_PORT,
     DURABLE,
@@ -57,6 +58,7 @@ VERSIONS = {
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 6,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.OFFSET_COMMIT: 9,
     ApiKey.OFFSET_FETCH: 9,
@@ -522,7 +524,7 @@ class DataClients:
         self.consumers = [Consumer(self, one) for one in range(plan.consumers)]
         count = plan.follower_readers
         self.follower_readers = [FollowerReader(self, one) for one in range(count)]
-        self.doomed, self.restorer = DoomedTopics(self), Restorer(self)
+        self.doomed, self.restorer, self.mover = DoomedTopics(self), Restorer(self), Mover(self)
 
     def start(self) -> None:
         """Have the topics made, and let each begin."""

@@ -61,6 +61,11 @@ class Copy:
         return self.batches[-1].end if self.batches else self.start
 
     @property
+    def has_files(self) -> bool:
+        """Whether there is a log of it."""
+        return bool(self._segments)
+
+    @property
     def bytes_above_first(self) -> int:
         """What would be left without the oldest file."""
         return sum(one.size for one in self._segments[1:])

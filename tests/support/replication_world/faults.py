@@ -94,6 +94,9 @@ class ReplicationFaults(NodesFaults):
     def _elect(self, node: "QuorumNode", coming: Fault) -> None:
         self._world.workload.data.elect(int(coming.part < 0.1))
 
+    def _reassign(self, node: "QuorumNode", coming: Fault) -> None:
+        self._world.workload.data.mover.move(coming.number)
+
     # -- the remote tier
 
     def _end_tier(self, node: "QuorumNode", coming: Fault) -> None:

@@ -23,6 +23,7 @@ from metadata_topic.image.model import NO_LEADER, RECOVERING, PartitionImage
 from metadata_topic.image.replay_topics import merge
 from tests.support.quorum_world.errors import Violation
 from tests.support.replication_world.copies import Copy, Stamp, name_of
+from tests.support.replication_world.move_rules import is_clean_end
 from tests.support.replication_world.plan import DURABLE, is_tiered
 
 if TYPE_CHECKING:
@@ -190,7 +191,12 @@ class Judge:
         self._hurt[node.id] = self._hurts
 
     def _loses(self, told: Told, node: "ReplicaNode", copy: Copy, kept: int) -> None:
-        told.hurts += 1
+        if node.id in told.image.replicas:
+            told.hurts += 1
+            self.counts_lost(told, copy, kept)
+
+    def counts_lost(self, told: Told, copy: Copy, kept: int) -> None:
+        """What a replica has from an offset on counts no more."""
         for stamp in copy.batches[copy.index_at(kept) :]:
             key = stamp.base, stamp.epoch
             told.lost[key] += 1
@@ -267,6 +273,10 @@ class Judge:
 
     def _changes(self, told: Told, new: PartitionImage) -> None:
         old, told.image = told.image, new
+        for replica in {*new.replicas} - told.copies.keys():
+            machine = self.world.nodes[replica].machine
+            told.copies[replica] = Copy(machine, name_of(*told.name))
+        self.world.move_rules.changes(told, old, new)
         self._is_due(told)
         self._changed[told] = None
         self.world.saw(f"{told.name} {new.leader} {new.leader_epoch} {new.isr} {new.elr}")
@@ -277,11 +287,12 @@ class Judge:
         if new.leader in (old.leader, NO_LEADER):
             return
         self.elections += 1
-        if new.leader in old.isr or new.leader in old.elr:
+        if new.leader in old.isr or new.leader in old.elr or is_clean_end(old, new):
             return
         if new.leader in old.last_known_elr and told.hurts < told.needed:
             self._breaks("an eligible replica leads while one is left", told, f"before: {old}")
         self.unclean += 1
+        self.world.move_rules.is_elected_uncleanly(told, new)
         if not self._may_be_unclean(told) and new.leader not in old.last_known_elr:
             self._breaks("an unclean leader is elected where the topic allows it", told, f"{old}")
         told.since, told.is_pending, told.gave_up = new.leader_epoch, True, True
@@ -352,6 +363,7 @@ class Judge:
     def _look_at_copy(self, told: Told, node: "ReplicaNode", copy: Copy) -> None:
         start, batches = copy.start, copy.batches
         new, has_less = copy.look()
+        self.world.move_rules.looks(told, node, copy)
         if told.is_tiered and copy.start > start:
             left = [one for one in batches if one.base < copy.start]
             self.world.tier_judge.leaves(told, node, left)
@@ -492,7 +504,9 @@ class Judge:
             self.told += 1
             if stamp.producer_id >= 0:
                 key = stamp.producer_id, stamp.sequence
-                if told.sequences.setdefault(key, stamp.base) != stamp.base:
+                first = told.sequences.setdefault(key, stamp.base)
+                # A new replica knows nothing of a batch below the log start, as in Kafka.
+                if first != stamp.base and first >= told.start_max:
                     self._breaks("a batch of a producer is committed once", told, f"{stamp}")
         if told.name.topic == DURABLE:
             self._is_on_disks(told, mark)
@@ -505,7 +519,7 @@ class Judge:
 
     def _is_on_disks(self, told: Told, mark: int) -> None:
         """A rack that loses its power takes nothing of a durable topic that was told."""
-        ends = {one: copy.durable_end for one, copy in told.copies.items()}
+        ends = {one: told.copies[one].durable_end for one in told.image.replicas}
         if sum(end >= mark for end in ends.values()) < told.needed:
             self._breaks("what is told of a durable topic is on disks", told, f"{mark} of {ends}")
 

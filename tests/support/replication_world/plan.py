@@ -26,7 +26,9 @@ FOLLOWER_SEEDS = 600
 DENSE_SEEDS = 1_000
 """From here on every second seed has nothing but the tiered topic, and faults of its tiers."""
 WIDE_SEEDS = 2_000
-"""From here on each seed is such a one. Its store lies, and tiered topics are deleted."""
+"""From here on such a one has a store that lies, and tiered topics are deleted."""
+MOVE_SEEDS = 3_000
+"""From here on partitions get other replicas, and every second seed is such a wide one."""
 BROKERS_MAX = 5
 NOT_HERE = ("lose_disk", "lose_vote", "old_copy", "move", "stray", "forged")
 """Faults of voters and frames of strangers are the quorum's matter."""
@@ -57,6 +59,8 @@ OF_DENSE = (
 )
 
 OF_WIDE = (*("store_lies",) * 20, *("lose_metadata",) * 8)
+MOVES_OF_10 = 3
+"""So many of ten faults are moves."""
 
 
 class TierPlan(NamedTuple):
@@ -191,12 +195,14 @@ def is_tiered(topic: str) -> bool:
 
 
 def _is_dense(seed: int) -> bool:
-    return seed >= WIDE_SEEDS or (seed >= DENSE_SEEDS and seed % 2 == 1)
+    if WIDE_SEEDS <= seed < MOVE_SEEDS:
+        return True
+    return seed >= DENSE_SEEDS and seed % 2 == 1
 
 
 def events_of(seed: int) -> int:
     """How many events of a seed are tried where nobody says it."""
-    return 2_500 if _is_dense(seed) else 1_200
+    return 2_500 if _is_dense(seed) or seed >= MOVE_SEEDS else 1_200
 
 
 def replication_plan_of(seed: int) -> ReplicationPlan:
@@ -205,12 +211,29 @@ def replication_plan_of(seed: int) -> ReplicationPlan:
     if seed < TIER_SEEDS:
         return plan
     if _is_dense(seed):
-        return _dense(_tiered(plan))
+        return _moving(_dense(_tiered(plan)))
     if seed < FOLLOWER_SEEDS:
         return _tiered(plan)
     plan = _tiered(plan) if seed % 3 else plan
     session_ms = 3_000 if seed % 2 else plan.session_ms  # a leader may be silent for long
-    return replace(plan, follower_readers=3, delete_every_ms=400, session_ms=session_ms)
+    return _moving(replace(plan, follower_readers=3, delete_every_ms=400, session_ms=session_ms))
+
+
+def _moving(plan: ReplicationPlan) -> ReplicationPlan:
+    """With four or five brokers, and moves among the faults."""
+    if plan.seed < MOVE_SEEDS:
+        return plan
+    dice = Random(f"replication-moving-{plan.seed}")
+    here = len(plan.broker_ids)
+    more = max(dice.choice((4, 4, 5)) - here, 0)
+    after = max((*plan.broker_ids, 100)) + 1
+    moves = 1 + len(plan.kinds) * MOVES_OF_10 // (10 - MOVES_OF_10)
+    return replace(
+        plan,
+        observers=(*plan.observers, *range(after, after + more)),
+        kinds=(*plan.kinds, *("reassign",) * moves),
+        fault_every_ms=dice.choice((400, 1_000, 2_000)),
+    )
 
 
 def _dense(plan: ReplicationPlan) -> ReplicationPlan:

@@ -21,6 +21,7 @@ from tests.support.replication_world.faults import ReplicationFaults
 from tests.support.replication_world.follower_readers import LastFollowerReader
 from tests.support.replication_world.groups import GroupConsumer
 from tests.support.replication_world.judge import Judge, Told
+from tests.support.replication_world.move_rules import MoveRules
 from tests.support.replication_world.node import ReplicaNode
 from tests.support.replication_world.plan import DATA_PORT, ReplicationPlan
 from tests.support.replication_world.replica_rules import ReplicaRules
@@ -80,6 +81,7 @@ class ReplicationWorld(NodesWorld):
         remote_objects, tier_topic: what the tiers of all brokers share.
         tier_judge: of what the tiers do.
         replica_rules: of what replicas of tiered partitions know.
+        move_rules: of partitions that get other replicas.
         turns_us: when each broker has last done something while it served.
     """
 
@@ -97,6 +99,7 @@ class ReplicationWorld(NodesWorld):
         self.tier_topic = WorldTopic(self)
         self.tier_judge = TierJudge(self)
         self.replica_rules = ReplicaRules(self)
+        self.move_rules = MoveRules(self)
         for node in self.brokers:
             self.addresses.listens(node, DATA_PORT)
 
@@ -116,6 +119,8 @@ class ReplicationWorld(NodesWorld):
             self.turns_us[node.id] = self.now_us
         self.judge.after_turn(node)
         self.tier_judge.after_turn()
+        for one in self.brokers if node is None else [node]:
+            self.move_rules.look_at(one)  # type: ignore[arg-type]
         if self.plan.tier is not None:
             for one in self.brokers if node is None else [node]:
                 self.replica_rules.look_at(one)  # type: ignore[arg-type]
@@ -209,7 +214,7 @@ class ReplicationWorld(NodesWorld):
             return True
         if image.leader == NO_LEADER:
             return False
-        if set(image.isr) != set(image.replicas):
+        if set(image.isr) != set(image.replicas) or not self.move_rules.is_over(told):
             return False
         copies = [told.copies[one] for one in image.replicas]
         ends = {copy.end for copy in copies}
