@@ -145,8 +145,21 @@ class Replica:
 
     @property
     def can_stand(self) -> bool:
-        """Whether this replica is a voter that may lead, and an epoch is left to stand in."""
-        return self.is_voter and self.is_able_to_lead and self.epoch < EPOCH_MAX
+        """Whether this replica is a voter that may lead, and an epoch is left to stand in.
+
+        DIFFERS: so does one whose removal it does not know to be committed. The others may not have
+        that, and need its vote, which it cannot give them: its log is ahead of theirs. In Kafka
+        nobody of two voters leads again then (`tests/model/voters`, rule 7).
+        """
+        may_vote = self.is_voter or self._is_removal_open
+        return may_vote and self.is_able_to_lead and self.epoch < EPOCH_MAX
+
+    @property
+    def _is_removal_open(self) -> bool:
+        before = self.history.before_latest
+        if before is None or before.voters is None or not self.config.can_vote:
+            return False
+        return before.voters.has(self.key) and self.history.latest_end > self.high_watermark
 
     @property
     def is_voter(self) -> bool:

@@ -56,6 +56,11 @@ class VoterHistory:
         """First offset (exclusive end) after the batch that said what holds now."""
         return self._entries[-1][0]
 
+    @property
+    def before_latest(self) -> QuorumFacts | None:
+        """What held before that; None where the log does not say."""
+        return self._entries[-2][1] if len(self._entries) > 1 else None
+
     def note(self, batch: BatchFacts) -> None:
         """Take what the control records of a batch say, from its end on."""
         facts = self.latest

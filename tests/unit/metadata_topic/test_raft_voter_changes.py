@@ -268,6 +268,26 @@ def test_a_removed_leader_gives_up_when_the_others_do_not_fetch() -> None:
     assert codes(node)[-1] in {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT}
 
 
+def test_a_leader_that_gave_up_before_its_removal_was_committed_stands_again() -> None:
+    node = leader(1, 2)
+    remove(node, key(2))
+    let_append(node)
+    end = node.core.log.end_offset
+    node.run_until(node.now_ms + 60_000)
+    assert node.core.role is Role.PROSPECTIVE
+    *_, asked = node.take(VoteRequest)
+    assert (asked.to.id, node.core.voters.ids) == (1, (1,)), "the other has the one vote"
+    node.answer(asked, node.yes())
+    *_, asked = node.take(VoteRequest)
+    node.answer(asked, node.yes())
+    assert node.core.role is Role.LEADER
+    fetch(node, key(1))
+    assert node.core.high_watermark > end
+    assert node.core.role is Role.RESIGNED, "now it is removed"
+    node.run_until(node.now_ms + 60_000)
+    assert node.core.role is Role.UNATTACHED
+
+
 def test_of_two_voters_the_other_is_removed_and_the_leader_goes_on_alone() -> None:
     node = leader(2, 3)
     remove(node, key(3))
