@@ -572,7 +572,10 @@ class Broker(ServerProcess):
     async def _connect_tier(self) -> None:
         """Its Kafka clients can reach us."""
         assert self._tier is not None
-        self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(self._image())
+        node_id = self.config.node_id
+        self.health.checks["remote-metadata"] = lambda: remote_metadata_problems(
+            self._image(), node_id
+        )
         self.health.notes["remote-metadata"] = lambda: remote_metadata_notes(self._image())
         place, advertised = self.config.tier_listener, self.config.advertised_tier_listener
         settings = (

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from broker.config.listeners import TIER_LISTENER
 from broker.config.rules import check_replication
 from broker.topics.auto_creation import AutoTopicCreation
 from kafka_protocol.errors import ErrorCode, TidemarkError
@@ -132,21 +133,38 @@ def _tell_what_forgets(found: Mapping[str, str], settings: Mapping[str, str]) ->
             )
 
 
-def remote_metadata_problems(image: MetadataImage) -> Sequence[str]:
-    """Who is away with all replicas of some partitions of the topic: all tiers wait for it."""
+def remote_metadata_problems(image: MetadataImage, node_id: int) -> Sequence[str]:
+    """Why this broker's tier does not reach partitions of the topic.
+
+    All replicas are away, or a broker leads that has no listener for tiers: one of Apache Kafka, or
+    one whose tier is off.
+    """
     topic = image.topics_by_name.get(REMOTE_LOG_METADATA_TOPIC)
     if topic is None:
         return ()
-    away = defaultdict(list)
+    away, closed = defaultdict(list), defaultdict(list)
     for index, partition in topic.partitions.items():
+        leader = image.brokers.get(partition.leader)
         if partition.leader == NO_LEADER:
             away[tuple(partition.replicas)].append(index)
+        elif leader is not None and leader.id != node_id and not leader.endpoint(TIER_LISTENER):
+            closed[leader.id].append(index)
     return [
-        f"{topic.name} has no leader in partitions {_shown(indexes)}, which lie on broker "
-        f"{_shown(replicas)}: bring it back. Until then nothing is copied, deleted or found in the "
-        "store for the topics' partitions whose segments are recorded there; clients are served "
-        "from local data"
-        for replicas, indexes in away.items()
+        *(
+            f"{topic.name} has no leader in partitions {_shown(indexes)}, which lie on broker "
+            f"{_shown(replicas)}: bring it back. Until then nothing is copied, deleted or found in "
+            "the store for the topics' partitions whose segments are recorded there; clients are "
+            "served from local data"
+            for replicas, indexes in away.items()
+        ),
+        *(
+            f"{topic.name} is led in partitions {_shown(indexes)} by broker {leader}, which has no "
+            "listener for tiers: a broker of Apache Kafka, or one without a tier. Have a broker of "
+            "Tidemark with a tier lead them (kafka-reassign-partitions.sh, docs/taking-over.md). "
+            "Until then nothing is copied, deleted or found in the store for the topics' "
+            "partitions whose segments are recorded there, and those that get a leader here wait"
+            for leader, indexes in closed.items()
+        ),
     ]
 
 
