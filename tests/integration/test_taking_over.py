@@ -27,7 +27,7 @@ from tests.support.quorum.taking_over_clients import (
 
 pytestmark = [
     pytest.mark.jvm,
-    pytest.mark.lasts(seconds=240),
+    pytest.mark.long(seconds=280),
     pytest.mark.patience(seconds=850),
     pytest.mark.timeout(900),
 ]
