@@ -202,13 +202,13 @@ class DirectoryMoves:
         """Copy, and swap in; False: not yet."""
         tp = move.topic_partition
         while self._is_wanted(move):
-            present = self._logs.get(tp)
-            if present is None:
-                self._end(move)  # the replica is gone
+            present, source = self._logs.get(tp), self._logs.directory_of(tp)
+            if present is None or source is None or source is move.target:
+                self._end(move)  # the replica is gone; or it was swapping when it was asked again
                 return True
             if present.is_offline:
                 raise KafkaStorageError(f"{tp} is offline where it is")
-            move.follow(present)
+            move.follow(present, source)
             if move.bytes_left <= SWAP_BYTES:
                 if not self._may_swap(move):
                     return False

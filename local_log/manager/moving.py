@@ -38,6 +38,7 @@ from local_log.file_names import (
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
+    SWAP,
     TIME_INDEX,
     TXN_INDEX,
     parse_segment_file,
@@ -99,16 +100,17 @@ class Step:
     """What one call on the pool does.
 
     Attributes:
-        drops: base offsets whose copies go.
+        drops: segments whose copies go: base offset, and end where it was copied whole.
         segment: whose bytes of [start, end) are copied; None: only `drops`.
-        closes: it is closed and `end` is its size: its indexes are copied, and all made durable.
+        closes_at: it is closed and `end` is its size: where it ends (exclusive). Its indexes and
+            the snapshot there are copied, and all is made durable.
     """
 
-    drops: tuple[int, ...] = ()
+    drops: tuple[tuple[int, int | None], ...] = ()
     segment: LogSegment | None = None
     start: int = 0
     end: int = 0
-    closes: bool = False
+    closes_at: int | None = None
 
 
 class LogMove:
@@ -116,14 +118,17 @@ class LogMove:
 
     Attributes:
         log: what is copied; another object where the partition's log was replaced meanwhile.
+        source: the log directory that it is in.
         target: the log directory that it moves to.
         path: of the future directory.
+        needed_bytes: what all that moved to the target had to copy when this was planned.
         is_over: it is done or given up.
     """
 
     def __init__(self, log: PartitionLog, source: LogDir, target: LogDir, path: Path) -> None:
         self.log, self.source, self.target, self.path = log, source, target, path
         self.topic_partition = log.topic_partition
+        self.needed_bytes = 0
         self.is_over = False
         self._copied: dict[int, _Copied] = {}
         self._cuts: deque[int] = deque()  # by pool threads, too
@@ -159,9 +164,9 @@ class LogMove:
         """The log is about to be cut there; on any thread."""
         self._cuts.append(end_offset)
 
-    def follow(self, log: PartitionLog) -> None:
-        """Copy this log, which is the partition's by now."""
-        self.log = log
+    def follow(self, log: PartitionLog, source: LogDir) -> None:
+        """Copy this log, which is the partition's by now, and where it is."""
+        self.log, self.source = log, source
 
     def forget(self, base_offset: int) -> None:
         """What is copied of a segment does not count."""
@@ -176,11 +181,11 @@ class LogMove:
         segments = self.log.segments.all
         here = {segment.base_offset: segment for segment in segments}
         end = min((self._cuts.popleft() for _ in range(len(self._cuts))), default=None)
-        gone = tuple(base for base, one in self._copied.items() if _is_gone(one, here, end))
+        gone = [one for one in self._copied.values() if _is_gone(one, here, end)]
         if gone:
-            for base in gone:
-                del self._copied[base]
-            return Step(gone)
+            for one in gone:
+                del self._copied[one.segment.base_offset]
+            return Step(tuple((one.segment.base_offset, one.end_offset) for one in gone))
         active = self.log.segments.active
         for segment in segments:
             base, is_closed = segment.base_offset, segment is not active
@@ -195,11 +200,9 @@ class LogMove:
             closes = is_closed and stop == segment.size_bytes
             if start == stop and not closes:
                 continue
-            copied = self._copied[base] = copied or _Copied(segment)
-            copied.size_bytes = stop
-            log_end = self.log.log_end_offset
-            copied.end_offset = self.log.segments.end_of(segment, log_end) if closes else None
-            return Step((), segment, start, stop, closes)
+            closes_at = self.log.segments.end_of(segment, 0) if closes else None
+            self._copied[base] = _Copied(segment, stop, closes_at)
+            return Step((), segment, start, stop, closes_at)
         return None
 
 
@@ -231,6 +234,8 @@ class LogMoves:
         """A move that `begin` is to begin; on the loop."""
         path = target.path / renamed_dir(log.topic_partition, self._dice.uuid(), "future")
         move = self.under_way[log.topic_partition] = LogMove(log, source, target, path)
+        coming = (one for one in self.under_way.values() if one.target is target)
+        move.needed_bytes = sum(one.bytes_left for one in coming)
         return move
 
     # -- on pool threads
@@ -241,7 +246,7 @@ class LogMoves:
         Raises:
             KafkaStorageError: the disk failed, or has too little room.
         """
-        disk, size = self._disk, move.log.size_bytes
+        disk, size = self._disk, move.needed_bytes
         marker = Marker(
             move.log.topic_id, move.topic_partition, 0, 0, moved=Moved(move.source.directory_id)
         )
@@ -249,8 +254,8 @@ class LogMoves:
             free = disk.free_bytes(move.target.path)
             if size > free:
                 raise KafkaStorageError(
-                    f"{move.topic_partition} has {size} bytes, and {free} are free in "
-                    f"{move.target.path}: make room there, or move it elsewhere"
+                    f"{size} bytes are to be moved to {move.target.path}, and {free} are free: "
+                    f"make room there, or move {move.topic_partition} elsewhere"
                 )
             disk.make_dirs(move.path)
             disk.atomic_write(move.path / FUTURE_MARKER, dump_marker(marker))
@@ -267,7 +272,7 @@ class LogMoves:
         """
         try:
             with self._watched(move):
-                self._copy(move.path, step)
+                self._copy(move, step)
         except SegmentGone:
             return False
         return True
@@ -310,7 +315,7 @@ class LogMoves:
         old.producers.write_due()
         with self._watched(move):
             for step in steps:
-                self._copy(move.path, step)
+                self._copy(move, step)
             self._write_small_files(move)
             begin_at(target, marker)
             self._disk.atomic_write(move.path / FUTURE_MARKER, dump_marker(marker))
@@ -334,7 +339,7 @@ class LogMoves:
 
     def _write_small_files(self, move: LogMove) -> None:
         old, path, disk = move.log, move.path, self._disk
-        self._remove_leftovers(move)
+        present = self._without_strays(move)
         active = old.segments.active
         assert active.size_bytes == 0, "it was rolled"
         segment = LogSegment.create(
@@ -349,7 +354,7 @@ class LogMoves:
         names = [SIDECAR, PARTITION_METADATA, EPOCH_CHECKPOINT, MOVED_MARK]
         for offset in old.producers.snapshots.offsets:
             source = old.producers.snapshots.path(offset)
-            if _exists(disk, source):
+            if source.name not in present and _exists(disk, source):
                 self._copy_file(source, path / source.name)
                 names.append(source.name)
         if _exists(disk, old.directory / ACCEPTED):
@@ -368,22 +373,30 @@ class LogMoves:
         disk.fsync_path(path_of(path, active.base_offset, LOG))
         disk.fsync_path(path)
 
-    def _remove_leftovers(self, move: LogMove) -> None:
-        """An earlier try to finish may have left files of a log that went on since."""
+    def _without_strays(self, move: LogMove) -> set[str]:
+        """Remove files of segments and snapshots that the log has no longer; names of the rest."""
+        snapshots, names = set(move.log.producers.snapshots.offsets), set()
         for name in self._disk.list_dir(move.path):
             parsed = parse_segment_file(name)
             if parsed is None:
-                is_left = name != FUTURE_MARKER
+                is_stray = False
+            elif parsed[1] == PRODUCER_SNAPSHOT:
+                is_stray = parsed[0] not in snapshots
             else:
-                is_left = parsed[1] == PRODUCER_SNAPSHOT or not move.has_copied(parsed[0])
-            if is_left:
+                is_stray = not move.has_copied(parsed[0])
+            if is_stray:
                 self._disk.unlink(move.path / name)
+            else:
+                names.add(name)
+        return names
 
-    def _copy(self, path: Path, step: Step) -> None:
-        disk = self._disk
-        for base in step.drops:
-            for suffix in SEGMENT_SUFFIXES:
+    def _copy(self, move: LogMove, step: Step) -> None:
+        disk, path = self._disk, move.path
+        for base, end in step.drops:
+            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT):
                 disk.unlink(path_of(path, base, suffix))
+            if end is not None:
+                disk.unlink(path_of(path, end, PRODUCER_SNAPSHOT))
         segment = step.segment
         if segment is None:
             return
@@ -399,12 +412,13 @@ class LogMoves:
                 raise SegmentGone(f"{source.path} has become shorter")
             disk.append(target, data)
             position += len(data)
-        if step.closes:
-            for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
-                copy = path_of(path, base, suffix)
+        if step.closes_at is not None:
+            files = [segment.path(suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)]
+            for file in (*files, path_of(segment.directory, step.closes_at, PRODUCER_SNAPSHOT)):
+                copy = path / file.name.removesuffix(SWAP)
                 disk.unlink(copy)
-                if _exists(disk, segment.path(suffix)):
-                    self._copy_file(segment.path(suffix), copy)
+                if _exists(disk, file):
+                    self._copy_file(file, copy)
                     disk.fsync_path(copy)
             # Records without timestamps are as old as their file.
             disk.set_modified_ms(path_of(path, base, LOG), _modified_ms(disk, source))

@@ -19,7 +19,7 @@ from local_log.recovery.acceptance import Accepted, read_accepted, write_accepte
 from runtime.disk import Disk
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.local_log import NOW_MS, SMALL, append, read_bytes, with_config
-from tests.support.worlds.log_manager import IDS, ORDERS, Host, make, names_in
+from tests.support.worlds.log_manager import BILLS, IDS, ORDERS, Host, make, names_in
 from tests.support.worlds.moving import begun, copy_all, moved, swapped_in
 
 PRODUCER = {"producer_id": 7, "producer_epoch": 2}
@@ -184,6 +184,41 @@ def test_segments_that_leave_the_log_leave_the_copy(tmp_path: Path) -> None:
     assert host.checkpoint(LOG_STARTS, 1)[ORDERS] == new.log_start_offset
 
 
+def test_snapshots_come_with_their_segments_and_go_with_them(tmp_path: Path) -> None:
+    """A log of very many segments is not lent while all of theirs are copied."""
+    _, manager = hosted(tmp_path)
+    move, old = begun(manager), log_of(manager)
+    copy_all(manager, move)
+    names = {path.name for path in move.path.glob("*.snapshot")}
+    assert names == {path.name for path in old.directory.glob("*.snapshot")} != set()
+    truncate_to(old, 25)
+    append(old, epoch=4, base_sequence=0, **PRODUCER)
+    old.update_high_watermark(26)
+    old.roll()
+    copy_all(manager, move)
+    names = {path.name for path in move.path.glob("*.snapshot")}
+    assert f"{26:020d}.snapshot" in names <= {p.name for p in old.directory.glob("*.snapshot")}
+    new = swapped_in(manager, move)
+    assert append(new, epoch=4, base_sequence=0, **PRODUCER).is_duplicate
+
+
+def test_moves_to_one_directory_need_room_for_all_of_them(tmp_path: Path) -> None:
+    class Short(FaultyDisk):
+        def free_bytes(self, path: Path) -> int:
+            return 10_000
+
+    host = Host(tmp_path, dirs=2, disk=Short())
+    manager = host.start()
+    make(manager, ORDERS)
+    manager.preferred[BILLS] = manager.dirs[0]
+    (bills,) = make(manager, BILLS)
+    assert 5_000 < bills.size_bytes < 10_000
+    begun(manager)
+    move = manager.moves.plan(bills, *manager.dirs)
+    with pytest.raises(KafkaStorageError, match="make room there, or move"):
+        manager.moves.begin(move)
+
+
 def test_a_file_that_is_gone_is_asked_for_again(tmp_path: Path) -> None:
     _, manager = hosted(tmp_path)
     move, old = begun(manager), log_of(manager)
@@ -230,7 +265,7 @@ def test_a_log_that_took_the_place_meanwhile_is_copied(tmp_path: Path) -> None:
     other = manager.create(*ORDERS, IDS["orders"])
     append(other, epoch=1)
     other.update_high_watermark(1)
-    move.follow(other)
+    move.follow(other, manager.dirs[0])
     copy_all(manager, move)
     assert move.copied_bytes == other.size_bytes
     new = swapped_in(manager, move)
@@ -283,7 +318,7 @@ def test_a_move_does_not_begin_where_there_is_no_room(tmp_path: Path) -> None:
     host = Host(tmp_path, dirs=2, disk=Short())
     manager = host.start()
     make(manager, ORDERS)
-    with pytest.raises(KafkaStorageError, match=r"100 are free .* make room"):
+    with pytest.raises(KafkaStorageError, match=r"and 100 are free: make room"):
         begun(manager)
     assert not list(host.paths[1].glob("orders-0*"))
     assert manager.dirs[1].works

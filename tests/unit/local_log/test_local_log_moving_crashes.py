@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lasts(seconds=20)
 
 CONFIG = replace(TIERED, segment_bytes=3000)
 MARKS = {LOG_STARTS: 10, HIGH_WATERMARKS: 55, CLEANER_OFFSETS: 40}
-SECOND_STEP = rounds("TIDEMARK_MOVING_STEP", quick=9, full=1)
+SECOND_STEP = rounds("TIDEMARK_MOVING_STEP", quick=23, full=7)
 """From one operation of the second life that is stopped to the next."""
 WAYS = ("kill", "power cut")
 
