@@ -246,9 +246,10 @@ def test_a_role_that_was_said_during_the_swap_counts(broker: World, held: HeldPo
     held.release(1)
     topic_id = broker.image.topics_by_name["t"].id
     broker.commit(make("PartitionChangeRecord", 0, partition_id=0, topic_id=topic_id, leader=-1))
-    partition = broker.replicas.partitions[TP]
+    partition, led = broker.replicas.partitions[TP], list[bool]()
+    partition.log.loan.when_here(lambda: led.append(partition.is_leader))
     held.stop_holding()
-    assert not partition.is_leader
+    assert (led, partition.is_leader) == ([False], False), "not for a moment"
     assert broker.where("t") == broker.logs.dirs.index(broker.logs.directory_of(TP))  # type: ignore[arg-type]
 
 
