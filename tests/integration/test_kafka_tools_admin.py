@@ -174,7 +174,7 @@ def test_cluster_id_and_api_versions_are_told(
         "DescribeTopicPartitions(75)": "0 ",
     }.items():
         assert re.search(re.escape(name) + ": " + re.escape(served), versions), name
-    assert re.search(r"AlterReplicaLogDirs\(34\): UNSUPPORTED", versions)
+    assert re.search(r"AlterClientQuotas\(49\): UNSUPPORTED", versions)
 
 
 def test_metadata_quorum_asks_the_broker_for_its_controller(tool: Callable[..., str]) -> None:

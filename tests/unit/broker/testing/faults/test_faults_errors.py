@@ -22,8 +22,11 @@ from tests.support.samples.protocol import TOPIC_ID
 
 SERVED = sorted(handler_class(api).api_key for api in APIS)
 CODE = ErrorCode.NOT_COORDINATOR
-WITHOUT_A_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
-"""Their only refusal is an answer without a directory."""
+WITHOUT_A_CODE = {
+    *((ApiKey.DESCRIBE_LOG_DIRS, version) for version in (1, 2)),
+    *((ApiKey.ALTER_REPLICA_LOG_DIRS, version) for version in (1, 2)),
+}
+"""Their only refusal is an empty answer; that of the latter names no directories of the request."""
 VERSIONS = [
     (key, version)
     for key in SERVED
