@@ -6,6 +6,7 @@ Quorum-state is written at once; a flush is an event of its own.
 """
 
 import pickle
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from metadata_topic.raft.config import RaftConfig
 from metadata_topic.raft.core import RaftCore
 from metadata_topic.raft.events import (
     Answered,
+    AppendTurn,
     ElectionState,
     Event,
     Flushed,
@@ -26,20 +28,25 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from metadata_topic.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BatchFacts,
     FetchRequest,
     FetchResponse,
     Node,
+    RemoveVoterRequest,
     Request,
     Response,
+    VoterResponse,
 )
 from metadata_topic.raft.parked import ParkedFetches
 from metadata_topic.raft.role_states import Candidate, Follower, Leader, Tally, Unattached
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
-from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.quorum_world.errors import Violation
-from tests.support.quorum_world.plan import address_of, key_of
+from tests.support.quorum_world.plan import PORT, address_of, key_of
 
 Entry = tuple[int, bytes]
 Permutation = tuple[int, ...]
@@ -58,7 +65,10 @@ LEFT_OUT = {
     "max_wait_ms",
     "max_bytes",
     "observers",
+    "voter_request_ms",
 }
+"""Of these a replica with voters that change keeps the observers, and whether each caught up."""
+ABLE = ApiVersionsResponse(ErrorCode.NONE, (0, 1))
 
 
 @dataclass
@@ -97,10 +107,12 @@ class Outcome:
     commit: int | None
 
 
-def canonical(thing: Any, places: Permutation) -> Any:
+def canonical(thing: Any, places: Permutation, *, has_changes: bool = False) -> Any:
     """A value without times, with node ids exchanged."""
-    if isinstance(thing, ReplicaKey | Node):
-        return places[thing.id]
+    if isinstance(thing, ReplicaKey | Node | Voter):
+        return places[thing.key.id if isinstance(thing, Voter) else thing.id]
+    if isinstance(thing, VoterSet):
+        return tuple(sorted(places[one] for one in thing.ids))
     if isinstance(thing, bytes | bytearray):
         return tuple(
             renamed(bytes(thing[at : at + PAYLOAD_BYTES]), places)
@@ -111,40 +123,94 @@ def canonical(thing: Any, places: Permutation) -> Any:
             tuple(sorted(places[i] for i in one)) for one in (thing.granted, thing.refused)
         )
     if isinstance(thing, ParkedFetches):
-        return canonical(tuple(thing.every()), places)
+        return canonical(tuple(thing.every()), places, has_changes=has_changes)
     if is_dataclass(thing) and not isinstance(thing, type):
-        values = []
-        for field in fields(thing):
-            value = getattr(thing, field.name)
-            if field.name == "leader_id" and value is not None and value > 0:
-                value = places[value]
-            if field.name not in LEFT_OUT:
-                values.append(canonical(value, places))
-        return (type(thing).__name__, *values)
+        return (type(thing).__name__, *_of_fields(thing, places, has_changes=has_changes))
     if isinstance(thing, dict):
-        return tuple(sorted((canonical(k, places), canonical(v, places)) for k, v in thing.items()))
+        pairs = (
+            (canonical(k, places), canonical(v, places, has_changes=has_changes))
+            for k, v in thing.items()
+        )
+        return tuple(sorted(pairs))
     if isinstance(thing, tuple | list):
-        return tuple(canonical(one, places) for one in thing)
+        return tuple(canonical(one, places, has_changes=has_changes) for one in thing)
     return thing
 
 
+def _of_fields(thing: Any, places: Permutation, *, has_changes: bool) -> Iterator[Any]:
+    for field in fields(thing):
+        value = getattr(thing, field.name)
+        if field.name == "leader_id" and value is not None and value > 0:
+            value = places[value]
+        if has_changes and field.name == "last_caught_up_ms":
+            yield value is None
+        elif field.name not in LEFT_OUT or (has_changes and field.name == "observers"):
+            yield canonical(value, places, has_changes=has_changes)
+
+
 def renamed(payload: bytes, places: Permutation) -> bytes:
-    """A payload with its leader exchanged, if it opens an epoch."""
-    return payload[:-1] + bytes([places[payload[-1]]]) if payload[:1] == b"L" else payload
+    """A payload with its leader exchanged, if it opens an epoch, or the voters that it names."""
+    if payload[:1] == b"L":
+        return payload[:-1] + bytes([places[payload[-1]]])
+    if payload[:1] == b"V":
+        return payload_of(places[one] for one in ids_of(payload))
+    return payload
+
+
+def payload_of(ids: Iterable[int]) -> bytes:
+    """The payload of a batch that names these voters."""
+    return b"V" + bytes(PAYLOAD_BYTES - 2) + bytes([sum(1 << one for one in ids)])
+
+
+def ids_of(payload: bytes) -> tuple[int, ...]:
+    """The voters that a payload names."""
+    return tuple(one for one in range(8) if payload[-1] >> one & 1)
+
+
+def voters_of(ids: Iterable[int]) -> VoterSet:
+    """Voters as the log names them."""
+    return VoterSet(
+        tuple(
+            Voter(key_of(one), (VoterEndpoint("CONTROLLER", address_of(one).host, PORT),))
+            for one in sorted(ids)
+        )
+    )
 
 
 class Locals:
     """All states that any replica was in, by number."""
 
     def __init__(
-        self, voters: int, permutations: tuple[Permutation, ...], *, flushes_at_once: bool
+        self,
+        voters: int,
+        permutations: tuple[Permutation, ...],
+        *,
+        flushes_at_once: bool,
+        has_changes: bool = False,
+        searches: bool = False,
     ) -> None:
-        self.flushes_at_once = flushes_at_once
+        """Begin with none.
+
+        Args:
+            voters: how many there are at first, ids from 1 on.
+            permutations: of all nodes that count as one state.
+            flushes_at_once: a flush is done within the step.
+            has_changes: voters stand in the log, and change.
+            searches: Fetches that look for a leader arrive.
+        """
+        self.flushes_at_once, self.has_changes, self.searches = (
+            flushes_at_once,
+            has_changes,
+            searches,
+        )
         ids = range(1, voters + 1)
         self._permutations = permutations
-        self._voter_set = VoterSet(tuple(Voter(ReplicaKey(one)) for one in ids))
+        self._facts = QuorumFacts(0, VoterSet(tuple(Voter(ReplicaKey(one)) for one in ids)))
+        nodes = tuple(address_of(one) for one in ids)
+        if has_changes:
+            self._facts = QuorumFacts(1, voters_of(ids), in_log=True)
         self._config = RaftConfig(
-            static_nodes=tuple(address_of(one) for one in ids),
+            static_nodes=() if has_changes else nodes,
             retry_backoff_ms=0,
             fetch_max_wait_ms=0,
         )
@@ -167,8 +233,13 @@ class Locals:
         for offset, (epoch, _) in enumerate(log):
             if not epochs or epochs[-1][0] != epoch:
                 epochs.append((epoch, offset))
-        facts = QuorumFacts(0, self._voter_set)
-        started = Started(election, 0, len(log), tuple(epochs), (), ((0, facts),), 0.0)
+        history = [(0, self._facts)]
+        history += [
+            (offset + 1, QuorumFacts(1, voters_of(ids_of(payload)), in_log=True))
+            for offset, (_, payload) in enumerate(log)
+            if payload[:1] == b"V"
+        ]
+        started = Started(election, 0, len(log), tuple(epochs), (), tuple(history), 0.0)
         return self._carry_out(local, started, 0)
 
     def _load(self, number: int) -> Local:
@@ -191,7 +262,7 @@ class Locals:
         for places in self._permutations:
             log = tuple((epoch, renamed(payload, places)) for epoch, payload in local.log)
             pending = tuple(sorted((places[i], canonical(one, places)) for i, one in facts[3]))
-            said = tuple(canonical(one, places) for one in facts[:3])
+            said = tuple(canonical(one, places, has_changes=self.has_changes) for one in facts[:3])
             disk = canonical(local.election, places)
             keys.append((places[core.key.id], said, pending, log, own, disk))
         number = self._numbers.get(keys[0])
@@ -201,6 +272,10 @@ class Locals:
             self.values.append(self._load(number))
             self.places.append(tuple(self._keys.setdefault(key, len(self._keys)) for key in keys))
         return number
+
+    def voters_in(self, log: Iterable[Entry]) -> tuple[VoterSet, ...]:
+        """The voters that the entries of a log name, one after the other."""
+        return tuple(voters_of(ids_of(payload)) for _, payload in log if payload[:1] == b"V")
 
     # Events; None where they cannot be
 
@@ -215,6 +290,10 @@ class Locals:
 
     def propose(self, number: int, which: int) -> Outcome | None:
         return self._step(number, ("propose", which))
+
+    def change(self, number: int, which: int) -> Outcome | None:
+        """A voter is removed, or a node that is none is added."""
+        return self._step(number, ("change", which))
 
     def flush(self, number: int) -> Outcome | None:
         return self._step(number, ("flush",))
@@ -254,6 +333,14 @@ class Locals:
                 batch = BatchFacts(end, end + 1, replica.epoch)
                 payload = b"P" + which.to_bytes(PAYLOAD_BYTES - 1, "big")
                 return self._carry_out(local, Proposed(replica.epoch, (batch,), payload), 0)
+            case ("change", which) if isinstance(replica.state, Leader):
+                key, end = key_of(which), len(local.log)
+                request: Request = RemoveVoterRequest(replica.epoch, key)
+                if not replica.voters.has(key):
+                    [new] = voters_of([which]).voters
+                    request = AddVoterRequest(replica.epoch, new)
+                outcome = self._carry_out(local, Received(1, request, 0.0), 0)
+                return outcome if len(local.log) > end else None
             case ("flush",) if local.flushing is not None:
                 local.flushed, local.flushing = max(local.flushed, local.flushing), None
                 return self._carry_out(local, Flushed(local.flushed), 0)
@@ -263,7 +350,7 @@ class Locals:
         return None
 
     def _carry_out(self, local: Local, first: Event, now_ms: int) -> Outcome:
-        done = _Done(local, self.flushes_at_once)
+        done = _Done(local, self.flushes_at_once, self.searches)
         events: list[Event] = [first]
         while events:
             try:
@@ -278,9 +365,10 @@ class Locals:
 class _Done:
     """Effects of one step, carried out."""
 
-    def __init__(self, local: Local, flushes_at_once: bool) -> None:
+    def __init__(self, local: Local, flushes_at_once: bool, searches: bool) -> None:
         self._local = local
         self._flushes_at_once = flushes_at_once
+        self._searches = searches
         self.sends: list[tuple[int, Request]] = []
         self.answer: Response | None = None
         self.led: int | None = None
@@ -293,9 +381,16 @@ class _Done:
             case fx.Persist():
                 local.election = effect.election
                 return [Persisted(effect.number)]
-            case fx.Send() if _is_search(local.core, effect):
+            case fx.Send(request=ApiVersionsRequest()):
+                return [Answered(effect.number, ABLE, 0.0)]
+            case fx.AwaitTurn():
+                return [AppendTurn()]
+            case fx.Respond(response=VoterResponse()):
+                pass
+            case fx.Send() if not self._searches and _is_search(local.core, effect):
                 return _no_answer(local.core, effect)
             case fx.Send():
+                assert not isinstance(effect.request, ApiVersionsRequest)
                 self.sends.append((effect.to.id, effect.request))
             case fx.Respond():
                 self.answer = effect.response
@@ -318,6 +413,8 @@ class _Done:
                 epoch, leader = effect.epoch, effect.leader_id
                 payload = b"L" + epoch.to_bytes(4, "big") + leader.to_bytes(3, "big")
                 local.log.append((epoch, payload))
+            case fx.AppendVoters():
+                local.log.append((effect.epoch, payload_of(effect.voters.ids)))
             case fx.Append():
                 data = bytes(effect.data)
                 for place, batch in enumerate(effect.batches):
@@ -377,8 +474,14 @@ def _records(local: Local, effect: fx.RespondRecords) -> FetchResponse:
         effect.high_watermark,
         effect.log_start_offset,
         batches=tuple(
-            BatchFacts(effect.offset + place, effect.offset + place + 1, epoch)
-            for place, (epoch, _) in enumerate(found)
+            BatchFacts(
+                effect.offset + place,
+                effect.offset + place + 1,
+                epoch,
+                None,
+                voters_of(ids_of(payload)) if payload[:1] == b"V" else None,
+            )
+            for place, (epoch, payload) in enumerate(found)
         ),
         data=b"".join(payload for _, payload in found),
     )

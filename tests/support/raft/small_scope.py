@@ -10,8 +10,9 @@ a leader (lost, every one), times (any timeout may come at any moment, but a lea
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -36,7 +37,14 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much may happen in all."""
+    """How much may happen in all.
+
+    Attributes:
+        voters: how many there are at first.
+        changes: of the voters, which stand in the log then.
+        outsiders: controllers without a vote at first.
+        searches: Fetches that look for a leader arrive.
+    """
 
     voters: int = 3
     epochs: int = 2
@@ -44,12 +52,21 @@ class Bounds:
     crashes: int = 0
     losses: int = 0
     timeouts: int = 2
+    changes: int = 0
+    outsiders: int = 0
+    searches: bool = False
 
     def __str__(self) -> str:
+        changes = f" changes={self.changes} voters={self.voters}" if self.changes else ""
         return (
             f"epochs={self.epochs} entries={self.entries} crashes={self.crashes} "
-            f"losses={self.losses} timeouts={self.timeouts}"
+            f"losses={self.losses} timeouts={self.timeouts}{changes}"
         )
+
+    @property
+    def nodes(self) -> int:
+        """Voters at first, and controllers without a vote."""
+        return self.voters + self.outsiders
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +87,7 @@ class State:
     crashes: int
     losses: int
     timeouts: int
+    changes: int = 0
     leaders: tuple[tuple[int, int], ...] = ()
     committed: tuple[Entry, ...] = ()
     marks: tuple[tuple[int, int], ...] = ()
@@ -94,15 +112,30 @@ class Found:
     story: tuple[str, ...] = ()
 
 
+Happens = Callable[[], Iterator[tuple[str, State]]]
+"""An event: gives its name and the state that it leads to, or nothing."""
+
+
 class Scope:
     """Successors of states, within bounds."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, *, is_plain: bool = False) -> None:
+        """Begin with none; `is_plain`: states that differ by names are told apart."""
         self.bounds = bounds
-        count = bounds.voters
-        self._permutations = tuple((0, *one) for one in permutations(range(1, count + 1)))
-        flushes_at_once = not bounds.crashes
-        self.locals = Locals(count, self._permutations, flushes_at_once=flushes_at_once)
+        count = bounds.nodes
+        first, others = range(1, bounds.voters + 1), range(bounds.voters + 1, count + 1)
+        self._permutations = tuple(
+            (0, *one, *other) for one in permutations(first) for other in permutations(others)
+        )
+        if is_plain:
+            self._permutations = self._permutations[:1]
+        self.locals = Locals(
+            bounds.voters,
+            self._permutations,
+            flushes_at_once=not bounds.crashes,
+            has_changes=bounds.changes > 0,
+            searches=bounds.searches,
+        )
         self._pairs = [
             (one, other)
             for one in range(1, count + 1)
@@ -120,19 +153,22 @@ class Scope:
         ]
 
     def first(self) -> State:
-        """Three empty disks."""
+        """Empty disks."""
         bounds = self.bounds
-        found = [self.locals.first(node) for node in range(1, bounds.voters + 1)]
-        state = State(
+        found = [self.locals.first(node) for node in range(1, bounds.nodes + 1)]
+        slots = [0] * len(self._pairs)
+        for node, one in enumerate(found, 1):
+            for to, request in one.sends:
+                slots[self._place[node, to]] = self._number(request)
+        return State(
             tuple(one.local for one in found),
-            (0,) * len(self._pairs),
+            tuple(slots),
             bounds.entries,
             bounds.crashes,
             bounds.losses,
             bounds.timeouts,
+            bounds.changes,
         )
-        assert not any(one.sends for one in found)
-        return state
 
     def _number(self, message: Any) -> int:
         number = self._message_numbers.get(message)
@@ -169,67 +205,122 @@ class Scope:
             one = (tuple(moved), tuple(slots), leaders, committed, state.marks)
             if best is None or one < best:
                 best = one
-        return hash((best, state.entries, state.crashes, state.losses, state.timeouts))
+        left = state.entries, state.crashes, state.losses, state.timeouts, state.changes
+        return hash((best, left))
 
     def successors(self, state: State) -> Iterator[tuple[str, State]]:
         """All that can happen next."""
+        for event in self.events(state):
+            yield from event()
+
+    def events(self, state: State) -> Iterator[Happens]:
+        """All that can happen next, not yet carried out; each comes to one state at most."""
+        kinds = (
+            self.arrivals, self.losses, self.timeouts, self.flushes, self.appends, self.changes,
+            self.crashes,
+        )  # fmt: skip
+        for kind in kinds:
+            yield from kind(state)
+
+    def arrivals(self, state: State) -> Iterator[Happens]:
+        """All messages that can arrive next."""
         for (asker, asked), place in self._place.items():
             if state.slots[place]:
-                yield from self._of_slot(state, asker, asked, place)
-        for node in range(1, self.bounds.voters + 1):
-            yield from self._of_node(state, node)
+                yield partial(self._arrives, state, asker, asked, place)
 
-    def _of_slot(
+    def losses(self, state: State) -> Iterator[Happens]:
+        """All messages that can be lost next."""
+        for (asker, asked), place in self._place.items():
+            if state.slots[place] and state.losses:
+                yield partial(self._is_lost, state, asker, asked, place)
+            elif self.bounds.searches and not state.slots[place]:
+                # Whoever was asked has ended: an asker without a vote would wait for ever.
+                step = partial(self.locals.answer, state.locals[asker - 1], asked, None)
+                yield self._event(state, asker, step, f"n{asker} waits in vain for n{asked}")
+
+    def timeouts(self, state: State) -> Iterator[Happens]:
+        """All replicas that wait for something may do so in vain."""
+        less = replace(state, timeouts=state.timeouts - 1)
+        for node, number in enumerate(state.locals, 1):
+            if state.timeouts:
+                step = partial(self.locals.time_out, number)
+                yield self._event(less, node, step, f"n{node} times out")
+
+    def flushes(self, state: State) -> Iterator[Happens]:
+        """All flushes under way can be done."""
+        for node, number in enumerate(state.locals, 1):
+            step = partial(self.locals.flush, number)
+            yield self._event(state, node, step, f"n{node} has flushed")
+
+    def appends(self, state: State) -> Iterator[Happens]:
+        """All leaders can decide something."""
+        less = replace(state, entries=state.entries - 1)
+        which = self.bounds.entries - state.entries + 1
+        for node, number in enumerate(state.locals, 1):
+            if state.entries:
+                step = partial(self.locals.propose, number, which)
+                yield self._event(less, node, step, f"n{node} appends entry {which}")
+
+    def changes(self, state: State) -> Iterator[Happens]:
+        """All leaders can add or remove a voter."""
+        less = replace(state, changes=state.changes - 1)
+        for node, number in enumerate(state.locals, 1):
+            is_leader = self.locals.values[number].core.epoch_start_offset is not None
+            if state.changes and is_leader:
+                for other in range(1, self.bounds.nodes + 1):
+                    step = partial(self.locals.change, number, other)
+                    yield self._event(less, node, step, f"n{node} adds or removes n{other}")
+
+    def crashes(self, state: State) -> Iterator[Happens]:
+        """All replicas can end, and start with what is flushed and some of what is not."""
+        for node, number in enumerate(state.locals, 1):
+            if state.crashes:
+                slots = tuple(
+                    0 if node == asker or (node == asked and self._is_answer(message)) else message
+                    for (asker, asked), message in zip(self._pairs, state.slots, strict=True)
+                )
+                less = replace(state, crashes=state.crashes - 1, slots=slots)
+                local = self.locals.values[number]
+                for kept in range(len(local.log) - local.flushed + 1):
+                    step = partial(self.locals.crash, number, kept)
+                    label = f"n{node} crashes, {kept} unflushed entries stay"
+                    yield self._event(less, node, step, label)
+
+    def _event(
+        self, less: State, node: int, step: Callable[[], Outcome | None], label: str
+    ) -> Happens:
+        return lambda: self._after(less, node, step(), label)
+
+    def _arrives(
         self, state: State, asker: int, asked: int, place: int
     ) -> Iterator[tuple[str, State]]:
         message = self._messages[state.slots[place]]
-        slots = list(state.slots)
-        slots[place] = 0
-        without = replace(state, slots=tuple(slots))
+        without = _without(state, place)
         name = type(message).__name__
         if isinstance(message, REQUESTS):
             outcome = self.locals.deliver(state.locals[asked - 1], message)
             yield from self._after(
                 without, asked, outcome, f"n{asked} has {name} of n{asker}", place
             )
+            return
+        outcome = self.locals.answer(state.locals[asker - 1], asked, message)
+        label = f"n{asker} has {name} of n{asked}"
+        if outcome is None:
+            yield label, without
         else:
-            outcome = self.locals.answer(state.locals[asker - 1], asked, message)
-            label = f"n{asker} has {name} of n{asked}"
-            if outcome is None:
-                yield label, without
-            else:
-                yield from self._after(without, asker, outcome, label)
-        if state.losses:
-            less = replace(without, losses=state.losses - 1)
-            outcome = self.locals.answer(state.locals[asker - 1], asked, None)
-            label = f"{name} between n{asker} and n{asked} is lost"
-            if outcome is None:
-                yield label, less
-            else:
-                yield from self._after(less, asker, outcome, label)
+            yield from self._after(without, asker, outcome, label)
 
-    def _of_node(self, state: State, node: int) -> Iterator[tuple[str, State]]:
-        number = state.locals[node - 1]
-        local = self.locals.values[number]
-        if state.timeouts:
-            less = replace(state, timeouts=state.timeouts - 1)
-            yield from self._after(less, node, self.locals.time_out(number), f"n{node} times out")
-        yield from self._after(state, node, self.locals.flush(number), f"n{node} has flushed")
-        if state.entries:
-            less = replace(state, entries=state.entries - 1)
-            which = self.bounds.entries - state.entries + 1
-            outcome = self.locals.propose(number, which)
-            yield from self._after(less, node, outcome, f"n{node} appends entry {which}")
-        if state.crashes:
-            slots = tuple(
-                0 if node == asker or (node == asked and self._is_answer(message)) else message
-                for (asker, asked), message in zip(self._pairs, state.slots, strict=True)
-            )
-            less = replace(state, crashes=state.crashes - 1, slots=slots)
-            for kept in range(len(local.log) - local.flushed + 1):
-                outcome = self.locals.crash(number, kept)
-                label = f"n{node} crashes, {kept} unflushed entries stay"
-                yield from self._after(less, node, outcome, label)
+    def _is_lost(
+        self, state: State, asker: int, asked: int, place: int
+    ) -> Iterator[tuple[str, State]]:
+        name = type(self._messages[state.slots[place]]).__name__
+        less = replace(_without(state, place), losses=state.losses - 1)
+        outcome = self.locals.answer(state.locals[asker - 1], asked, None)
+        label = f"{name} between n{asker} and n{asked} is lost"
+        if outcome is None:
+            yield label, less
+        else:
+            yield from self._after(less, asker, outcome, label)
 
     def _is_answer(self, number: int) -> bool:
         return number > 0 and not isinstance(self._messages[number], REQUESTS)
@@ -285,11 +376,12 @@ class Scope:
         if end <= len(state.committed):
             return state
         committed = tuple(log[:end])
+        voters = self.locals.values[state.locals[node - 1]].core.voters.ids
         holders = 0
-        for number in state.locals:
-            local = self.locals.values[number]
+        for voter in voters:
+            local = self.locals.values[state.locals[voter - 1]]
             holders += local.flushed >= end and tuple(local.log[:end]) == committed
-        if holders <= self.bounds.voters // 2:
+        if holders <= len(voters) // 2:
             raise Violation(
                 "what is committed is on the disks of a majority", f"n{node}: {committed}"
             )
@@ -313,6 +405,12 @@ class Scope:
                 end -= 1
             if mine[:end] != other[:end]:
                 raise Violation("the same offset and epoch are the same bytes", f"{mine} {other}")
+
+
+def _without(state: State, place: int) -> State:
+    slots = list(state.slots)
+    slots[place] = 0
+    return replace(state, slots=tuple(slots))
 
 
 def _has_committed(state: State, epoch: int, log: list[Entry]) -> bool:
