@@ -274,3 +274,13 @@ def test_a_voter_that_abstains_stands_in_the_epoch_after() -> None:
 def test_an_epoch_that_cannot_be_the_highest_is_refused(epoch: int) -> None:
     with pytest.raises(AbstentionError, match=r"at least 5"):
         abstain_until(epoch, 5)
+
+
+def test_who_is_the_only_voter_by_its_own_log_starts_though_it_followed_another() -> None:
+    """The others have been removed; what removed them is committed by this disk alone."""
+    alone = VoterSet((voter(1, DISK),))
+    found = replace(USED, election=ElectionState(3, 2, None))
+    in_log = replace(found, history=((6, QuorumFacts(1, alone, in_log=True)),))
+    assert plan_quorum_start(ME, DYNAMIC, in_log).membership is Membership.SOLE_VOTER
+    with pytest.raises(QuorumConfigError, match="followed others"):
+        plan_quorum_start(ME, DYNAMIC, with_voters(alone, found))
