@@ -33,12 +33,13 @@ THINK_US = 100_000
 
 @dataclass
 class Arrived:
-    """What was so when a question reached its broker."""
+    """What was so when a question reached its broker; `cuts` of the metadata topic before."""
 
     partition: "Partition | None"
     is_leader: bool
     leader_epoch: int
     metadata_end: int
+    cuts: int
 
 
 class FollowerReader:
@@ -155,10 +156,10 @@ class FollowerReader:
     def _arrival(self, told: "Told", node: "ReplicaNode") -> Arrived:
         partition = self._hosted(told, node)
         home = home_of(told)
-        end = len(self.world.tier_topic.logs[home])
+        end, cuts = len(self.world.tier_topic.logs[home]), self.world.tier_judge.cuts
         if partition is None:
-            return Arrived(None, False, -1, end)
-        return Arrived(partition, partition.is_leader, partition.leader_epoch, end)
+            return Arrived(None, False, -1, end, cuts)
+        return Arrived(partition, partition.is_leader, partition.leader_epoch, end, cuts)
 
     def _judge(self, told: "Told", node: "ReplicaNode", offset: int, part: Any) -> None:
         """Judge one partition of an answer that leaves its broker."""
@@ -222,7 +223,8 @@ class FollowerReader:
         if partition.is_leader or process is None or process.has_ended:
             return
         read_to = process.read_to(home_of(told))
-        if read_to < arrived.metadata_end:
+        is_cut = arrived.cuts != self.world.tier_judge.cuts
+        if read_to < arrived.metadata_end and not is_cut:
             what = f"{node} has read to {read_to} of {arrived.metadata_end}"
             self._breaks("a follower reads the store by all that is recorded", told, what)
 
