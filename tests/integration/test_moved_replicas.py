@@ -11,16 +11,13 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from kafka_client.blocking import BlockingClient
-from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.codec import request
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.controllers import Controller
+from tests.support.quorum.moving import PUT_ASIDE, Replicas, going, reassign
 from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.reading import Lagging, Reading, until_read
 from tests.support.quorum.replica_rounds import SETTINGS as REPLICATED
@@ -38,7 +35,6 @@ OFFSETS, REMOTE_METADATA = "__consumer_offsets", "__remote_log_metadata"
 PARTITIONS = 2
 PATIENCE_S = 120
 SETTINGS = {"log.segment.delete.delay.ms": "100", "replica.lag.time.max.ms": "6000"}
-Replicas = Mapping[int, Sequence[int] | None]
 
 
 @asynccontextmanager
@@ -83,39 +79,6 @@ async def until_moved(cluster: "Cluster | Replicated", wanted: Mapping[str, Iter
         )
 
     await until_asked(are, f"the replicas are {wanted}", deadline_s=PATIENCE_S)
-
-
-def ask(cluster: Cluster, key: ApiKey, **fields: Any) -> Any:
-    with BlockingClient(cluster.servers) as client:
-        return client.ask_any(key, 0, request(key).cls(**fields))
-
-
-def reassign(cluster: Cluster, wanted: Mapping[str, Replicas]) -> list[int]:
-    """Error codes; None for replicas: cancel."""
-    cls = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS).cls
-    part = cls.Topics.Partitions
-    topics = [
-        cls.Topics(
-            name=topic,
-            partitions=[
-                part(partition_index=index, replicas=None if ids is None else list(ids))
-                for index, ids in partitions.items()
-            ],
-        )
-        for topic, partitions in wanted.items()
-    ]
-    answer = ask(cluster, ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics=topics, timeout_ms=30_000)
-    return [one.error_code for topic in answer.responses for one in topic.partitions]
-
-
-def going(cluster: Cluster) -> dict[tuple[str, int], tuple[list[int], list[int]]]:
-    """What ListPartitionReassignments says is being added and removed."""
-    answer = ask(cluster, ApiKey.LIST_PARTITION_REASSIGNMENTS, topics=None, timeout_ms=30_000)
-    return {
-        (topic.name, one.partition_index): (one.adding_replicas, one.removing_replicas)
-        for topic in answer.topics
-        for one in topic.partitions
-    }
 
 
 def everywhere(topics: Iterable[str], ids: Sequence[int] | None) -> dict[str, Replicas]:
@@ -196,14 +159,14 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
                     for index, (ids, _) in there.items()
                     if set(ids) & set(OLD)
                 }
-            assert set(await asyncio.to_thread(reassign, cluster, wanted)) == {0}
+            assert set(await asyncio.to_thread(reassign, cluster.servers, wanted)) == {0}
             await until_moved(cluster, {PLAIN: NEW, TIERED: NEW})
             await until_gone(cluster, OLD, PLAIN, TIERED, OFFSETS, REMOTE_METADATA)
             for one in NEW:
                 for index in range(PARTITIONS):
                     begins = cluster.node(one).local_segments(TIERED, index)[0]
                     assert begins > 50, "it has copied what is remote"
-            assert await asyncio.to_thread(going, cluster) == {}
+            assert await asyncio.to_thread(going, cluster.servers) == {}
             await load.goes_on("after the move")
             for one in OLD:
                 assert await cluster.node(one).stop() == 0
@@ -227,13 +190,13 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             lost.pause()
             wanted = everywhere((PLAIN, TIERED), NEW)
             here = Cluster(cluster.quorum, [one for one in cluster.nodes if one is not lost])
-            assert set(await asyncio.to_thread(reassign, here, wanted)) == {0}
+            assert set(await asyncio.to_thread(reassign, here.servers, wanted)) == {0}
             await until_asked(
                 lambda: {13 in isr for _, isr in replicas(here, PLAIN).values()} == {True},
                 "one of them is in sync",
                 deadline_s=PATIENCE_S,
             )
-            listed = await asyncio.to_thread(going, here)
+            listed = await asyncio.to_thread(going, here.servers)
             assert listed == {
                 (topic, index): (list(NEW), list(OLD))
                 for topic in (PLAIN, TIERED)
@@ -241,9 +204,9 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             }
             await load.goes_on("while it is moved")
             none = everywhere((PLAIN, TIERED), None)
-            assert set(await asyncio.to_thread(reassign, here, none)) == {0}
-            assert await asyncio.to_thread(going, here) == {}
-            assert set(await asyncio.to_thread(reassign, here, none)) == {85}
+            assert set(await asyncio.to_thread(reassign, here.servers, none)) == {0}
+            assert await asyncio.to_thread(going, here.servers) == {}
+            assert set(await asyncio.to_thread(reassign, here.servers, none)) == {85}
             await until_moved(here, {PLAIN: OLD, TIERED: OLD})
             lost.resume()
             await cluster.until_all_serve()
@@ -253,7 +216,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             down = cluster.node(12)
             down.kill()
             here = Cluster(cluster.quorum, [one for one in cluster.nodes if one is not down])
-            assert set(await asyncio.to_thread(reassign, here, wanted)) == {0}
+            assert set(await asyncio.to_thread(reassign, here.servers, wanted)) == {0}
             await until_moved(here, {PLAIN: NEW, TIERED: NEW})
             await until_gone(cluster, (11,), PLAIN, TIERED)
             await down.start()
@@ -265,9 +228,9 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
                 ),
                 f"what left while it was down is aside: {directories(down, PLAIN, TIERED)}",
             )
-            assert "was put aside by this start" in str(down.health())
+            assert PUT_ASIDE in str(down.health())
             back = everywhere((PLAIN, TIERED), (12, 13))
-            assert set(await asyncio.to_thread(reassign, cluster, back)) == {0}
+            assert set(await asyncio.to_thread(reassign, cluster.servers, back)) == {0}
             await until_moved(cluster, {PLAIN: (12, 13), TIERED: (12, 13)})
             await until_gone(cluster, (11, 14), PLAIN, TIERED)
             await load.goes_on("with one that is back")

@@ -1,12 +1,15 @@
 """Rounds of losing controllers, brokers, tiers and the store of a cluster while it tiers.
 
     python -m tests.support.quorum.tier_rounds --rounds 50 --seed 1 [--combined] [--dynamic] \
-        [--replicas 3] [--store s3] [--keep DIRECTORY]
+        [--replicas 3] [--moves] [--store s3] [--keep DIRECTORY]
 
 Records are produced all the time, a group reads and commits, others read from the first record on
 again and again, and tiered topics are made and deleted. In the end everything acknowledged is there
 at its offset, in both tiers, the audit of the store finds nothing, and no broker was fenced that
 was neither killed nor paused nor cut off. With --combined the nodes have links that can be cut.
+
+With --moves all partitions are given other replicas just before something is lost, which is
+cancelled in every third round meanwhile; with --combined there are three nodes, so --replicas 2.
 """
 
 import argparse
@@ -30,6 +33,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from metadata_topic.quorum.log.batches import read_batches
 from tests.support.brokers.clients import read_all
 from tests.support.quorum.committed import batches_of
+from tests.support.quorum.moving import Moves
 from tests.support.quorum.quorum import Quorum, until_stalled
 from tests.support.quorum.reading import REFRESHED, Lagging, Reading, until_read
 from tests.support.quorum.serving import admin, leaders
@@ -197,6 +201,7 @@ async def run_rounds(
     seed: int,
     rounds: int,
     replicas: int = 1,
+    has_moves: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> None:
     """Go through rounds; fails with what cannot be."""
@@ -219,12 +224,18 @@ async def run_rounds(
     churn = Churn(cluster, replicas)
     churning = asyncio.create_task(churn.run())
     losses = Losses(cluster, traffic, Random(seed), replicas)
+    moves = Moves(cluster, KEPT, partitions, Random(seed)) if has_moves else None
     try:
         for number in range(rounds):
             before = traffic.least
-            said = await losses.next()
+            if moves is None:
+                said = await losses.next()
+            else:
+                said = await _lose_in_a_move(losses, moves, replicas, cancels=number % 3 == 2)
             await cluster.until_all_serve()
-            if replicas > 1:
+            if moves is not None:
+                await moves.until_over(replicas)
+            elif replicas > 1:
                 await cluster.until_in_sync(KEPT)
             await until_acknowledged(traffic, before + 10, f"after round {number}: {said}")
             assert not churning.done(), churning.exception()
@@ -245,11 +256,25 @@ async def run_rounds(
         await asyncio.wait({churning})
         for each in (traffic, group, *lagging):
             await asyncio.to_thread(each.stop)
+    if moves is not None:
+        losses.lost.update(await moves.tidy())
     await _judge(cluster, traffic, churn, say)
     fenced = _fenced(cluster.quorum, (await cluster.quorum.settled()).high_watermark)
     lost = losses.lost
     assert fenced <= lost, f"sessions that ran out: {fenced}, lost by deeds: {lost}"
     say("everything is there, and the audit is clean")
+
+
+async def _lose_in_a_move(losses: "Losses", moves: Moves, replicas: int, *, cancels: bool) -> str:
+    """What was done, when it is undone."""
+    await moves.begin(replicas)
+    loss = asyncio.create_task(losses.next())
+    try:
+        if cancels:
+            await moves.cancel()
+    finally:
+        said = await loss
+    return f"{said}, of {moves.begun} moves so far {moves.cancelled} cancelled"
 
 
 async def until_acknowledged(traffic: Traffic, count: int, when: str) -> None:
@@ -332,7 +357,7 @@ class Losses:
         self.lost[node.node_id] += 1
         network.cut_off(node.node_id)
         try:
-            if self._replicas > 1:
+            if self._replicas > 2:
                 await until_acknowledged(
                     self._traffic, self._traffic.least + 2, f"without {node.node_id}"
                 )
@@ -405,8 +430,9 @@ async def judge_records(here: Tiering, traffic: Traffic, topic: str) -> None:
         assert not others, f"{topic}-{partition} has other bytes at {others[:5]}"
         unplaced = {key for at, key in traffic.unplaced if at == partition}
         assert unplaced <= set(there.values()), f"{topic}-{partition} lost {unplaced}"
-        twice = len(there) - len(set(there.values()))
-        assert not twice, f"{topic}-{partition} has {twice} records twice"
+        first = {key: offset for offset, key in reversed(there.items())}
+        twice = [(first[key], offset) for offset, key in there.items() if first[key] != offset]
+        assert not twice, f"{topic}-{partition} has {len(twice)} records twice, at {twice[:5]}"
 
 
 async def _judge(
@@ -444,6 +470,7 @@ def main() -> int:
     parser.add_argument("--combined", action="store_true")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--moves", action="store_true")
     parser.add_argument("--store", choices=("directory", "s3"), default="directory")
     parser.add_argument("--keep", type=Path, help="keep the directories here")
     asked = parser.parse_args()
@@ -470,7 +497,12 @@ async def _run(asked: argparse.Namespace, place: Path, store: TierStore) -> None
         starts = tiers_apart(place, is_dynamic=asked.dynamic)
     async with starts as cluster:
         await run_rounds(
-            cluster, seed=asked.seed, rounds=asked.rounds, replicas=asked.replicas, say=print
+            cluster,
+            seed=asked.seed,
+            rounds=asked.rounds,
+            replicas=asked.replicas,
+            has_moves=asked.moves,
+            say=print,
         )
 
 
