@@ -32,13 +32,14 @@ class NodeReadiness:
         """Whether another leads and everything it calls committed is in the image.
 
         One that has resigned still names itself as the leader: who leads now is not known to it.
+        The end of a fetched snapshot is committed, and says nothing of what is behind it.
         """
         replica, core = self._replica, self._replica.driver.core
         told = core.replica.leader_high_watermark
         committed = max(replica.high_watermark, told)
         return (
             core.leader_id not in (None, core.key.id)
-            and replica.high_watermark >= 0
+            and told >= 0
             and committed <= replica.applied_end
         )
 

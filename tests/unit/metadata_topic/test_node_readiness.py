@@ -4,15 +4,18 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
 from metadata_topic.quorum.config import NodeIdentity
 from metadata_topic.quorum.described import Now, describe_quorum
 from metadata_topic.quorum.node import MetadataNode, NodeSettings
+from metadata_topic.quorum.node_readiness import NodeReadiness
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
-from metadata_topic.quorum.start.quorum_start import QuorumSettings
+from metadata_topic.quorum.start.quorum_start import Membership, QuorumSettings
 from metadata_topic.raft.messages import BatchFacts, FetchRequest, Node, Request
+from metadata_topic.raft.roles import Role
 from runtime.disk import Disk
 from tests.support.sim.ports import simulated
 from tests.support.worlds.driven_quorum import CLUSTER_ID, Done, DrivenQuorum, Wire
@@ -136,6 +139,25 @@ async def test_what_is_in_the_image_is_not_waited_for(tmp_path: Path) -> None:
     await turns()
     assert (there.done(), more.done()) == (True, False)
     await until(quorum, more.done)
+
+
+def test_a_snapshot_is_not_all_that_is_committed() -> None:
+    """Its leader has committed nothing in its epoch yet, and names no high watermark."""
+    core = SimpleNamespace(role=Role.FOLLOWER, leader_id=2, key=key(1))
+    core.replica = SimpleNamespace(leader_high_watermark=-1)
+    replica: Any = SimpleNamespace(
+        opened=SimpleNamespace(plan=SimpleNamespace(membership=Membership.VOTER)),
+        driver=SimpleNamespace(core=core),
+        controller=SimpleNamespace(watch=lambda _: None),
+        high_watermark=76,  # where the snapshot ends
+        applied_end=76,
+    )
+    readiness = NodeReadiness(replica)
+    assert not readiness.is_ready
+    core.replica.leader_high_watermark = 78
+    assert not readiness.is_ready
+    replica.applied_end = 78
+    assert readiness.is_ready
 
 
 def high_watermark(node: ToldCore) -> int:
