@@ -112,6 +112,12 @@ QUORUM_KEYS: Final[tuple[Key, ...]] = (
         required=True,
     ),
     Key(
+        "controller.quorum.auto.join.enable",
+        BOOLEAN,
+        "false",
+        "Whether a controller that has no vote asks for one, and its former disk loses it.",
+    ),
+    Key(
         "controller.quorum.bootstrap.servers",
         LIST,
         "",

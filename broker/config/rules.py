@@ -338,6 +338,16 @@ def _check_quorum(values: Mapping[str, Value], addresses: Addresses) -> None:
         raise ConfigError(
             key, "", "either this or controller.quorum.bootstrap.servers must name the controllers"
         )
+    joins = "controller.quorum.auto.join.enable"
+    if values[joins] and "controller" not in addresses.process_roles:
+        raise ConfigError(joins, "true", "must be false: a node that is only a broker never votes")
+    if values[joins] and voters:
+        raise ConfigError(
+            joins,
+            "true",
+            f"must be false where {key} names the voters: only voters of the metadata log change. "
+            "Take that key out once the cluster has kraft.version 1",
+        )
     if not voters:
         return
     node_id, shown = values["node.id"], ",".join(f"{v.id}@{v.host}:{v.port}" for v in voters)

@@ -42,6 +42,7 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
         snapshot_max_bytes=_number(config, "fetch.snapshot.max.bytes"),
         listener_name=config.controller_listener_names[0],
         endpoints=own_endpoints(config),
+        joins=bool(config.get("controller.quorum.auto.join.enable")),
     )
 
 

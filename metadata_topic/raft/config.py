@@ -27,6 +27,7 @@ class RaftConfig:
             in the voter set the one of this name is asked.
         endpoints: where this controller listens, as the voter set should have it; empty: it does
             not care.
+        joins: `controller.quorum.auto.join.enable`: a controller without a vote asks for one.
         close_timeout_ms: how long a closing leader waits for the others to hear of it; then it
             stays until another stands, for `election_backoff_max_ms` at most.
     """
@@ -44,4 +45,5 @@ class RaftConfig:
     static_nodes: tuple[Node, ...] = ()
     listener_name: str = "CONTROLLER"
     endpoints: tuple[VoterEndpoint, ...] = ()
+    joins: bool = False
     close_timeout_ms: int = 5000

@@ -27,9 +27,11 @@ from metadata_topic.raft.events import EPOCH_MAX, LAST_EPOCH, ElectionState
 from metadata_topic.raft.log_view import LogView
 from metadata_topic.raft.messages import (
     NOBODY,
+    AddVoterRequest,
     FetchResponse,
     Node,
     Question,
+    RemoveVoterRequest,
     Response,
     Standing,
     UpdateVoterRequest,
@@ -194,11 +196,21 @@ class Replica:
         return self.voters.with_voter(self.own_voter)
 
     def wanted_voters(self) -> VoterRequest | None:
-        """What to ask of the leader, because this replica stands otherwise among the voters."""
+        """What to ask of the leader, because this replica stands otherwise among the voters.
+
+        One that joins by itself first has the replica removed that had its id, on another disk: two
+        requests, since voters change one at a time.
+        """
         mine = self.voters.get(self.key.id)
         if mine is not None and self._is_listed_wrong(mine):
             return UpdateVoterRequest(self.epoch, self.own_voter)
-        return None
+        config, level = self.config, self.history.latest.kraft_version
+        joins = config.joins and config.can_vote and level > 0 and bool(config.endpoints)
+        if not joins or self.voters.has(self.key):
+            return None
+        if mine is not None:
+            return RemoveVoterRequest(self.epoch, mine.key)
+        return AddVoterRequest(self.epoch, self.own_voter, waits_for_commit=False)
 
     def _is_listed_wrong(self, mine: Voter) -> bool:
         is_in_log = self.history.latest.kraft_version > 0 and mine.key == self.key

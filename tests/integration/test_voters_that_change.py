@@ -74,6 +74,29 @@ async def test_a_lost_disk_is_replaced_by_two_commands_and_counts(
         assert (await quorum.leader(above=leader.epoch)).node_id in {other, lost.node_id}
 
 
+async def test_a_controller_on_a_new_disk_joins_by_itself(tmp_path: Path) -> None:
+    async with Quorum(tmp_path, PLAN) as quorum:
+        leader = await quorum.settled()
+        lost = next(one for i, one in quorum.controllers.items() if i != leader.node_id)
+        lost.kill()
+        lost.wipe()
+        await lost.format("--no-initial-controllers")
+        lost.settings["controller.quorum.auto.join.enable"] = "true"
+        await lost.start()
+        async with asyncio.timeout(60):
+            while True:  # a fetch timeout until it asks for the one change, and for the other
+                leader = await quorum.settled()
+                if leader.ends.get(lost.node_id, -1) >= leader.high_watermark:
+                    break
+        assert set(leader.ends) == {1, 2, 3}
+        other = next(i for i in quorum.controllers if i not in {leader.node_id, lost.node_id})
+        quorum.controllers[other].kill()
+        end = leader.high_watermark
+        async with asyncio.timeout(60):  # without its vote nothing is committed now
+            while (await quorum.settled({leader.node_id, lost.node_id})).high_watermark <= end:
+                pass
+
+
 async def test_a_broker_passes_on_that_the_leader_is_removed_and_comes_back(
     tmp_path: Path,
 ) -> None:

@@ -477,7 +477,7 @@ def follow_for(node: ToldCore, seconds: int) -> None:
     for _ in range(seconds):
         node.now_ms += 1_000
         *_, last = node.wanted(Send)
-        if isinstance(last.request, UpdateVoterRequest):
+        if not isinstance(last.request, FetchRequest):
             node.answer(last, VoterResponse(ErrorCode.NONE, leading(1, 1)))
             *_, last = node.wanted(Send)
         node.answer(last, node.records())
@@ -511,3 +511,33 @@ def test_a_leader_that_is_listed_elsewhere_writes_it_with_its_first_record() -> 
     assert start.with_voters
     assert start.voters == of(1, 3).with_voter(voter(2, host="here")) == node.core.voters
     assert set(node.leading.voters) == {key(1), key(3)}
+
+
+def joining(*voters: Voter, joins: bool = True) -> ToldCore:
+    """Node 2, which has no vote."""
+    config = replace(HERE, joins=joins)
+    return ToldCore(
+        2, voters=(), facts=QuorumFacts(1, VoterSet(voters), in_log=True), config=config
+    )
+
+
+def asked_of(node: ToldCore) -> set[object]:
+    """What it asked to have changed of the voters."""
+    kinds = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+    return {one.request for one in node.wanted(Send) if isinstance(one.request, kinds)}
+
+
+def test_a_controller_without_a_vote_asks_for_one_where_it_joins() -> None:
+    node = joining(voter(1), voter(3))
+    follow_for(node, 8)
+    wanted = AddVoterRequest(1, voter(2, host="here"), waits_for_commit=False)
+    assert asked_of(node) == {wanted}
+    node = joining(voter(1), voter(3), joins=False)
+    follow_for(node, 8)
+    assert asked_of(node) == set()
+
+
+def test_a_controller_on_a_new_disk_has_the_former_one_removed_first() -> None:
+    node = joining(voter(1), voter(2, disk=22), voter(3))
+    follow_for(node, 8)
+    assert asked_of(node) == {RemoveVoterRequest(1, ReplicaKey(2, directory(22)))}

@@ -143,6 +143,17 @@ def test_a_voter_list_without_this_node_names_the_list_and_the_node() -> None:
     assert "node.id=1" in message
 
 
+def test_a_controller_joins_voters_of_the_log_alone() -> None:
+    joins = {"controller.quorum.auto.join.enable": "true"}
+    assert "must be false where controller.quorum.voters names the voters" in refusal(joins)
+    found: dict[str, str | None] = {
+        "controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "h:1"
+    }  # fmt: skip
+    assert load_entries({**joins, **found})
+    only_a_broker = {"process.roles": "broker", "listeners": "PLAINTEXT://:9092"}
+    assert "never votes" in refusal({**joins, **found, **only_a_broker})
+
+
 def test_a_tls_listener_says_what_is_served() -> None:
     message = refusal({"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"})
     assert "PLAINTEXT:SSL" in message
