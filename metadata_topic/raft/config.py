@@ -20,7 +20,7 @@ class RaftConfig:
         fetch_max_wait_ms: how long a leader may keep our Fetch.
         fetch_max_bytes: of records in an answer we ask for (8 MiB in Kafka).
         snapshot_max_bytes: `controller.quorum.fetch.snapshot.max.bytes`, of a chunk.
-        bootstrap: whom to ask for the leader where no voter can be asked; ids -1.
+        bootstrap: whom to ask for the leader beside the voters that are known; ids -1.
         static_nodes: where the static voters of `controller.quorum.voters` listen; a dynamic
             quorum has its addresses in the voter set.
         listener_name: the first of `controller.listener.names`: of a voter with several listeners

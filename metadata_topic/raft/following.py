@@ -48,7 +48,7 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
     """Stand if the leader is lost, else fetch; returns whether the role changed."""
     if replica.closing_deadline_ms is not None:
         return False
-    if replica.is_sole:
+    if replica.is_sole and not state.hears_leader(replica.now_ms):
         replica.become_prospective()
         return True
     if replica.now_ms >= state.fetch_deadline_ms:

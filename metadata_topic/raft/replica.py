@@ -223,6 +223,9 @@ class Replica:
             if node.id == replica_id:
                 return node
         voter = self.voters.get(replica_id)
+        if voter is None and (before := self.history.before_latest) is not None:
+            # It may lead until its removal is committed, and the others have to find it.
+            voter = None if before.voters is None else before.voters.get(replica_id)
         if voter is None or not voter.endpoints:
             return None
         name, first = self.config.listener_name, voter.endpoints[0]
@@ -316,10 +319,18 @@ class Replica:
     # -- whom to ask ----------------------------------------------------------------------------
 
     def anybody(self) -> list[Node]:
-        """All others that may know the leader: the voters, else the bootstrap servers."""
+        """All others that may know the leader: the voters, and the bootstrap servers.
+
+        All voters may have been replaced while this node was away.
+        """
         nodes = [self.node_of(i) for i in self.voters.ids if i != self.key.id]
         known = [node for node in nodes if node is not None]
-        return known or list(self.config.bootstrap)
+        if not known:
+            return list(self.config.bootstrap)
+        mine = self.node_of(self.key.id)
+        places = {(one.host, one.port) for one in (*known, mine, *self.config.endpoints) if one}
+        others = (one for one in self.config.bootstrap if (one.host, one.port) not in places)
+        return [*known, *others]
 
     def next_to_ask(self, but: Node | None = None) -> Node | None:
         """One of `anybody`, in turn, that may be asked now; None if there is none.

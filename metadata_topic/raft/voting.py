@@ -212,6 +212,9 @@ def _give_up(replica: Replica, state: Prospective) -> bool:
         replica.become_follower(replica.epoch, state.leader)
     else:
         replica.become_unattached(replica.epoch, replica.election.leader_id)
+        if not replica.is_voter and isinstance(replica.state, Unattached):
+            # It may be removed for long: it asks for the log before it stands again.
+            replica.state.election_deadline_ms = replica.draw_election_deadline()
     return True
 
 

@@ -114,13 +114,18 @@ class QuorumStart:
 
     @property
     def controllers(self) -> tuple[Node, ...]:
-        """Where controllers can be asked, this node included if it votes."""
+        """Where controllers can be asked, this node included if it votes.
+
+        The bootstrap servers, too: all voters may have been replaced while this node was away.
+        """
         voters = tuple(
             Node(voter.key.id, voter.endpoints[0].host, voter.endpoints[0].port)
             for voter in self.voters.voters
             if voter.endpoints
         )
-        return self.static_nodes or voters or self.bootstrap
+        places = {(one.host, one.port) for one in voters}
+        others = (one for one in self.bootstrap if (one.host, one.port) not in places)
+        return self.static_nodes or (*voters, *others)
 
 
 def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> QuorumStart:

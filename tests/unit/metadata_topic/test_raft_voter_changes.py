@@ -14,6 +14,7 @@ from metadata_topic.raft.messages import (
     AddVoterRequest,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    BatchFacts,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     EpochEnd,
@@ -273,8 +274,10 @@ def test_a_leader_that_gave_up_before_its_removal_was_committed_stands_again() -
     remove(node, key(2))
     let_append(node)
     end = node.core.log.end_offset
-    node.run_until(node.now_ms + 60_000)
-    assert node.core.role is Role.PROSPECTIVE
+    until = node.now_ms + 60_000
+    while node.core.role is not Role.PROSPECTIVE:
+        assert node.now_ms < until
+        node.tick(node.now_ms + 100)
     *_, asked = node.take(VoteRequest)
     assert (asked.to.id, node.core.voters.ids) == (1, (1,)), "the other has the one vote"
     node.answer(asked, node.yes())
@@ -286,6 +289,39 @@ def test_a_leader_that_gave_up_before_its_removal_was_committed_stands_again() -
     assert node.core.role is Role.RESIGNED, "now it is removed"
     node.run_until(node.now_ms + 60_000)
     assert node.core.role is Role.UNATTACHED
+
+
+def test_a_removed_leader_that_stands_again_says_where_it_is() -> None:
+    node = leader(1, 2)
+    remove(node, key(2))
+    let_append(node)
+    assert node.core.replica.node_of(2) == Node(2, "n2", 9093)
+    assert node.core.replica.node_of(4) is None
+
+
+def test_a_removal_that_those_who_are_left_cannot_commit_is_refused() -> None:
+    node = leader(1, 2, 3)
+    node.now_ms += 2_900
+    fetch(node, key(1))
+    node.tick(node.now_ms + 200)
+    assert node.core.role is Role.LEADER, "1 fetches, 3 does not"
+    [refused] = remove(node, key(1))
+    assert refused.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "1 of the voters that would be left" in refused.text
+    assert remove(node, key(3)) == [], "the lost one may go"
+    assert let_append(node).ids == (1, 2)
+
+
+def test_who_is_left_alone_fetches_from_its_leader_before_it_stands() -> None:
+    node = dynamic(1, 2)
+    node.answer(node.follow(), node.records())
+    alone = BatchFacts(0, 1, 1, None, of(2))
+    *_, asked = node.take(FetchRequest)
+    node.answer(asked, node.records(alone))
+    assert node.core.voters.ids == (2,)
+    assert node.core.role is Role.FOLLOWER
+    *_, asked = node.take(FetchRequest)
+    assert asked.request.offset == 1, "so that the leader sees it committed"
 
 
 def test_of_two_voters_the_other_is_removed_and_the_leader_goes_on_alone() -> None:
