@@ -267,6 +267,7 @@ class DirectoryMoves:
             and partition.log is own
             and self._logs.is_open(own)
             and not own.loan.is_lent
+            and self._replicas.hosting.is_done_with(move.topic_partition)
             and not own.has_damage
             and own.log_start_known
             and not own.epoch_file.lost

@@ -324,6 +324,10 @@ class Hosting:
         """Whether a replica is wanted that is not served yet."""
         return tp in self.pending or isinstance(self._newest.get(tp), Wanted)
 
+    def is_done_with(self, tp: TopicPartition) -> bool:
+        """Whether nothing waits or is carried out for it: no role comes before more is said."""
+        return tp not in self._newest
+
     def leads_on(self, partition: Partition, leader_epoch: int) -> bool:
         """Whether nothing says that a partition is not led here under this epoch any more."""
         change = self._newest.get(partition.topic_partition)

@@ -349,6 +349,7 @@ class PartitionLog:
             KafkaError: what is wrong with it; nothing was written.
             KafkaStorageError: the disk failed; the log takes nothing until a restart.
         """
+        assert not self.loan.is_lent, "its leader was paused before"
         if self.health.failure is not None:
             self.health.refuse()
         config, first = self.config, self.log_end_offset

@@ -18,6 +18,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.manager import moving
+from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
 from runtime.executors import InlinePool
 from tests.support.worlds.data_plane import NODE, call, finish, start
@@ -89,6 +90,11 @@ def broker(tmp_path: Path) -> World:
 @pytest.fixture
 def held(broker: World) -> HeldPool:
     """The pool of moves does nothing before it is released."""
+    return hold(broker)
+
+
+def hold(broker: World) -> HeldPool:
+    """Let the pool of moves do nothing before it is released."""
     pool = HeldPool()
     broker.moves = DirectoryMoves(broker.logs, broker.replicas, broker.ports, lambda: broker.rate)
     broker.moves._pool = pool  # type: ignore[assignment]
@@ -251,6 +257,42 @@ def test_a_role_that_was_said_during_the_swap_counts(broker: World, held: HeldPo
     held.stop_holding()
     assert (led, partition.is_leader) == ([False], False), "not for a moment"
     assert broker.where("t") == broker.logs.dirs.index(broker.logs.directory_of(TP))  # type: ignore[arg-type]
+
+
+def test_a_role_that_hosting_has_in_hand_comes_before_the_swap(tmp_path: Path) -> None:
+    """Else it leads with a log that is about to go, and what it acknowledges is lost."""
+    changes = HeldPool(is_holding=False)
+    broker = World(tmp_path, changes=changes)
+    broker.served("t", 2)
+    held, target = hold(broker), broker.other()
+    changes.is_holding = True
+    topic_id = broker.image.topics_by_name["t"].id
+    broker.commit(
+        make("PartitionChangeRecord", 0, partition_id=0, topic_id=topic_id, isr=[NODE]),
+        make("TopicRecord", name="u", topic_id=b"u" * 16),
+        make(
+            "PartitionRecord",
+            2,
+            partition_id=0,
+            topic_id=b"u" * 16,
+            replicas=[NODE],
+            isr=[NODE],
+            leader=NODE,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[DIRECTORY_UNASSIGNED],
+        ),
+    )
+    assert changes.held == 1, "another partition of the same batch is made"
+    run(ask(broker, held, target))
+    held.release(1)
+    changes.stop_holding()
+    broker.append("t")
+    held.stop_holding()
+    broker.ports.scheduler.advance(1_000)
+    assert broker.where("t") == target
+    assert broker.ends("t", 1) == [4]
+    broker.append("t")
 
 
 def test_a_later_target_takes_the_place_of_the_one_before(broker: World, held: HeldPool) -> None:
