@@ -208,6 +208,8 @@ class DirectoryMoves:
                 return True
             if present.is_offline:
                 raise KafkaStorageError(f"{tp} is offline where it is")
+            if present.loan.is_truncating:
+                return False  # a size noted now would count for the bytes that come after
             move.follow(present, source)
             if move.bytes_left <= SWAP_BYTES:
                 if not self._may_swap(move):
@@ -269,6 +271,7 @@ class DirectoryMoves:
             and not own.loan.is_lent
             and self._replicas.hosting.is_done_with(move.topic_partition)
             and not own.has_damage
+            and not any(segment.is_moving for segment in own.segments.all)  # a cleaner renames them
             and own.log_start_known
             and not own.epoch_file.lost
         )
@@ -281,8 +284,7 @@ class DirectoryMoves:
         steps = []
         while step := move.next_step():
             steps.append(step)
-        if move.bytes_left:
-            return  # a cleaner renames files
+        assert not move.bytes_left, "no step is lost: each counts as copied from now on"
         partition.pause()
         own.loan.lend(truncates=True)
         try:

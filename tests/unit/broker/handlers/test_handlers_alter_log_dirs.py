@@ -421,6 +421,41 @@ def test_a_log_whose_start_is_not_known_yet_waits(broker: World) -> None:
     assert broker.where("t") == target
 
 
+def test_while_a_cleaner_renames_files_no_step_is_planned(broker: World) -> None:
+    """A step that is planned counts as copied: one that is not made would be missing."""
+    log, target = broker.replicas.partitions[TP].log, broker.other()
+    log.roll()
+    broker.append("t")
+    log.roll()
+    moving_segment = log.segments.all[1]
+    moving_segment.is_moving = True
+    broker.alter(broker.paths[target], TP)
+    broker.ports.scheduler.advance(1_000)
+    assert broker.where("t") == 1 - target
+    (move,) = broker.logs.moves.under_way.values()
+    assert move.copied_bytes == 0
+    moving_segment.is_moving = False
+    broker.ports.scheduler.advance(1_000)
+    assert broker.where("t") == target
+    log = broker.replicas.partitions[TP].log
+    assert [one.base_offset for one in log.segments.all if one.size_bytes] == [0, 3]
+
+
+def test_nothing_is_copied_while_the_log_is_cut(
+    broker: World, held: HeldPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes would be copied as what comes in its place."""
+    monkeypatch.setattr(directory_moves, "SWAP_BYTES", 0)
+    log, target = broker.replicas.partitions[TP].log, broker.other()
+    log.loan.lend(truncates=True)
+    run(ask(broker, held, target))
+    assert held.held == 0
+    log.loan.take_back()
+    held.stop_holding()
+    broker.ports.scheduler.advance(1_000)
+    assert broker.where("t") == target
+
+
 def test_several_replicas_move_side_by_side_to_their_directories(broker: World) -> None:
     broker.served("u", 6)
     names = [TopicPartition("u", index) for index in range(6)]
