@@ -140,14 +140,25 @@ class DirectoryMoves:
         line.runner.start()
 
     async def resume(self, found: Sequence[FoundFuture]) -> None:
-        """Begin moves again that an earlier life had not ended; what cannot be is removed."""
+        """Begin moves again that an earlier life had not ended.
+
+        What cannot be is removed, unless the log it came from cannot be opened now.
+        """
         for future in found:
             tp, path = future.marker.topic_partition, future.directory.path
             try:
                 await self.alter(tp, str(path.absolute()))
             except KafkaError as error:
                 log.warning("move is given up: partition=%s to=%s: %s", tp, path, error)
+                if self._may_be_the_last(future):
+                    continue
             await self._pool.run(self._moves.drop_path, tp, future.directory, future.path)
+
+    def _may_be_the_last(self, future: FoundFuture) -> bool:
+        """Whether this copy may be all that can be read: the log it came from is offline."""
+        tp, moved = future.marker.topic_partition, future.marker.moved
+        working = {one.directory_id for one in self._logs.online_dirs()}
+        return tp in self._logs.refused or moved is None or moved.source not in working
 
     def _end(self, move: LogMove) -> None:
         move.is_over = True
@@ -191,7 +202,7 @@ class DirectoryMoves:
                 log.exception("move failed: partition=%s", move.topic_partition)
                 self._end(move)
             line.at_work = None
-            if move.is_over:
+            if move.is_over and move.source.works:  # else the copy may be the last
                 yield OnPool(self._pool, self._moves.drop, move)
             elif is_put_off:
                 line.waiting.append(move)

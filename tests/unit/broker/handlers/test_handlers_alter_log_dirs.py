@@ -18,6 +18,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.manager import moving
+from local_log.manager.loading import Refused
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
 from runtime.executors import InlinePool
@@ -480,3 +481,32 @@ def test_a_swap_that_fails_at_the_source_is_no_success(broker: World, held: Held
     assert [one.works for one in broker.logs.dirs] == [index == target for index in (0, 1)]
     with pytest.raises(KafkaStorageError):
         broker.append("t")
+    assert list(broker.paths[target].glob("t-0.*-future/*.log")), "it may be the last"
+    broker.disk.heal()
+    broker.logs.close()
+    broker.start()
+    asyncio.run(broker.moves.resume(broker.logs.interrupted))
+    assert (broker.where("t"), broker.ends("t", 1)) == (target, [3])
+    assert not list(broker.paths[target].glob("t-0.*-future"))
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_copy_stays_after_a_start_that_cannot_open_the_log(
+    broker: World, held: HeldPool, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    monkeypatch.setattr(directory_moves, "SWAP_BYTES", 0)
+    target = broker.other()
+    run(ask(broker, held, target))
+    held.release(1)
+    broker.logs.close()
+    if is_refused:
+        broker.start()
+        source = broker.logs.dirs[1 - target]
+        broker.logs._hosted.refuse({TP: Refused((source,), "damaged")})
+        broker.replicas.partitions.pop(TP)
+        broker.replicas.offline[TP] = "damaged"
+    else:
+        broker.start(failing=[1 - target])
+    asyncio.run(broker.moves.resume(broker.logs.interrupted))
+    assert not broker.logs.moves.under_way
+    assert list(broker.paths[target].glob("t-0.*-future/*.log"))
