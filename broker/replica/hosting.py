@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.replica.followers import Leader
 from broker.replica.isr import ReplicaChange
@@ -182,6 +182,13 @@ class Gone:
     topic_id: bytes
 
 
+class Pending(NamedTuple):
+    """A log directory that the metadata are to note for a replica."""
+
+    topic_id: bytes
+    directory_id: bytes
+
+
 Change = Wanted | Gone
 Logs = dict[TopicPartition, PartitionLog | KafkaStorageError]
 
@@ -193,7 +200,7 @@ class Hosting:
         partitions: what is served here now.
         offline: why a replica of this broker is not served, for people; a restart tries again.
         pending: replicas whose files are made and whose directory is not in the metadata yet, with
-            their topic ids.
+            what was asked for last.
         is_missing_some: whether a log directory was missing or did not work at the start.
         is_being_told: there is more to say before `is_told`.
         listeners: called with what happened.
@@ -213,7 +220,7 @@ class Hosting:
         """Host nothing yet; without `judgements`, so without a tier, no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
-        self.pending: dict[TopicPartition, bytes] = {}
+        self.pending: dict[TopicPartition, Pending] = {}
         self.is_missing_some = self.is_being_told = False
         self.listeners: list[Listener] = []
         self.metrics = TopicMetrics(ports.metrics)
@@ -377,9 +384,9 @@ class Hosting:
             del self._unsettled[topic_id]
 
     def _end_pending(self, tp: TopicPartition) -> None:
-        topic_id = self.pending.pop(tp, None)
-        if topic_id is not None:
-            self._settle(topic_id)
+        pending = self.pending.pop(tp, None)
+        if pending is not None:
+            self._settle(pending.topic_id)
 
     def _answer_waiting(self) -> None:
         if self.is_being_told:
@@ -520,8 +527,10 @@ class Hosting:
             noted = one.partition.directory_of(self._node_id)
             can_note = self._requests.assign is not None and can_assign(self._image)
             if can_note and noted != directory.directory_id:
-                if tp not in self.pending:
-                    self.pending[tp] = one.topic_id
+                pending = Pending(one.topic_id, directory.directory_id)
+                if self.pending.get(tp) != pending:  # it may have moved on meanwhile
+                    self._end_pending(tp)
+                    self.pending[tp] = pending
                     self._unsettled[one.topic_id] += 1
                     assignments[ReplicaId(one.topic_id, one.number)] = directory.directory_id
                 continue
@@ -665,8 +674,8 @@ class Hosting:
     def assignment_failed(self, replicas: Collection[ReplicaId], error: KafkaError) -> None:
         """The metadata could not take note of new replicas: they are not served."""
         made = set(replicas)
-        for tp, topic_id in list(self.pending.items()):
-            if ReplicaId(topic_id, tp.partition) in made:
+        for tp, pending in list(self.pending.items()):
+            if ReplicaId(pending.topic_id, tp.partition) in made:
                 self._end_pending(tp)
                 self._put_offline(tp, f"its log directory could not be noted: {error}")
         self._answer_waiting()

@@ -19,6 +19,7 @@ from kafka_protocol.types import TopicPartition
 from local_log.errors import KafkaStorageError
 from local_log.manager import moving
 from local_log.manager.loading import Refused
+from local_log.manager.log_dir import LogDir
 from metadata_topic.image.model import DIRECTORY_UNASSIGNED
 from metadata_topic.image.records import make
 from runtime.executors import InlinePool
@@ -121,6 +122,24 @@ def test_a_replica_moves_and_its_leader_goes_on(broker: World) -> None:
     broker.logs.close()
     broker.start()
     assert broker.ends("t", 1) == [4]
+
+
+def test_where_it_moved_on_before_the_metadata_knew_they_are_told_the_last(
+    broker: World, tmp_path: Path
+) -> None:
+    third = LogDir(tmp_path / "c", broker.disk)
+    third.path.mkdir()
+    third.prepare()
+    third.directory_id = b"c" * 16
+    broker.logs.dirs.append(third)
+    for path in (broker.paths[broker.other()], third.path):
+        assert broker.alter(path, TP) == [ErrorCode.NONE]
+        broker.ports.scheduler.advance(1_000)
+    assert broker.logs.directory_of(TP) is third
+    assert list(broker.asked.values()) == [third.directory_id]
+    broker.commit_assignments()
+    assert not broker.replicas.hosting.pending
+    assert not broker.asked
 
 
 @pytest.mark.parametrize("version", [1, 2])
