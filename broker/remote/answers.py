@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from broker.remote.confirmed_images import ConfirmedImages, DescribeQuorum
@@ -109,7 +110,7 @@ class BrokerAnswers:
                 else:
                     self._spawn(reply, self._keep_and_describe(asked, reply))
             case CopiedThrough() | LossFound() | JudgementWithdrawn() as report:
-                self._guarded(reply, lambda: self._take(report))
+                self._take_when_here(report, reply)
             case OpenSegment() as question:
                 self._spawn(reply, self._open_segment(question, reply))
             case RaiseLogStart() as request:
@@ -276,6 +277,15 @@ class BrokerAnswers:
         self._removed_topics.drop(topic_ids)
         await self._removed_topics.kept()
         reply(Ack())
+
+    def _take_when_here(self, report: Report, reply: Reply) -> None:
+        """Take it once the log is not lent: what it says is to count for the log after a swap."""
+        found = self._replicas.by_id(report.topic_id, report.partition)
+        take = partial(self._guarded, reply, lambda: self._take(report))
+        if found is None:
+            take()
+        else:
+            found.log.loan.when_here(take)
 
     def _take(self, report: Report) -> Ack:
         partition = self._replica(report)

@@ -207,6 +207,20 @@ async def test_a_report_is_a_judgement_only_where_it_is_taken(tmp_path: Path) ->
     assert (partition.verdict, tier.log.copied_through) == (Loss.LOG_END, -1)
 
 
+async def test_a_report_waits_for_a_log_that_is_lent(tmp_path: Path) -> None:
+    """The tier says it once: a leader that is paused for a swap would not take it."""
+    tier = Tier(tmp_path)
+    partition = tier.world.replicas.require("orders", 0)
+    partition.pause()
+    tier.log.loan.lend(truncates=True)
+    tier.ask(LossFound(tier.topic_id, 0, LEADER_EPOCH, Loss.LOG_END))
+    assert tier.answers == []
+    partition.lead_on()
+    tier.log.loan.take_back()
+    assert partition.verdict is Loss.LOG_END
+    assert tier.answers == [Ack()]
+
+
 async def test_the_tier_hears_of_no_log_start_that_may_fall_back(tmp_path: Path) -> None:
     """It was raised in memory, by DeleteRecords or retention, and its checkpoint failed."""
 
