@@ -197,13 +197,13 @@ def test_k595_49_voters_of_a_fetched_record_hold_at_once_and_a_truncation_takes_
     fetch = node.follow()
     node.answer(fetch, node.records(BatchFacts(0, 1, 1), BatchFacts(1, 2, 1, None, dynamic(1, 3))))
     assert node.core.voters.ids == (1, 3)
-    assert not node.core.replica.can_stand
+    assert not node.core.replica.is_voter
     *_, fetch = node.take(FetchRequest)
     cut = FetchResponse(ErrorCode.NONE, leading(1, 1), -1, 0, diverging=EpochEnd(1, 1))
     node.answer(fetch, cut)
     node.step(Truncated(1))
     assert node.core.voters.ids == (1, 2, 3)
-    assert node.core.replica.can_stand
+    assert node.core.replica.is_voter
 
 
 def test_what_a_snapshot_holds_is_not_cut_where_the_high_watermark_is_not_known() -> None:

@@ -396,18 +396,18 @@ def test_nothing_is_copied_at_a_rate_of_zero_until_it_is_raised(
     assert broker.where("t") == target
 
 
+async def stop_while_a_thread_works(broker: World, held: HeldPool, target: int) -> None:
+    await ask(broker, held, target)
+    stopping = asyncio.ensure_future(broker.moves.stop())
+    await asyncio.sleep(0)
+    assert not stopping.done()
+    held.stop_holding()
+    await stopping
+
+
 def test_a_stopped_broker_goes_on_with_its_moves(broker: World, held: HeldPool) -> None:
     target = broker.other()
-
-    async def work() -> None:
-        await ask(broker, held, target)
-        stopping = asyncio.ensure_future(broker.moves.stop())
-        await asyncio.sleep(0)
-        assert not stopping.done(), "a thread works on it"
-        held.stop_holding()
-        await stopping
-
-    run(work())
+    run(stop_while_a_thread_works(broker, held, target))
     assert broker.where("t") == 1 - target
     broker.logs.close()
     broker.start()
