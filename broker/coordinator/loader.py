@@ -6,11 +6,13 @@ More threads would share one interpreter lock: all shards would come late togeth
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Final
 
 from broker.coordinator.loading import Load, LoadAborted
 from broker.coordinator.metrics import GroupMetrics
 from broker.coordinator.shard import Shard, ShardStage
+from local_log.log.partition_log import PartitionLog
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,18 @@ class Loader:
                 shard.close(ShardStage.FAILED)
         self._task = None
 
+    async def _has_moved(self, shard: Shard, partition_log: PartitionLog) -> bool:
+        """Whether another log took the place of this one before its files were open.
+
+        Nothing was replayed then. Waits until the two have changed places.
+        """
+        if not partition_log.health.is_closed:
+            return False
+        here = asyncio.get_running_loop().create_future()
+        partition_log.loan.when_here(partial(here.set_result, None))
+        await here
+        return shard.stage is ShardStage.LOADING and shard.partition.log is not partition_log
+
     async def _load(self, shard: Shard, load: Load) -> None:
         name, began_ms = shard.partition.topic_partition, self._clock.monotonic_ms()
         try:
@@ -72,6 +86,9 @@ class Loader:
             log.info("%s: loading ends, it is led elsewhere now", name)
             return
         except OSError as error:
+            if await self._has_moved(shard, load.log):
+                self.load(shard)
+                return
             log.error("%s cannot be loaded: %s", name, error)  # noqa: TRY400 - the disk's fault
             shard.close(ShardStage.FAILED)
             return

@@ -76,6 +76,7 @@ class Load:
     """Reads one partition's log as it was when this was made; used once.
 
     Attributes:
+        log: which is read.
         report: what was found until now.
     """
 
@@ -94,7 +95,7 @@ class Load:
         self._name, self._state, self._disk = partition_log.topic_partition, state, disk
         self._chunk_bytes = max(chunk_bytes, HEADER_SIZE)
         self._start, self._end = partition_log.log_start_offset, partition_log.log_end_offset
-        self._log = partition_log
+        self.log = partition_log
         self._last = partition_log.segments.active
         self._last_bytes = self._last.size_bytes
         self._next = 0
@@ -125,7 +126,7 @@ class Load:
     async def _opened(self, pool: Pool) -> list[_Stretch]:
         """Open the files of all segments: once they are, they can be read whatever happens."""
         while True:
-            segments = list(self._log.segments.all)
+            segments = list(self.log.segments.all)
             try:
                 files = await pool.run(lambda: [one.file for one in segments])  # noqa: B023
             except FileNotFoundError:
@@ -145,7 +146,7 @@ class Load:
 
     def _is_same(self, segments: Sequence[LogSegment]) -> bool:
         """Whether these are still the first of the log; else files were replaced meanwhile."""
-        now = self._log.segments.all[: len(segments)]
+        now = self.log.segments.all[: len(segments)]
         return len(now) == len(segments) and all(map(operator.is_, now, segments))
 
     # -- on the pool

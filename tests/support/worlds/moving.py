@@ -2,7 +2,7 @@
 
 from local_log.log.partition_log import PartitionLog
 from local_log.manager.log_dirs import LogManager
-from local_log.manager.moving import LogMove
+from local_log.manager.moving import LogMove, Step
 from tests.support.worlds.log_manager import ORDERS
 
 
@@ -25,16 +25,21 @@ def copy_all(manager: LogManager, move: LogMove) -> int:
     return steps
 
 
+def steps_of(move: LogMove) -> list[Step]:
+    """All that is missing."""
+    steps = []
+    while step := move.next_step():
+        steps.append(step)
+    return steps
+
+
 def swapped_in(manager: LogManager, move: LogMove) -> PartitionLog:
     """Copy the rest and let the copy take the place of the log; the log that goes on."""
     old = move.log
     old.roll()
-    steps = []
-    while step := move.next_step():
-        steps.append(step)
     old.loan.lend(truncates=True)
     try:
-        swap = manager.plan_swap(manager.moves.finish(move, steps))
+        swap = manager.plan_swap(manager.moves.finish(move, steps_of(move)))
         new = manager.take_swapped(swap, swap.carry_out())
     finally:
         old.loan.take_back()

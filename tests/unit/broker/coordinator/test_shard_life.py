@@ -11,8 +11,12 @@ from broker.replica.hosting import ReplicaEvents
 from broker.topics.offsets_topic import OFFSETS_TOPIC
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
+from local_log.log.partition_log import PartitionLog
+from local_log.manager.log_dir import LogDir
 from tests.support.coordinator.served import ServedGroups, code_of_commit
 from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.worlds.moving import steps_of
+from tests.support.worlds.pools import turns
 from tests.support.worlds.waiting import until
 
 
@@ -57,6 +61,35 @@ async def test_a_partition_that_cannot_be_loaded_is_not_served_and_is_told(tmp_p
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     [problem] = groups.coordinator.problems()
     assert f"{OFFSETS_TOPIC}-0" in problem
+
+
+async def test_a_log_that_changes_places_before_its_turn_is_loaded_from_the_new_one(
+    tmp_path: Path,
+) -> None:
+    first = ServedGroups(tmp_path / "a")
+    first.commit(7)
+    first.world.logs.close(clean=True)
+    groups = ServedGroups(tmp_path / "a", topics=first.world.topics)
+    shard, logs = groups.coordinator.shards[0], groups.world.logs
+    partition, old = shard.partition, shard.partition.log
+    logs.dirs.append(LogDir(tmp_path, groups.world.disk))
+    move = logs.moves.plan(old, *logs.dirs)
+    logs.moves.begin(move)
+    partition.pause()
+    old.roll()
+    old.loan.lend(truncates=True)
+    swap = logs.plan_swap(logs.moves.finish(move, steps_of(move)))
+    swapped = swap.carry_out()
+    await turns()
+    assert shard.stage is ShardStage.LOADING
+    new = logs.take_swapped(swap, swapped)
+    assert isinstance(new, PartitionLog)
+    partition.replace_log(new)
+    partition.lead_on()
+    old.loan.take_back()
+    await until(lambda: shard.stage is not ShardStage.LOADING)
+    assert shard.stage is ShardStage.ACTIVE
+    assert await groups.committed() == (0, 7)
 
 
 async def test_a_check_for_old_offsets_ends_with_the_first_write_that_fails(
