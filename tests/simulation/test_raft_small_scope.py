@@ -15,10 +15,10 @@ from tests.support.raft.small_scope import Bounds, search
     [
         (Bounds(epochs=1, entries=0, timeouts=1), 394),
         (Bounds(epochs=1, entries=0, timeouts=2), 10_031),
-        (Bounds(epochs=1, entries=0, timeouts=1, changes=1), 5_193),
+        (Bounds(epochs=1, entries=0, timeouts=1, changes=1), 4_521),
         pytest.param(
             Bounds(epochs=1, entries=0, timeouts=1, changes=2),
-            12_045,
+            12_189,
             marks=pytest.mark.long(seconds=40),
         ),
         pytest.param(
