@@ -192,7 +192,7 @@ class DeleteRecordsHandler(DecodedHandler):
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition.log.clip_chain(kept[partition])
-            answer.low_watermark = partition.log.log_start_offset
+            answer.low_watermark = kept[partition]  # it may be higher by now, and not durable
             partition.log_start_raised()
 
 

@@ -71,6 +71,20 @@ async def test_it_is_answered_when_the_log_start_is_on_disk(tmp_path: Path) -> N
     assert kept(tmp_path) == 7
 
 
+async def test_an_answer_names_no_log_start_that_another_request_has_just_raised(
+    tmp_path: Path,
+) -> None:
+    world, pool = world_of(tmp_path)
+    handler = made(world, pool)
+    pool.is_holding = True
+    answer = asyncio.ensure_future(start(handler, VERSION, asked(7)))
+    await pool.until_held()
+    pool.release()
+    world.log("orders").raise_log_start(9)
+    partition = partition_of(finish(handler, VERSION, await answer))
+    assert partition.low_watermark == kept(tmp_path) == 7
+
+
 @pytest.mark.parametrize("operation", ["fsync", "write_at", "rename"])
 def test_a_log_start_that_cannot_be_kept_is_an_error(tmp_path: Path, operation: str) -> None:
     disk = FaultyDisk()
