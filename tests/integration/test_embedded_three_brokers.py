@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import kafka
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic
@@ -132,6 +133,31 @@ def test_a_leader_that_only_clients_reach_acknowledges_what_is_lost(
     cluster.restore()
     until(lambda: in_sync(cluster, "kept") == set(IDS), "all copies are in sync again")
     assert read_all(cluster) == before
+
+
+def test_kafka_python_moves_a_partition(cluster: tidemark.Broker) -> None:
+    """It is the client in Python that asks for reassignments, and reads their answers its way."""
+    maker = cluster.admin()  # it must outlive its request
+    maker.create_topics([NewTopic("moved", 1, 1)])["moved"].result(PATIENCE_S)
+    values = [b"%d" % number for number in range(50)]
+    put(cluster, "moved", values)
+    one, none_such = kafka.TopicPartition("moved", 0), kafka.TopicPartition("moved", 9)
+    admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        (before,) = in_sync(cluster, "moved")
+        others = [number for number in IDS if number != before]
+        answers = admin.alter_partition_reassignments({one: others, none_such: others})
+        assert {key: answer and answer.errno for key, answer in answers.items()} == {
+            one: None,
+            none_such: 3,
+        }
+        until(lambda: not admin.list_partition_reassignments(), "the move is over")
+        assert in_sync(cluster, "moved") == set(others)
+        (refused,) = admin.alter_partition_reassignments({one: None}).values()
+        assert refused.errno == 85  # NO_REASSIGNMENT_IN_PROGRESS
+    finally:
+        admin.close()
+    assert read(cluster, "moved", len(values)) == values
 
 
 def leads_elsewhere(broker: tidemark.Broker, asked: int, lost: int) -> bool:

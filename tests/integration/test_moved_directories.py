@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -143,6 +144,24 @@ def test_kafkas_tool_moves_replicas_that_are_written_all_the_time(make_broker: M
     assert len(records) == writing.sent["t", 0] > 0
     for offset, (at, _, value) in enumerate(records):
         assert (at, value) == (offset, value_of(("t", 0), offset))
+
+
+def test_kafka_python_moves_a_replica(make_broker: MakeBroker) -> None:
+    node = Node(make_broker)
+    node.create("t")
+    produce(node.broker, "t", RECORDS)
+    target = 1 - node.where("t")
+    admin = kafka.KafkaAdminClient(bootstrap_servers=node.broker.bootstrap)
+    try:
+        replica = ("t", 0, node.broker.node_id)
+        (answer,) = admin.alter_replica_log_dirs({replica: str(node.paths[target])}).values()
+        assert answer.errno == 0
+        node.settled_at(target, "t")
+        (answer,) = admin.alter_replica_log_dirs({replica: "/nowhere"}).values()
+        assert answer.errno == 57  # LOG_DIR_NOT_FOUND
+    finally:
+        admin.close()
+    assert [(key, value) for _, key, value in read_all(node.broker, "t")] == RECORDS
 
 
 def test_a_tiered_replica_moves_and_is_copied_and_read_on(make_broker: MakeBroker) -> None:
