@@ -9,6 +9,7 @@ import pytest
 
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from kafka_protocol.errors import ErrorCode
+from runtime import work
 from runtime.executors import InlinePool, Pool
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.memory_machine import MemoryMachine
@@ -105,13 +106,16 @@ async def test_the_loop_does_not_wait_for_a_disk(broker: OneBroker) -> None:
     assert len(finish(handler, 5, await answer).results) == 2
 
 
-async def test_many_partitions_are_looked_up_and_described_in_turns(tmp_path: Path) -> None:
-    many = 3_000
+async def test_many_partitions_are_looked_up_and_described_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "STEP_WORK", 100)
+    many = 500
     world = World(tmp_path, disk=MemoryDisk(MemoryMachine()))
     world.add_topic("t", many, segment_index_bytes=64)
     handler = handler_of(world)
     turns_of_others = []
-    for asked in (None, [{"topic": "t", "partitions": range(40_000)}]):
+    for asked in (None, [{"topic": "t", "partitions": range(4_000)}]):
         answer = asyncio.ensure_future(start(handler, 5, {"topics": asked}))
         count = 0
         while not answer.done():
