@@ -1,7 +1,8 @@
 """Producer snapshots (`.snapshot`): what a partition knows of its producers up to an offset.
 
-`int16 version 1`, `uint32 CRC-32C` of all bytes from 6 on, `int32 count`, then 46 bytes a producer.
-Only the last batch of each producer is kept.
+`int16 version 1`, `uint32 CRC-32C` of all bytes from 6 on, `int32 count`, then 46 bytes an entry.
+Kafka writes the last batch of each producer alone. We write earlier ones before it, in entries of
+their own: who reads the file into a map by producer, as Kafka does, ends with the last one.
 """
 
 from collections.abc import Iterable
@@ -23,15 +24,15 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class ProducerEntry(NamedTuple):
-    """State of one producer.
+    """State of one producer with a batch of it; the last one of a producer has its newest batch.
 
     Attributes:
-        last_sequence: of its last batch's last record; -1 when only markers were seen.
+        last_sequence: of the batch's last record; -1 when only markers were seen.
         last_offset: of that record (inclusive); -1 likewise.
-        offset_delta: last offset minus first offset of that batch.
-        timestamp: max timestamp (ms) of its last batch or marker.
+        offset_delta: last offset minus first offset of the batch.
+        timestamp: max timestamp (ms) of the batch, or of a marker that came after the newest one.
         coordinator_epoch: of the last marker, -1 without.
-        current_txn_first_offset: where its open transaction began, -1 without.
+        current_txn_first_offset: where its open transaction began, -1 without, and before the last.
     """
 
     producer_id: int

@@ -314,15 +314,17 @@ class ProducerStates:
         """Become what a snapshot says."""
         self.clear(end_offset)
         for entry in entries:
-            state = self._add(entry.producer_id, entry.epoch)
+            state = self.producers.get(entry.producer_id)
+            if state is None:
+                state = self._add(entry.producer_id, entry.epoch)
             if entry.last_offset >= 0:
                 state.remember(
                     entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
                 )
             state.timestamp = entry.timestamp
             state.coordinator_epoch = entry.coordinator_epoch
-            if entry.current_txn_first_offset >= 0:
-                state.current_txn_first_offset = entry.current_txn_first_offset
+            first = entry.current_txn_first_offset
+            state.current_txn_first_offset = None if first < 0 else first
         open_ones = (
             (state.current_txn_first_offset, producer_id)
             for producer_id, state in self.producers.items()
@@ -341,12 +343,29 @@ class ProducerStates:
 
 
 def entries_of(producers: Mapping[int, ProducerState]) -> Iterator[ProducerEntry]:
-    """What a snapshot keeps: of each producer only the newest batch."""
+    """What a snapshot keeps: the remembered batches, the oldest of a producer first.
+
+    DIFFERS: Kafka keeps the newest batch of each alone, so that a new leader that began with a
+    snapshot does not know a repeat of an earlier one, and the client writes it a second time under
+    another epoch. Kafka reads these files: its last entry of a producer counts. Of a producer that
+    was silent for a while nothing is on its way, and its newest batch does.
+    """
     for producer_id, state in producers.items():
         first = state.current_txn_first_offset
-        sequence, last, delta = NO_SEQUENCE, -1, 0
-        if state.batches:
-            sequence, last, delta, _ = state.batches[-1]
+        batches = state.batches or ((NO_SEQUENCE, -1, 0, state.timestamp),)
+        if state.silent_since_ms is None:
+            for sequence, last, delta, timestamp in batches[:-1]:
+                yield ProducerEntry(
+                    producer_id,
+                    state.epoch,
+                    sequence,
+                    last,
+                    delta,
+                    timestamp,
+                    state.coordinator_epoch,
+                    -1,
+                )
+        sequence, last, delta, _ = batches[-1]
         yield ProducerEntry(
             producer_id,
             state.epoch,

@@ -293,12 +293,18 @@ def test_log_closed_by_its_owner_is_passed_over_by_those_that_wait(tmp_path: Pat
 
 
 def state_of(log: PartitionLog) -> tuple[object, ...]:
-    """All that a log says of what it holds."""
+    """All that a log says of what it holds.
+
+    But for timestamps of earlier batches: a snapshot says when its producer was heard of last.
+    """
     end = log.log_end_offset
     log.update_high_watermark(end)
     return (
         end,
-        sorted(log.producers.states.dump()),
+        sorted(
+            entry._replace(timestamp=log.producers.states.producers[entry.producer_id].timestamp)
+            for entry in log.producers.states.dump()
+        ),
         log.last_stable_offset,
         sorted(log.aborted_transactions(0, end)),
         log.epochs.entries(),

@@ -122,7 +122,9 @@ def test_producers_are_known_after_a_restart(clean, tmp_path):
         _send(log, i)
     log.close(clean)
     log = open_log(tmp_path, clean=clean)
-    assert _send(log, 29).is_duplicate
+    assert [_send(log, sequence).first_offset for sequence in range(25, 30)] == [*range(25, 30)]
+    assert log.log_end_offset == 30
+    assert _code(log, 24) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert _code(log, 31) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert _send(log, 30).first_offset == 30
 
@@ -144,6 +146,29 @@ def test_clean_stop_writes_a_snapshot_at_the_log_end(tmp_path):
     log.close()
     (entry,) = producer_snapshot.parse((tmp_path / f"{4:020d}.snapshot").read_bytes())
     assert (entry.producer_id, entry.last_sequence, entry.last_offset) == (7, 3, 3)
+
+
+def test_a_snapshot_has_one_batch_of_a_producer_that_was_silent(tmp_path):
+    log = open_log(tmp_path)
+    for sequence in range(7):
+        _send(log, sequence)
+    _send(log, 0, pid=8)
+    log.producers.states.expire(NOW_MS, 60_000)
+    _send(log, 1, pid=8)
+    log.close()
+    entries = producer_snapshot.parse((tmp_path / f"{9:020d}.snapshot").read_bytes())
+    assert [(one.producer_id, one.last_sequence) for one in entries] == [(7, 6), (8, 0), (8, 1)]
+
+
+def test_kafka_reads_the_last_entry_of_a_producer_which_says_all_of_it(tmp_path):
+    """Its newest batch, and its open transaction."""
+    log = open_log(tmp_path)
+    for sequence in range(3):
+        _send(log, sequence, is_transactional=True)
+    log.close()
+    entries = producer_snapshot.parse((tmp_path / f"{3:020d}.snapshot").read_bytes())
+    firsts = [(one.last_offset, one.current_txn_first_offset) for one in entries]
+    assert firsts == [(0, -1), (1, -1), (2, 0)]
 
 
 def test_strange_snapshots_are_removed_at_the_next_start(tmp_path):

@@ -179,7 +179,7 @@ def test_missing_producer_snapshot_is_made(tmp_path):
     assert producer_snapshot.parse(_content(files.producer_snapshot)) == producer_snapshot.parse(
         good
     )
-    assert producer_snapshot.parse(good)[0].last_offset == closed.last_offset
+    assert producer_snapshot.parse(good)[-1].last_offset == closed.last_offset
 
 
 def test_segment_with_an_aborted_transaction_brings_its_index(tmp_path):
