@@ -5,7 +5,7 @@ Kafka writes the last batch of each producer alone. We write earlier ones before
 their own: who reads the file into a map by producer, as Kafka does, ends with the last one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -60,7 +60,21 @@ def dump(entries: Iterable[ProducerEntry]) -> bytearray:
 
 
 def parse(data: Buffer) -> list[ProducerEntry]:
-    """Read a snapshot.
+    """Read a snapshot, as `entries`."""
+    return list(entries(data))
+
+
+def entries(data: Buffer) -> Iterator[ProducerEntry]:
+    """Read a snapshot that is whole, one entry at a time.
+
+    Raises:
+        CorruptFileError: see `check`.
+    """
+    return map(ProducerEntry._make, _ENTRY.iter_unpack(check(data)))
+
+
+def check(data: Buffer) -> memoryview:
+    """Make sure that a snapshot is whole; the bytes of its entries.
 
     Raises:
         CorruptFileError: another version, wrong checksum, or a count that does not fit the bytes.
@@ -74,6 +88,4 @@ def parse(data: Buffer) -> list[ProducerEntry]:
         raise CorruptFileError("wrong checksum of a producer snapshot")
     if count < 0 or _HEAD.size + count * ENTRY_SIZE != len(data):
         raise CorruptFileError(f"{count} producers announced in {len(data)} bytes")
-    return [
-        ProducerEntry._make(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])
-    ]
+    return memoryview(data)[_HEAD.size :]

@@ -20,7 +20,7 @@ from runtime.executors import make_mutex
 
 log = logging.getLogger(__name__)
 
-PRODUCERS_AT_ONCE_MAX: Final = 200
+PRODUCERS_AT_ONCE_MAX: Final = 40
 """So many are written by the roll itself."""
 
 

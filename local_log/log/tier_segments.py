@@ -229,7 +229,7 @@ def _snapshot(partition_log: PartitionLog, segments: Sequence[LogSegment], end: 
     path = snapshots.path(end)
     try:
         file = disk.open_read(path)
-        producer_snapshot.parse(disk.read_at(file, 0, file.size()))
+        producer_snapshot.check(disk.read_at(file, 0, file.size()))
     except (FileNotFoundError, CorruptFileError) as error:
         log.warning("producer snapshot is made for the copy: path=%s reason=%s", path, error)
     else:

@@ -209,7 +209,7 @@ def write_future(
         OSError: the disk failed.
     """
     chain = beginning.clipped_chain()
-    producer_snapshot.parse(beginning.producer_snapshot)
+    producer_snapshot.check(beginning.producer_snapshot)
     topic_id, partition = marker.topic_id, marker.topic_partition.partition
     disk.make_dirs(path)
     disk.atomic_write(path / FUTURE_MARKER, dump_marker(marker))

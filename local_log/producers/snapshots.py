@@ -4,7 +4,7 @@
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafka_protocol.errors import CorruptFileError
@@ -52,7 +52,7 @@ class ProducerSnapshots:
         if offset not in self.offsets:
             self.offsets = sorted([*self.offsets, offset])
 
-    def load_newest(self, *, start: int, end: int) -> tuple[int, list[ProducerEntry]] | None:
+    def load_newest(self, *, start: int, end: int) -> tuple[int, Iterator[ProducerEntry]] | None:
         """Read the newest snapshot with an offset in [start, end]; damaged ones are removed.
 
         Returns:
@@ -63,7 +63,7 @@ class ProducerSnapshots:
                 continue
             try:
                 data = self._disk.read_file(self.path(offset))
-                return offset, producer_snapshot.parse(data)
+                return offset, producer_snapshot.entries(data)
             except (CorruptFileError, FileNotFoundError) as error:
                 log.warning(
                     "producer snapshot is damaged, using an older one: path=%s reason=%s",
@@ -74,10 +74,15 @@ class ProducerSnapshots:
         return None
 
     def remove(self, offsets: Iterable[int]) -> None:
-        """Unlink snapshots at once."""
+        """Unlink snapshots for good.
+
+        One that came back after a power cut would tell of batches that were cut off.
+        """
         gone = set(offsets)
         for offset in gone:
             self._disk.unlink(self.path(offset))
+        if gone:
+            self._disk.fsync_path(self._directory)
         self.offsets = [offset for offset in self.offsets if offset not in gone]
 
     def remove_strays(self, base_offsets: Iterable[int]) -> None:

@@ -17,6 +17,8 @@ SEQUENCE_MAX = 2**31 - 1
 _SEQUENCES = 2**31
 NO_SEQUENCE = -1
 NO_EPOCH = -1
+SILENT_MS = 3_600_000
+"""Far above what clients wait for an answer (`delivery.timeout.ms`, 2 min)."""
 GIVEN_ID_MAX = 2**62
 """A client may write any producer id: a higher one was given by no controller."""
 
@@ -44,6 +46,7 @@ class ProducerState:
     """What is known of one producer id.
 
     Attributes:
+        is_silent: nothing is on its way: it was not heard of for `SILENT_MS`.
         batches: what a `BatchMeta` is made of, for the newest batches, oldest first. Plain tuples
             of numbers are nothing to the garbage collector, whose passes hold the event loop: a
             log may have 100,000 producers.
@@ -55,6 +58,7 @@ class ProducerState:
         "current_txn_first_offset",
         "epoch",
         "generation",
+        "is_silent",
         "silent_since_ms",
         "timestamp",
     )
@@ -63,6 +67,7 @@ class ProducerState:
         self.epoch = epoch
         self.generation = generation
         self.silent_since_ms: int | None = None  # None: heard of since the last expiry pass
+        self.is_silent = False
         self.batches: tuple[tuple[int, int, int, int], ...] = ()
         self.coordinator_epoch = -1
         self.current_txn_first_offset: int | None = None
@@ -71,7 +76,7 @@ class ProducerState:
     def copy(self, generation: int) -> "ProducerState":
         """Another one that says the same."""
         twin = ProducerState(self.epoch, generation)
-        twin.silent_since_ms = self.silent_since_ms
+        twin.silent_since_ms, twin.is_silent = self.silent_since_ms, self.is_silent
         twin.batches = self.batches
         twin.coordinator_epoch = self.coordinator_epoch
         twin.current_txn_first_offset = self.current_txn_first_offset
@@ -82,6 +87,10 @@ class ProducerState:
     def last_sequence(self) -> int:
         """Sequence of the newest record, -1 if only markers were seen in this epoch."""
         return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    def heard(self, timestamp: int) -> None:
+        """A batch or a marker of it was appended."""
+        self.timestamp, self.silent_since_ms, self.is_silent = timestamp, None, False
 
     def remember(
         self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
@@ -206,7 +215,7 @@ class ProducerStates:
         last_sequence = (header.base_sequence + delta) % _SEQUENCES
         timestamp = header.max_timestamp
         state.remember(last_sequence, base_offset + delta, delta, timestamp)
-        state.timestamp, state.silent_since_ms = timestamp, None
+        state.heard(timestamp)
         if header.attributes & TRANSACTIONAL_FLAG and state.current_txn_first_offset is None:
             state.current_txn_first_offset = base_offset
             self._ongoing[base_offset] = producer_id
@@ -224,7 +233,7 @@ class ProducerStates:
             state.epoch = header.producer_epoch
             state.batches = ()
         state.coordinator_epoch = coordinator_epoch
-        state.timestamp, state.silent_since_ms = header.max_timestamp, None
+        state.heard(header.max_timestamp)
         first = state.current_txn_first_offset
         state.current_txn_first_offset = None
         if first is None:
@@ -296,6 +305,8 @@ class ProducerStates:
                 and now_ms - state.silent_since_ms >= expiration_ms
             ):
                 gone.append(producer_id)
+            elif now_ms - state.silent_since_ms >= SILENT_MS:
+                state.is_silent = True
         for producer_id in gone:
             del self.producers[producer_id]
         self.forgotten += len(gone)
@@ -347,32 +358,20 @@ def entries_of(producers: Mapping[int, ProducerState]) -> Iterator[ProducerEntry
 
     DIFFERS: Kafka keeps the newest batch of each alone, so that a new leader that began with a
     snapshot does not know a repeat of an earlier one, and the client writes it a second time under
-    another epoch. Kafka reads these files: its last entry of a producer counts. Of a producer that
-    was silent for a while nothing is on its way, and its newest batch does.
+    another epoch. Kafka reads these files: of a producer's entries it takes the last one, and drops
+    those whose timestamps are too old, so an earlier entry has no later timestamp. Of a silent
+    producer the newest batch is enough.
     """
     for producer_id, state in producers.items():
-        first = state.current_txn_first_offset
-        batches = state.batches or ((NO_SEQUENCE, -1, 0, state.timestamp),)
-        if state.silent_since_ms is None:
-            for sequence, last, delta, timestamp in batches[:-1]:
-                yield ProducerEntry(
-                    producer_id,
-                    state.epoch,
-                    sequence,
-                    last,
-                    delta,
-                    timestamp,
-                    state.coordinator_epoch,
-                    -1,
-                )
-        sequence, last, delta, _ = batches[-1]
-        yield ProducerEntry(
-            producer_id,
+        epoch, marked_by, first = (
             state.epoch,
-            sequence,
-            last,
-            delta,
-            state.timestamp,
             state.coordinator_epoch,
-            -1 if first is None else first,
+            state.current_txn_first_offset,
         )
+        batches = state.batches or ((NO_SEQUENCE, -1, 0, state.timestamp),)
+        for sequence, last, delta, timestamp in () if state.is_silent else batches[:-1]:
+            at_ms = min(timestamp, state.timestamp)
+            yield ProducerEntry(producer_id, epoch, sequence, last, delta, at_ms, marked_by, -1)
+        sequence, last, delta, _ = batches[-1]
+        at_ms, first = state.timestamp, -1 if first is None else first
+        yield ProducerEntry(producer_id, epoch, sequence, last, delta, at_ms, marked_by, first)

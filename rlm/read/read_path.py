@@ -267,7 +267,7 @@ class ReadPath:
             try:
                 epochs = self._parsed(metadata, IndexType.LEADER_EPOCH, epoch_checkpoint.parse)
                 snapshot = self._parsed(
-                    metadata, IndexType.PRODUCER_SNAPSHOT, producer_snapshot.parse
+                    metadata, IndexType.PRODUCER_SNAPSHOT, producer_snapshot.check
                 )
             except DAMAGE as error:
                 return Failure(int(ErrorCode.CORRUPT_MESSAGE), str(error))

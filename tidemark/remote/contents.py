@@ -125,7 +125,7 @@ def _read_indexes(storage: RemoteStorageManager, metadata: RemoteLogSegmentMetad
     if any(one.position >= metadata.segment_size_bytes for one in places):
         raise _DamagedError("offset index: a position beyond the log's end")
     if producers:
-        _parsed("producer snapshot", lambda: producer_snapshot.parse(producers))
+        _parsed("producer snapshot", lambda: producer_snapshot.check(producers))
     try:
         aborted = _index(storage, metadata, IndexType.TRANSACTION)
     except RemoteResourceNotFoundError:

@@ -320,7 +320,8 @@ def dumped(nodes: Iterable[Controller], *topics: str) -> list[dict[str, list[str
     for name, text in zip(shown[::2], shown[1::2], strict=True):
         directory, of_node = Path(name).parent, found[Path(name).parents[1]]
         if name.endswith(".snapshot"):
-            of_node[f"producers of {directory.name}"] = sorted(_PRODUCER.findall(text))
+            newest = {line.split()[1]: line for line in _PRODUCER.findall(text)}
+            of_node[f"producers of {directory.name}"] = sorted(newest.values())
         else:
             lines = [_PLACE.sub("", line) for line in _BATCH.findall(text)]
             assert all(" isvalid: true" in line for line in lines), text

@@ -14,8 +14,10 @@ from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.log.truncation import truncate_to
-from local_log.producers.state import BatchMeta
+from local_log.producers.state import SILENT_MS, BatchMeta
+from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.power_cut_disk import PowerCutDisk
 from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
@@ -148,27 +150,55 @@ def test_clean_stop_writes_a_snapshot_at_the_log_end(tmp_path):
     assert (entry.producer_id, entry.last_sequence, entry.last_offset) == (7, 3, 3)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_power_cut_brings_no_snapshot_of_what_was_cut_off_back(tmp_path, seed):
+    """Else what the client sends again is taken for a repeat, and is nowhere."""
+    (tmp_path / "x").mkdir()
+    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk.begin()
+    log = open_log(tmp_path / "x", disk=disk)
+    for sequence in range(5):
+        _send(log, sequence)
+    log.close()
+    log = open_log(tmp_path / "x", disk=disk)
+    truncate_to(log, 2)
+    for sequence in range(6):
+        _send(log, sequence, pid=99)
+    log.flush()
+    recovery_point = log.recovery_point
+    disk.cut()
+    log.close(clean=False)
+    log = open_log(tmp_path / "x", clean=False, recovery_point=recovery_point)
+    assert not any(_send(log, sequence).is_duplicate for sequence in range(2, 5))
+
+
 def test_a_snapshot_has_one_batch_of_a_producer_that_was_silent(tmp_path):
     log = open_log(tmp_path)
     for sequence in range(7):
         _send(log, sequence)
     _send(log, 0, pid=8)
-    log.producers.states.expire(NOW_MS, 60_000)
     _send(log, 1, pid=8)
+    log.producers.states.expire(NOW_MS, 2 * SILENT_MS)
+    log.producers.states.expire(NOW_MS + SILENT_MS - 1, 2 * SILENT_MS)
+    assert len(log.producers.states.dump()) == 7
+    _send(log, 2, pid=8)
+    log.producers.states.expire(NOW_MS + SILENT_MS, 2 * SILENT_MS)
     log.close()
-    entries = producer_snapshot.parse((tmp_path / f"{9:020d}.snapshot").read_bytes())
-    assert [(one.producer_id, one.last_sequence) for one in entries] == [(7, 6), (8, 0), (8, 1)]
+    entries = producer_snapshot.parse((tmp_path / f"{10:020d}.snapshot").read_bytes())
+    found = [(one.producer_id, one.last_sequence) for one in entries]
+    assert found == [(7, 6), (8, 0), (8, 1), (8, 2)]
 
 
 def test_kafka_reads_the_last_entry_of_a_producer_which_says_all_of_it(tmp_path):
-    """Its newest batch, and its open transaction."""
+    """Its newest batch, its open transaction, and no older time than an entry before it."""
     log = open_log(tmp_path)
     for sequence in range(3):
-        _send(log, sequence, is_transactional=True)
+        _send(log, sequence, is_transactional=True, at_ms=NOW_MS - sequence)
     log.close()
     entries = producer_snapshot.parse((tmp_path / f"{3:020d}.snapshot").read_bytes())
     firsts = [(one.last_offset, one.current_txn_first_offset) for one in entries]
     assert firsts == [(0, -1), (1, -1), (2, 0)]
+    assert [one.timestamp for one in entries] == [NOW_MS - 2] * 3
 
 
 def test_strange_snapshots_are_removed_at_the_next_start(tmp_path):
@@ -306,7 +336,7 @@ def test_of_a_producer_the_garbage_collector_looks_at_one_object(tmp_path):
     log.close()
 
 
-MANY = PRODUCERS_AT_ONCE_MAX + 50
+MANY = PRODUCERS_AT_ONCE_MAX + 100
 LARGE = with_config(SMALL, segment_bytes=1 << 20, segment_index_bytes=1 << 16)
 
 
