@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Final
 
 from broker.config.broker_config import BrokerConfig, Layers
 from broker.config.key import ConfigType, Dynamic, Key
@@ -16,6 +17,14 @@ from broker.config.resolve import manager_key
 from broker.config.topic_config import effective, normalise
 
 _CREDENTIALS_IN_URL = re.compile("://[^/]*@")
+_WITHOUT_DEFAULT: Final = frozenset(
+    {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+"""Throttles that operators' tools set and take away: no throttle is no value of a setting."""
 
 
 class ConfigSource(IntEnum):
@@ -174,7 +183,7 @@ def _broker_synonyms(layers: Layers, name: str) -> list[Synonym]:
                 found.append(Synonym(each, _shown(BROKER_KEYS[each], entries[each]), source))
     for each in names:
         default = BROKER_KEYS[each].default
-        if default is not None:
+        if default is not None and each not in _WITHOUT_DEFAULT:
             text = None if BROKER_KEYS[each].is_sensitive else default
             found.append(Synonym(each, text, ConfigSource.DEFAULT_CONFIG))
     while found and found[0].name != name:

@@ -154,6 +154,25 @@ def test_internal_keys_show_only_when_set() -> None:
     assert name in [entry.name for entry in describe_broker(load_entries({name: "0.1"}))]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+def test_a_throttle_has_no_default_among_its_synonyms(name: str) -> None:
+    """As Kafka 4.3.1 described one that `kafka-reassign-partitions.sh --throttle` had set."""
+    broker = load_entries({}).with_dynamic({name: "54321"}, {name: "12345"})
+    entry = entry_of(describe_broker(broker), name)
+    assert (entry.value, entry.source) == ("12345", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert [(one.value, one.source) for one in entry.synonyms] == [
+        ("12345", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("54321", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+    ]
+
+
 def test_old_names_are_not_described() -> None:
     broker = load_entries({"remote.log.index.file.cache.total.size.mb": "1"})
     names = {entry.name: entry for entry in describe_broker(broker)}
