@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
 
 _KEEPS_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_THROTTLED: Final = frozenset(
+    {"follower.replication.throttled.replicas", "leader.replication.throttled.replicas"}
+)
+"""What tools set and take away again that move replicas, `--verify` also where nothing was set."""
 
 
 class IncrementalAlterConfigsHandler(DecodedHandler):
@@ -120,11 +124,14 @@ def _only_keeps(resource: Any) -> bool:
     """Whether every change is one by which the topic keeps all its records, in more copies too.
 
     A topic that Kafka compacted, or let expire, is put right so; one that got more replicas asks
-    for more of them.
+    for more of them. A throttle of its replicas takes no record away.
     """
     return all(
-        change.config_operation == Operation.SET
-        and (_KEEPS_ALL.get(change.name) == change.value or _asks_for_two(change))
+        change.name in _THROTTLED
+        or (
+            change.config_operation == Operation.SET
+            and (_KEEPS_ALL.get(change.name) == change.value or _asks_for_two(change))
+        )
         for change in resource.configs
     )
 

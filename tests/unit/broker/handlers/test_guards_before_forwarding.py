@@ -16,11 +16,13 @@ from broker.topics.cluster import ClusterView
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import CLUSTER_METADATA_TOPIC, REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire.codec import request, response
+from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import EMPTY_IMAGE, MetadataImage
 from metadata_topic.image.model import TopicImage
 from metadata_topic.image.sorted_map import SortedMap
 
 UNUSED: Any = None
+THROTTLED = "follower.replication.throttled.replicas"
 TOPIC_ID = bytes(15) + b"\7"
 TOPIC = 2
 
@@ -47,8 +49,9 @@ def resource(handler: DecodedHandler, name: str, *configs: Any) -> Any:
     return entry(handler, resource_type=TOPIC, resource_name=name, configs=list(configs))
 
 
-def change(name: str, value: str) -> Any:
-    return request(CHANGE.api_key).cls.Resources.Configs(name=name, value=value)
+def change(name: str, value: str, operation: Operation = Operation.SET) -> Any:
+    cls = request(CHANGE.api_key).cls.Resources.Configs
+    return cls(name=name, value=value, config_operation=int(operation))
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,17 @@ def change(name: str, value: str) -> Any:
         (GROW, 3, entry(GROW, name="__consumer_offsets")),
         (ALTER, 2, resource(ALTER, REMOTE_LOG_METADATA_TOPIC)),
         (CHANGE, 1, resource(CHANGE, REMOTE_LOG_METADATA_TOPIC, change("retention.ms", "1"))),
+        (
+            CHANGE,
+            1,
+            resource(
+                CHANGE,
+                REMOTE_LOG_METADATA_TOPIC,
+                change(THROTTLED, "", Operation.DELETE),
+                change("retention.ms", "", Operation.DELETE),
+            ),
+        ),
+        (CHANGE, 1, resource(CHANGE, CLUSTER_METADATA_TOPIC, change(THROTTLED, "0:1"))),
     ],
 )
 def test_it_is_refused(handler: Any, version: int, asked: Any) -> None:
@@ -88,3 +102,13 @@ def test_it_is_refused(handler: Any, version: int, asked: Any) -> None:
 )
 def test_the_controller_is_asked(handler: Any, asked: Any) -> None:
     assert handler.guarded(asked) is None
+
+
+@pytest.mark.parametrize("of", ["leader", "follower"])
+@pytest.mark.parametrize("operation", Operation)
+def test_a_move_of_the_tiers_topic_is_throttled_and_no_longer(
+    of: str, operation: Operation
+) -> None:
+    """`kafka-reassign-partitions.sh --verify` and `--cancel` take a throttle away, set or not."""
+    asked = change(f"{of}.replication.throttled.replicas", "0:1", operation)
+    assert CHANGE.guarded(resource(CHANGE, REMOTE_LOG_METADATA_TOPIC, asked)) is None
