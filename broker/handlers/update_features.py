@@ -5,25 +5,34 @@ Versions:
 * 0: KIP-584; flexible from the start.
 * 1: safe and unsafe downgrades, and a check alone (KIP-778).
 * 2: no answer for each feature: all or nothing (KIP-1022).
+
+All updates are checked first. kraft.version is raised before the others are written, by the replica
+of the metadata log: if the leader is lost in between, the answer is an error, and the same request
+does the rest.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.handlers.errors_out import code_of, message_of
+from broker.handlers.voter_change import asked_of_quorum
 from broker.network.registry import DecodedHandler, RequestContext
-from broker.topics.creation import Submit
-from kafka_protocol.errors import KafkaError
+from kafka_protocol.errors import ApiError, ErrorCode, KafkaError
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from kafka_protocol.wire.schema import Versions
-from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.controller.feature_updates import (
     FeatureUpdate,
+    UpdatingController,
     UpgradeType,
+    refusal,
     update_features,
 )
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import MetadataImage
+from metadata_topic.image.image import KRAFT_VERSION, MetadataImage
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.raft.messages import UpgradeKraftVersionRequest
 
 if TYPE_CHECKING:
     from broker.handlers.parts import HandlerParts  # of brokers; controllers serve this, too
@@ -37,31 +46,51 @@ class UpdateFeaturesHandler(DecodedHandler):
     api_key = ApiKey.UPDATE_FEATURES
     versions = Versions(0, 2)
 
-    def __init__(self, submit: Submit, node_id: int, defaults: ElectionRules) -> None:
-        """Decide by `submit`; `defaults`: what the controller's properties say of elections."""
-        self._submit, self._node_id, self._defaults = submit, node_id, defaults
+    def __init__(self, quorum: MetadataNode) -> None:
+        self._quorum = quorum
 
     async def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer when the metadata log holds all of it."""
         updates = [_update(one, context.api_version) for one in request.feature_updates]
-
-        def decide(image: MetadataImage) -> ControllerResult[None]:
-            return update_features(
-                image,
-                updates,
-                node_id=self._node_id,
-                validate_only=request.validate_only,
-                defaults=self._defaults,
-            )
-
+        to_level = {one.feature: one for one in updates}.get(KRAFT_VERSION)
         try:
-            await self._submit(decide, timeout_ms=request.timeout_ms)
+            if to_level is not None:
+                await self._decide(updates, request.timeout_ms, validate_only=True)
+                await self._upgrade_kraft_version(to_level, validate_only=request.validate_only)
+            await self._decide(updates, request.timeout_ms, validate_only=request.validate_only)
         except Exception as error:  # noqa: BLE001  (told as a code)
             return _refused(error)
         if context.api_version >= 2:
             return _Response()
         done = [_Response.Results(feature=one.feature, error_message="NONE") for one in updates]
         return _Response(results=done)
+
+    async def _decide(
+        self, updates: Sequence[FeatureUpdate], timeout_ms: int, *, validate_only: bool
+    ) -> None:
+        quorum = self._quorum
+
+        def decide(image: MetadataImage) -> ControllerResult[None]:
+            me = UpdatingController(
+                registration=quorum.registration,
+                kraft_version=quorum.kraft_version,
+                voters=quorum.voters.ids,
+                defaults=quorum.brokers.election_defaults,
+            )
+            return update_features(image, updates, me, validate_only=validate_only)
+
+        await quorum.submit(decide, timeout_ms=timeout_ms)
+
+    async def _upgrade_kraft_version(self, update: FeatureUpdate, *, validate_only: bool) -> None:
+        quorum = self._quorum
+        asked = UpgradeKraftVersionRequest(quorum.leader_epoch, update.level, validate_only)
+        answer = await asked_of_quorum(quorum, asked)
+        if answer.error is ErrorCode.INVALID_UPDATE_VERSION:
+            raise ApiError(answer.error, refusal(update, answer.text))
+        if answer.error is ErrorCode.REQUEST_TIMED_OUT:
+            raise ApiError(answer.error, answer.text)
+        if answer.error is not ErrorCode.NONE:
+            raise NotControllerError("this node ceased to lead the quorum")
 
     def refuse(self, context: RequestContext, request: Any, error: KafkaError) -> Any:
         """Answer that nothing was done."""
@@ -83,5 +112,4 @@ def _refused(error: Exception) -> Any:
 
 def make(parts: "HandlerParts") -> UpdateFeaturesHandler:
     """Make the handler of UpdateFeatures."""
-    node = parts.node
-    return UpdateFeaturesHandler(node.submit, node.node_id, node.brokers.election_defaults)
+    return UpdateFeaturesHandler(parts.node)

@@ -17,7 +17,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.wire.voter_messages import voter_request_of
-from metadata_topic.raft.messages import Response, VoterRequest, VoterResponse
+from metadata_topic.raft.messages import ChangeRequest, Response, VoterResponse
 
 _BOUND: Final = (
     "node.id={0} is the only controller, and its process has a broker that counts on it: format a "
@@ -26,7 +26,7 @@ _BOUND: Final = (
 )
 
 
-async def asked_of_quorum(quorum: MetadataNode, request: VoterRequest) -> VoterResponse:
+async def asked_of_quorum(quorum: MetadataNode, request: ChangeRequest) -> VoterResponse:
     """What this node's replica answers; it may take the time of a commit."""
     answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 

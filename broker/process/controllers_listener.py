@@ -12,6 +12,7 @@ from broker.handlers.controllers.envelope import EnvelopeHandler
 from broker.handlers.controllers.parts import ControllerParts
 from broker.handlers.describe_quorum import DescribeQuorumHandler
 from broker.handlers.remove_raft_voter import RemoveRaftVoterHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.dispatch import decoders
 from broker.network.registry import HandlerTable
 from broker.network.server import Server
@@ -34,7 +35,7 @@ def build_controller_handlers(parts: ControllerParts) -> HandlerTable:
     parts.table.add(DescribeQuorumHandler(parts.quorum.describe))
     parts.table.add(describe_cluster.make(parts))
     parts.table.add(update_raft_voter.make(parts))
-    for changes in (AddRaftVoterHandler, RemoveRaftVoterHandler):
+    for changes in (AddRaftVoterHandler, RemoveRaftVoterHandler, UpdateFeaturesHandler):
         parts.table.add(changes(parts.quorum))
     for acls in (describe_acls, create_acls, delete_acls):
         parts.table.add(acls.make(parts))

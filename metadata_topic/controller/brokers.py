@@ -187,13 +187,17 @@ def register_controller(image: MetadataImage, registration: Registration) -> Con
     known = image.controllers.get(registration.node_id)
     if known is not None and known.incarnation_id == registration.incarnation_id:
         return ControllerResult((), None)
-    controller = ControllerImage(
+    return ControllerResult((controller_record(controller_image(registration)),), None)
+
+
+def controller_image(registration: Registration) -> ControllerImage:
+    """A controller as the metadata have it once it is registered."""
+    return ControllerImage(
         id=registration.node_id,
         incarnation_id=registration.incarnation_id,
         endpoints=registration.endpoints,
         features=registration.features,
     )
-    return ControllerResult((controller_record(controller),), None)
 
 
 @stepwise

@@ -3,24 +3,47 @@
 A level is finalised only if every registered node serves it. All updates of a request are written,
 or none.
 
-Of what this version serves, `eligible.leader.replicas.version` can be changed. With it goes one
-`min.insync.replicas` for the whole cluster: who is eligible is decided by it.
+- `eligible.leader.replicas.version` brings one `min.insync.replicas` for the whole cluster: who is
+  eligible is decided by it.
+- `metadata.version` goes up only. Records are written in the versions of the new level from the
+  next decision on, and controllers register where they could not before.
+- `kraft.version` is checked here, and written by the quorum's leader (`raft.voter_changes`).
 
-DIFFERS: Kafka changes metadata.version and kraft.version this way, too.
+DIFFERS: Kafka counts every controller that ever registered: one that was removed from the voters
+keeps levels down for ever. It lowers metadata.version where no record was written otherwise in
+between. Its brokers register again, with their log directories, when metadata.version reaches 17.
+Of a feature that is named twice it takes the last level.
 
-Source: Kafka 4.3's FeatureControlManager and ConfigurationControlManager; KIP-584, KIP-966.
+Source: Kafka 4.3's FeatureControlManager and ConfigurationControlManager; KIP-584, KIP-778, KIP-919
+(registrations of controllers), KIP-966.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from metadata_topic.controller.brokers import Registration, controller_image
 from metadata_topic.controller.election_rules import DEFAULT_RULES, MIN_ISR, ElectionRules
-from metadata_topic.controller.errors import InvalidUpdateVersionError
+from metadata_topic.controller.errors import InvalidRequestError, InvalidUpdateVersionError
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
-from metadata_topic.image.image import ELR_VERSION, METADATA_VERSION, MetadataImage, ResourceType
-from metadata_topic.image.records import ELR_LEVEL, MetadataRecord, make
+from metadata_topic.image.image import (
+    ELR_VERSION,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    MetadataImage,
+    ResourceType,
+)
+from metadata_topic.image.records import (
+    CONTROLLER_REGISTRATION_LEVEL,
+    DIRECTORIES_LEVEL,
+    ELR_LEVEL,
+    MetadataRecord,
+    make,
+)
+from metadata_topic.image.snapshot_records import controller_record
 
 _DISABLED: Final = (0, 0)
 
@@ -41,53 +64,98 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatingController:
+    """The active controller and its quorum.
+
+    Attributes:
+        registration: what it says of itself as a controller.
+        kraft_version: the finalised level, which is not in the image.
+        voters: ids of all voters, its own among them.
+        defaults: what its properties say of elections.
+    """
+
+    registration: Registration
+    kraft_version: int = 0
+    voters: tuple[int, ...] = ()
+    defaults: ElectionRules = DEFAULT_RULES
+
+
 def update_features(
     image: MetadataImage,
     updates: Sequence[FeatureUpdate],
+    me: UpdatingController,
     *,
-    node_id: int,
     validate_only: bool = False,
-    defaults: ElectionRules = DEFAULT_RULES,
 ) -> ControllerResult[None]:
-    """Finalise other levels of features.
+    """Finalise other levels of features; of kraft.version nothing is written.
 
     Args:
         image: the cluster now.
         updates: each feature at most once.
-        node_id: of this controller, for the message.
+        me: who decides.
         validate_only: check, write nothing.
-        defaults: what the properties of this controller say of elections.
 
     Raises:
         InvalidUpdateVersionError: of the first update that cannot be.
+        InvalidRequestError: a feature is named twice.
     """
+    [(named, count)] = Counter(one.feature for one in updates).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InvalidRequestError(f"{named} is named {count} times in one request.")
+    wanted = {one.feature: one.level for one in updates}
     records: list[MetadataRecord] = []
     for update in updates:
-        why = _why_not(image, update, node_id)
+        why = _why_not(image, update, me)
+        if not why and update.feature == ELR_VERSION and update.level > 0:
+            why = _lacks(wanted.get(METADATA_VERSION, image.metadata_version), update)
         if why:
-            raise InvalidUpdateVersionError(
-                "The update failed for all features since the following feature had an error: "
-                f"Invalid update version {update.level} for feature {update.feature}. {why}"
-            )
-        records.append(make("FeatureLevelRecord", name=update.feature, feature_level=update.level))
-        if update.feature == ELR_VERSION and update.level > 0:
-            records += _one_minimum(image, defaults)
+            raise InvalidUpdateVersionError(refusal(update, why))
+        records += _records(image, update, me)
     return ControllerResult(() if validate_only else tuple(records), None)
 
 
-def _why_not(image: MetadataImage, update: FeatureUpdate, node_id: int) -> str:
+def refusal(update: FeatureUpdate, why: str) -> str:
+    """What a client is told of an update that cannot be."""
+    return (
+        "The update failed for all features since the following feature had an error: "
+        f"Invalid update version {update.level} for feature {update.feature}. {why}"
+    )
+
+
+def _records(
+    image: MetadataImage, update: FeatureUpdate, me: UpdatingController
+) -> Iterator[MetadataRecord]:
+    feature, level, _ = update
+    if feature == KRAFT_VERSION:
+        return
+    yield make("FeatureLevelRecord", name=feature, feature_level=level)
+    if feature == ELR_VERSION and level > 0:
+        yield from _one_minimum(image, me.defaults)
+    is_first = image.metadata_version < CONTROLLER_REGISTRATION_LEVEL <= level
+    if feature == METADATA_VERSION and is_first:
+        # The others ask for it once they have read the level; this one is asked by nobody.
+        yield controller_record(controller_image(me.registration))
+
+
+def _why_not(image: MetadataImage, update: FeatureUpdate, me: UpdatingController) -> str:
     """Why a feature cannot have a level; "": it can."""
     feature, level, upgrade_type = update
-    current = image.features.get(feature, 0)
+    current = {**image.features, KRAFT_VERSION: me.kraft_version}.get(feature, 0)
     if upgrade_type not in set(UpgradeType):
         return "The controller does not support the given upgrade type."
     if level < 0:
         return "A feature version cannot be less than 0."
-    for node, (low, high) in _ranges(image, feature, node_id):
+    for node, (low, high) in _ranges(image, feature, me):
         if not low <= level <= high and high == 0:
             return f"{node} does not support this feature."
         if not low <= level <= high:
             return f"{node} only supports versions {low}-{high}"
+    if image.metadata_version >= CONTROLLER_REGISTRATION_LEVEL:
+        known = {me.registration.node_id, *image.controllers}
+        for voter_id in me.voters:
+            if voter_id not in known:
+                return f"controller {voter_id} has not registered, and may not support this feature"
     if level < current and upgrade_type == UpgradeType.UPGRADE:
         return (
             "Can't downgrade the version of this feature without setting the upgrade type to "
@@ -95,25 +163,47 @@ def _why_not(image: MetadataImage, update: FeatureUpdate, node_id: int) -> str:
         )
     if level > current and upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
-    if feature != ELR_VERSION:
-        return f"This version of Tidemark changes {ELR_VERSION} only."
-    if level > 0 and image.metadata_version < ELR_LEVEL:
+    if feature == KRAFT_VERSION and level < current:
+        return "Can't downgrade the version of this feature."
+    return _why_not_metadata(image, level) if feature == METADATA_VERSION else ""
+
+
+def _why_not_metadata(image: MetadataImage, level: int) -> str:
+    """Why metadata.version cannot have a level that all nodes serve; "": it can."""
+    current = image.metadata_version
+    if level < current:
         return (
-            f"{feature} could not be set to {level} because it depends on {METADATA_VERSION} level "
-            f"{ELR_LEVEL}"
+            "Refusing to perform the requested downgrade because it might delete metadata "
+            "information."
+        )
+    if current < DIRECTORIES_LEVEL <= level and image.brokers:
+        return (
+            f"This version of Tidemark does not raise {METADATA_VERSION} from below "
+            f"{DIRECTORIES_LEVEL} while brokers are registered: their log directories would be "
+            "unknown. Raise it under controllers of Apache Kafka."
         )
     return ""
 
 
+def _lacks(metadata_version: int, update: FeatureUpdate) -> str:
+    if metadata_version >= ELR_LEVEL:
+        return ""
+    return (
+        f"{update.feature} could not be set to {update.level} because it depends on "
+        f"{METADATA_VERSION} level {ELR_LEVEL}"
+    )
+
+
 def _ranges(
-    image: MetadataImage, feature: str, node_id: int
+    image: MetadataImage, feature: str, me: UpdatingController
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     """Which levels of a feature each node serves."""
-    yield f"Local controller {node_id}", SUPPORTED_FEATURES.get(feature, _DISABLED)
+    mine = me.registration.node_id
+    yield f"Local controller {mine}", SUPPORTED_FEATURES.get(feature, _DISABLED)
     for broker in image.brokers.values():
         yield f"Broker {broker.id}", broker.features.get(feature, _DISABLED)
     for controller in image.controllers.values():
-        if controller.id != node_id:
+        if controller.id in me.voters and controller.id != mine:
             yield f"Controller {controller.id}", controller.features.get(feature, _DISABLED)
 
 

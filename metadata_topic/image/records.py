@@ -15,7 +15,7 @@ from kafka_protocol.wire.codec import message
 _CONTROLLED_SHUTDOWN_LEVEL: Final = 8  # 3.4-IV0
 TRANSACTION_LEVEL: Final = 13  # 3.6-IV1: Begin- and EndTransactionRecord
 CONTROLLER_REGISTRATION_LEVEL: Final = 15  # 3.7-IV0
-_DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2
+DIRECTORIES_LEVEL: Final = 17  # 3.7-IV2: brokers register their log directories
 ELR_LEVEL: Final = 23  # 4.0-IV1
 _CORDONED_LEVEL: Final = 30  # 4.3-IV0
 
@@ -68,13 +68,13 @@ def partition_record_version(metadata_version: int) -> int:
     """The version in which PartitionRecord and PartitionChangeRecord are written."""
     if metadata_version >= ELR_LEVEL:
         return 2
-    return 1 if metadata_version >= _DIRECTORIES_LEVEL else 0
+    return 1 if metadata_version >= DIRECTORIES_LEVEL else 0
 
 
 def register_broker_version(metadata_version: int) -> int:
     """The version in which RegisterBrokerRecord is written."""
     if metadata_version >= _CORDONED_LEVEL:
         return 4
-    if metadata_version >= _DIRECTORIES_LEVEL:
+    if metadata_version >= DIRECTORIES_LEVEL:
         return 3
     return 2 if metadata_version >= _CONTROLLED_SHUTDOWN_LEVEL else 1

@@ -62,6 +62,7 @@ from metadata_topic.raft.messages import (
     RemoveVoterRequest,
     Response,
     UpdateVoterRequest,
+    UpgradeKraftVersionRequest,
     VoteRequest,
     VoteResponse,
     VoterResponse,
@@ -311,6 +312,8 @@ class RaftCore:
                 voter_changes.on_remove_request(replica, token, event.request)
             case UpdateVoterRequest():
                 voter_changes.on_update_request(replica, token, event.request)
+            case UpgradeKraftVersionRequest():
+                voter_changes.on_upgrade_request(replica, token, event.request)
             case _:
                 assert_never(event.request)
 
@@ -392,9 +395,11 @@ class RaftCore:
                 following.on_fetch_snapshot_response(replica, pending, response)
             case VoteResponse():
                 voting.on_vote_response(replica, pending, response)
-            case BeginQuorumEpochResponse() | VoterResponse():
+            case BeginQuorumEpochResponse():
                 if response.error is not ErrorCode.NONE:
                     replica.back_off(pending.to)
+            case VoterResponse():
+                following.on_voter_response(replica, pending, response)
             case EndQuorumEpochResponse():
                 voting.on_end_response(replica, pending, response)
             case _:

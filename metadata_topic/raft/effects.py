@@ -139,11 +139,14 @@ class AppendVoters:
 
     Attributes:
         base_offset: of the batch, the log's end before it.
+        kraft_version: the level that is finalised with them, in a KRAFT_VERSION record before
+            KRAFT_VOTERS; None: the level stays.
     """
 
     epoch: int
     base_offset: int
     voters: VoterSet
+    kraft_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from metadata_topic.raft.messages import (
     FetchSnapshotResponse,
     SnapshotId,
     Standing,
+    UpdateVoterRequest,
+    VoterResponse,
 )
 from metadata_topic.raft.replica import Pending, Replica
 from metadata_topic.raft.role_states import (
@@ -39,7 +41,6 @@ from metadata_topic.raft.role_states import (
     Tally,
     Unattached,
 )
-from metadata_topic.raft.voter_history import QuorumFacts
 
 # -- asking -----------------------------------------------------------------------------------
 
@@ -75,6 +76,15 @@ def poll_follower(replica: Replica, state: Follower) -> bool:
     elif not state.download.is_writing:
         replica.send(state.leader, _fetch_snapshot(replica, state.download))
     return False
+
+
+def on_voter_response(replica: Replica, pending: Pending, response: VoterResponse) -> None:
+    """The leader has taken what this replica says of itself, or asks for it again."""
+    state = replica.state
+    if response.error is not ErrorCode.NONE:
+        replica.back_off(pending.to)
+    elif isinstance(state, Follower) and isinstance(pending.request, UpdateVoterRequest):
+        state.has_told = True
 
 
 def _may_ask_for_voters(replica: Replica, state: Follower) -> bool:
@@ -333,7 +343,7 @@ def on_snapshot_installed(replica: Replica, event: SnapshotInstalled) -> None:
     end = event.snapshot.id.end_offset
     facts = event.facts
     if facts.kraft_version == 0:
-        facts = QuorumFacts(0, replica.voters)
+        facts = replica.history.static
     replica.busy = False
     replica.log.restart_at(event.snapshot)
     replica.history.restart_at(end, facts)

@@ -202,11 +202,17 @@ def update_high_watermark(replica: Replica, state: Leader) -> None:
 
 def follow_voters(replica: Replica, state: Leader) -> None:
     """Count for voters those who are, by the newest record of the log, and nobody else."""
-    known = {**state.observers, **state.voters}
+    heard = {_heard(key, progress): progress for key, progress in state.voters.items()}
+    known = {**state.observers, **heard}
     others = [one.key for one in replica.voters.voters if one.key.id != replica.key.id]
     state.voters = {key: known.get(key, ReplicaProgress()) for key in others}
     state.observers = {key: one for key, one in known.items() if key not in state.voters}
     update_high_watermark(replica, state)
+
+
+def _heard(key: ReplicaKey, progress: ReplicaProgress) -> ReplicaKey:
+    """A voter with the directory that fetches for it: a static one is known without."""
+    return key if key.directory_id != ZERO_UUID else ReplicaKey(key.id, progress.directory_id)
 
 
 def _progress_of(replica: Replica, state: Leader, key: ReplicaKey) -> ReplicaProgress | None:

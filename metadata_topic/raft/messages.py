@@ -186,7 +186,27 @@ class UpdateVoterRequest:
 
 VoterRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
-Request = LogRequest | VoterRequest
+
+@dataclass(frozen=True, slots=True)
+class UpgradeKraftVersionRequest:
+    """Finalise kraft.version `level`, which puts the static voters into the log.
+
+    It comes from the active controller of this very node (UpdateFeatures), never over the wire.
+
+    Attributes:
+        epoch: as in AddVoterRequest.
+        validate_only: check, append nothing.
+    """
+
+    epoch: int
+    level: int
+    validate_only: bool = False
+
+
+ChangeRequest = VoterRequest | UpgradeKraftVersionRequest
+"""What changes the voters; one at a time."""
+
+Request = LogRequest | ChangeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +216,7 @@ class ApiVersionsRequest:
     voter: ReplicaKey
 
 
-Question = Request | ApiVersionsRequest
+Question = LogRequest | VoterRequest | ApiVersionsRequest
 """What a replica asks another one."""
 
 
@@ -323,7 +343,7 @@ LogResponse = (
 
 @dataclass(frozen=True, slots=True)
 class VoterResponse:
-    """Answer to a request that changes the voters.
+    """Answer to a ChangeRequest.
 
     Attributes:
         text: why it is refused; empty where the code says it.

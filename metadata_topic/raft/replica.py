@@ -202,7 +202,7 @@ class Replica:
         requests, since voters change one at a time.
         """
         mine = self.voters.get(self.key.id)
-        if mine is not None and self._is_listed_wrong(mine):
+        if mine is not None and (self._is_listed_wrong(mine) or self._must_tell):
             return UpdateVoterRequest(self.epoch, self.own_voter)
         config, level = self.config, self.history.latest.kraft_version
         joins = config.joins and config.can_vote and level > 0 and bool(config.endpoints)
@@ -212,16 +212,30 @@ class Replica:
             return RemoveVoterRequest(self.epoch, mine.key)
         return AddVoterRequest(self.epoch, self.own_voter, waits_for_commit=False)
 
+    @property
+    def _must_tell(self) -> bool:
+        """Whether a static voter has yet to tell this epoch's leader of itself.
+
+        So that kraft.version can be raised: its directory id stands nowhere else.
+        """
+        is_static = self.history.latest.kraft_version == 0 and self.config.can_vote
+        has_told = isinstance(self.state, Follower) and self.state.has_told
+        return is_static and bool(self.config.endpoints) and not has_told
+
     def _is_listed_wrong(self, mine: Voter) -> bool:
         is_in_log = self.history.latest.kraft_version > 0 and mine.key == self.key
         said = self.config.endpoints
         return is_in_log and bool(said) and not mine.says_the_same(self.own_voter)
 
     def node_of(self, replica_id: int) -> Node | None:
-        """Where a voter listens; None if that is not known."""
-        for node in self.config.static_nodes:
-            if node.id == replica_id:
-                return node
+        """Where a voter listens; None if that is not known.
+
+        Once the voters stand in the log, the settings' addresses may be old ones.
+        """
+        if self.history.latest.kraft_version == 0:
+            for node in self.config.static_nodes:
+                if node.id == replica_id:
+                    return node
         voter = self.voters.get(replica_id)
         if voter is None and (before := self.history.before_latest) is not None:
             # It may lead until its removal is committed, and the others have to find it.

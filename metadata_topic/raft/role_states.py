@@ -6,9 +6,9 @@ Times are milliseconds of the clock of `step`.
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import ZERO_UUID
-from metadata_topic.raft.messages import EpochEnd, Node, SnapshotId, VoterRequest
+from metadata_topic.raft.messages import ChangeRequest, EpochEnd, Node, SnapshotId
 from metadata_topic.raft.parked import ParkedFetches
-from metadata_topic.raft.voters import ReplicaKey, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 
 class Tally:
@@ -95,6 +95,7 @@ class Follower:
         asks_others: the leader did not answer; others are asked who leads until one does.
         download: the snapshot that is being fetched, None if none is.
         voter_request_ms: when it may say next that the voters should be others.
+        has_told: the leader has taken what this static voter says of itself.
     """
 
     leader: Node
@@ -104,6 +105,7 @@ class Follower:
     asks_others: bool = False
     download: "Download | None" = None
     voter_request_ms: int = 0
+    has_told: bool = False
 
     def hears_leader(self, now_ms: int) -> bool:
         """Whether the leader has answered within the fetch timeout, and does not give up."""
@@ -174,7 +176,7 @@ class VoterChange:
     """
 
     token: int
-    request: VoterRequest
+    request: ChangeRequest
     deadline_ms: int
     voters: VoterSet | None = None
     end_offset: int = -1
@@ -193,6 +195,7 @@ class Leader:
         high_watermark: of this epoch; -1 until a record of this epoch is on a majority.
         must_look: the log's end or the high watermark moved; parked Fetches may be answered.
         change: of the voters, one at a time; None where none waits.
+        told: what static voters have said of themselves in this epoch, by their id; memory only.
     """
 
     epoch_start_offset: int
@@ -203,6 +206,7 @@ class Leader:
     high_watermark: int = -1
     must_look: bool = False
     change: VoterChange | None = None
+    told: dict[int, Voter] = field(default_factory=dict)
 
 
 RoleState = Unattached | Prospective | Candidate | Follower | Resigned | Leader

@@ -11,12 +11,18 @@ either of them knows of every commit by the other. For that to hold of all sets 
 A truncation takes back what it cuts off (`voter_history`). The record is appended between two
 decisions of the active controller, whose batches have their offsets by then (`AppendTurn`).
 
-Checks and codes are those of Kafka 4.3's AddVoterHandler, RemoveVoterHandler and
-UpdateVoterHandler, in their order. DIFFERS: a new voter must have had all of the log within the
-time in which a leader without a majority gives up (Kafka: fetched within the hour), since it counts
-from then on; a voter that says of itself what stands in the log is answered without a record.
+Static voters come into the log with kraft.version 1, by the same rules: the ids stay, and each gets
+the directory id that it has said in this epoch. A majority of either set is one of the other, by
+ids; that it is one by disks, too, rests on what static voters rest on anyway.
 
-Source: KIP-853, KIP-1186 (an answer before the commit).
+Checks and codes are those of Kafka 4.3's AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler
+and LeaderState (kraft.version), in their order. DIFFERS: a new voter must have had all of the log
+within the time in which a leader without a majority gives up (Kafka: fetched within the hour),
+since it counts from then on; a voter that says of itself what stands in the log is answered without
+a record; kraft.version is raised like a voter is changed, one at a time, and not while another disk
+fetches for a voter than the one that it named.
+
+Source: KIP-853, KIP-1186 (an answer before the commit), Kafka 4.1 (kraft.version 0 to 1).
 """
 
 from typing import Final
@@ -30,10 +36,11 @@ from metadata_topic.raft.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     BatchFacts,
+    ChangeRequest,
     Node,
     RemoveVoterRequest,
     UpdateVoterRequest,
-    VoterRequest,
+    UpgradeKraftVersionRequest,
     VoterResponse,
 )
 from metadata_topic.raft.replica import Pending, Replica
@@ -143,7 +150,7 @@ def _few_left(replica: Replica, state: Leader, left: VoterSet) -> _Refusal | Non
 def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest) -> None:
     """Take note of where a voter listens and what it can do.
 
-    Static voters are those of the settings: nothing is noted of them.
+    Of a static voter that is kept in memory, until kraft.version is raised or the epoch is over.
     """
     state = _leader(replica, token, request.epoch)
     if state is None:
@@ -168,9 +175,66 @@ def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest)
     if why is not None:
         _refuse(replica, token, (why, _NO_TEXT))
     elif level == 0 or known is None or known.says_the_same(said):
+        if level == 0:
+            state.told[said.key.id] = said
         replica.respond(token, VoterResponse(ErrorCode.NONE, replica.standing()))
     else:
         _begin(replica, state, token, request, voters.with_voter(said))
+
+
+def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersionRequest) -> None:
+    """Begin to finalise kraft.version 1, and put the static voters into the log."""
+    state = _leader(replica, token, request.epoch)
+    if state is None:
+        return
+    level, wanted = replica.history.latest.kraft_version, request.level
+    voters = VoterSet(tuple(_said(replica, state, one) for one in replica.voters.ids))
+    why = _not_now(replica, state) or _not_yet(replica, state)
+    if why is None and wanted < level:
+        why = (
+            ErrorCode.INVALID_UPDATE_VERSION,
+            (
+                f"Invalid upgrade of kraft.version from version {level} to {wanted} because the "
+                "new version is a downgrade"
+            ),
+        )
+    if why is None and wanted > level:
+        why = _not_all(replica, state, voters, wanted)
+    if why is not None:
+        _refuse(replica, token, why)
+    elif wanted == level or request.validate_only:
+        replica.respond(token, VoterResponse(ErrorCode.NONE, replica.standing()))
+    else:
+        _begin(replica, state, token, request, voters)
+
+
+def _said(replica: Replica, state: Leader, voter_id: int) -> Voter:
+    """A static voter by its own word; one that has said nothing has no directory id."""
+    if voter_id == replica.key.id:
+        return replica.own_voter
+    return state.told.get(voter_id, Voter(ReplicaKey(voter_id), kraft_versions=(0, 0)))
+
+
+def _not_all(replica: Replica, state: Leader, voters: VoterSet, level: int) -> _Refusal | None:
+    """Why not all voters can be in the log with a kraft.version."""
+    for voter in voters.voters:
+        progress = state.voters.get(ReplicaKey(voter.key.id))
+        text = ""
+        if voter.key.directory_id == ZERO_UUID:
+            text = "has not said in this epoch that it does: is it down, or just restarted?"
+        elif not voter.can_do(level):
+            lowest, highest = voter.kraft_versions
+            text = f"supports {lowest} to {highest}"
+        elif _node_of(replica, voter) is None:
+            text = f"does not say where it listens as {replica.config.listener_name}"
+        elif progress is not None and progress.directory_id != voter.key.directory_id:
+            text = "has another disk than the one that it named"
+        if text:
+            return ErrorCode.INVALID_UPDATE_VERSION, (
+                f"Invalid upgrade of kraft.version to {level} because not all of the voters "
+                f"support it: voter {voter.key.id} {text}"
+            )
+    return None
 
 
 def _leader(replica: Replica, token: int, epoch: int) -> Leader | None:
@@ -241,7 +305,7 @@ def _begin(
     replica: Replica,
     state: Leader,
     token: int,
-    request: VoterRequest,
+    request: ChangeRequest,
     voters: VoterSet | None = None,
 ) -> None:
     deadline_ms = replica.now_ms + replica.config.request_timeout_ms
@@ -308,13 +372,13 @@ def on_append_turn(replica: Replica) -> None:
     if change is None or change.voters is None or change.end_offset >= 0:
         return
     assert isinstance(state, Leader)
-    base, epoch = replica.log.end_offset, replica.epoch
-    change.end_offset = base + 1
-    replica.do(AppendVoters(epoch, base, change.voters))
-    append(replica, BatchFacts(base, base + 1, epoch, None, change.voters))
+    base, epoch, request = replica.log.end_offset, replica.epoch, change.request
+    level = request.level if isinstance(request, UpgradeKraftVersionRequest) else None
+    change.end_offset = base + (1 if level is None else 2)
+    replica.do(AppendVoters(epoch, base, change.voters, level))
+    append(replica, BatchFacts(base, change.end_offset, epoch, level, change.voters))
     replica.flush()
     follow_voters(replica, state)
-    request = change.request
     waits = request.waits_for_commit if isinstance(request, AddVoterRequest) else True
     if isinstance(request, UpdateVoterRequest) or not waits:
         _end(replica, state, ErrorCode.NONE)

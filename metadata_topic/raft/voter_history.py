@@ -57,6 +57,12 @@ class VoterHistory:
         return self._entries[-1][0]
 
     @property
+    def static(self) -> QuorumFacts:
+        """What held before kraft.version 1, which only an uncommitted record can take back."""
+        facts = (one for _, one in reversed(self._entries) if one.kraft_version == 0)
+        return replace(next(facts, self.latest), kraft_version=0, in_log=False)
+
+    @property
     def before_latest(self) -> QuorumFacts | None:
         """What held before that; None where the log does not say."""
         return self._entries[-2][1] if len(self._entries) > 1 else None

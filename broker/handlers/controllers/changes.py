@@ -28,7 +28,6 @@ from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
-from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.network.registry import DecodedHandler, HandlerTable, RequestContext
 from broker.topics.cluster import ClusterView
 from broker.topics.creation import Descriptors, Settled, Submit, TopicCreation
@@ -204,5 +203,4 @@ def add_change_handlers(table: HandlerTable, parts: ChangeParts) -> None:
     table.add(ElectLeadersHandler(parts.submit, defaults))
     table.add(AlterPartitionReassignmentsHandler(parts.creation, defaults))
     table.add(ListPartitionReassignmentsHandler(parts.submit))
-    table.add(UpdateFeaturesHandler(parts.submit, config.node_id, defaults))
     table.add(DescribeConfigsHandler(parts.cluster, parts.live))

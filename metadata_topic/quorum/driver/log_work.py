@@ -91,8 +91,9 @@ class LogWork:
         match effect:
             case AppendEpochStart():
                 self._open_epoch(effect)
-            case AppendVoters():
-                self._append_controls([voters_entry(effect.voters)], effect.epoch)
+            case AppendVoters(voters=voters, kraft_version=level):
+                entries = [voters_entry(voters)] if level is None else quorum_entries(level, voters)
+                self._append_controls(entries, effect.epoch)
             case Append():
                 self._append(effect)
             case FlushLog():

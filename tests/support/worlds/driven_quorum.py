@@ -108,8 +108,8 @@ class DrivenNode:
             ),
             QuorumSettings(
                 is_controller=self.is_controller,
-                static_voters=() if voters else self.quorum.nodes,
-                bootstrap_servers=others if voters else (),
+                static_voters=() if self.quorum.is_dynamic else self.quorum.nodes,
+                bootstrap_servers=others if self.quorum.is_dynamic else (),
             ),
             ports=ports,
             config=self.quorum.config,
@@ -277,6 +277,7 @@ class DrivenQuorum:
         on_the_way: what becomes of an answer between two nodes.
         config: of all logs; for lives that begin later.
         first_voters: that directories are formatted with; None: static voters.
+        is_dynamic: later lives have bootstrap servers, not static voters, in their settings.
         brokers, controllers: ids of those without a vote at the start.
         able: what each says that it can do.
     """
@@ -311,6 +312,7 @@ class DrivenQuorum:
             )
             for node in self.nodes
         )
+        self.is_dynamic = is_dynamic
         self.first_voters = VoterSet(tuple(voters)) if is_dynamic else None
         self.config = MetadataLogConfig()
         self.members = {
@@ -323,6 +325,10 @@ class DrivenQuorum:
 
     def _node(self, node_id: int, directory: Path) -> DrivenNode:
         return DrivenNode(self, node_id, directory)
+
+    def endpoints_of(self, node_id: int) -> tuple[VoterEndpoint, ...]:
+        """Where a controller says that it listens."""
+        return (VoterEndpoint("CONTROLLER", "here", 9000 + node_id),)
 
     def start(self) -> None:
         """Start all that are down."""

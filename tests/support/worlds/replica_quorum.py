@@ -47,7 +47,7 @@ class ReplicaNode(DrivenNode):
             ReplicaWorld(
                 cluster_id=CLUSTER_ID,
                 ports=ports,
-                raft=RaftConfig(),
+                raft=RaftConfig(endpoints=self.quorum.endpoints_of(self.id)),
                 controller=ControllerSettings(
                     append_linger_ms=config.append_linger_ms,
                     max_batch_bytes=config.max_batch_bytes,

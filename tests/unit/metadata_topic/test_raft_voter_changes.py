@@ -30,7 +30,7 @@ from metadata_topic.raft.messages import (
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
-from tests.support.worlds.told_core import ToldCore, directory, key, leading, static_facts
+from tests.support.worlds.told_core import ToldCore, directory, key, leading
 
 ABLE = ApiVersionsResponse(ErrorCode.NONE, (0, 1))
 
@@ -532,10 +532,9 @@ def test_a_follower_that_is_listed_elsewhere_says_so_once_it_follows() -> None:
     assert isinstance(last.request, FetchRequest), "it goes on to fetch"
 
 
-@pytest.mark.parametrize("facts", [None, static_facts((1, 2, 3))])
-def test_one_that_is_listed_where_it_is_or_static_says_nothing(facts: QuorumFacts | None) -> None:
+def test_one_that_is_listed_where_it_is_says_nothing() -> None:
     known = QuorumFacts(1, of(1, 3).with_voter(voter(2, host="here")), in_log=True)
-    node = ToldCore(voters=(), config=HERE, facts=facts or known)
+    node = ToldCore(voters=(), config=HERE, facts=known)
     follow_for(node, 8)
     assert updates(node) == []
 

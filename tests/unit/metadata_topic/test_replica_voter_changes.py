@@ -8,11 +8,13 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.active.decisions import Done, Outcome
 from metadata_topic.raft.messages import (
     AddVoterRequest,
+    ChangeRequest,
     RemoveVoterRequest,
     Response,
-    VoterRequest,
+    UpgradeKraftVersionRequest,
     VoterResponse,
 )
+from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from tests.support.worlds.replica_quorum import ReplicaNode, ReplicaQuorum
 
@@ -25,7 +27,7 @@ def voter(node_id: int) -> Voter:
     return Voter(key(node_id), (VoterEndpoint("CONTROLLER", "here", 9000 + node_id),))
 
 
-def change(quorum: ReplicaQuorum, leader: ReplicaNode, request: VoterRequest) -> ErrorCode:
+def change(quorum: ReplicaQuorum, leader: ReplicaNode, request: ChangeRequest) -> ErrorCode:
     """Ask the leader, while its controller decides something every few milliseconds."""
     answers: list[Response] = []
     made: list[Outcome[None]] = []
@@ -109,3 +111,46 @@ def test_who_was_one_of_two_and_is_left_alone_starts_and_leads(tmp_path: Path) -
     left.start()
     assert quorum.elect_active() is left
     quorum.create(left, "alone")
+
+
+def test_static_voters_come_into_the_log_and_change_after_a_restart(tmp_path: Path) -> None:
+    quorum = ReplicaQuorum(tmp_path, [1, 2, 3], controllers=[4])
+    *voted, added = quorum.replicas
+    for node in voted:
+        node.start()
+    leader = quorum.elect_active()
+    quorum.create(leader, "before")
+    assert leader.driver is not None
+    asked = UpgradeKraftVersionRequest(leader.driver.core.epoch, 1)
+    assert change(quorum, leader, asked) is ErrorCode.INVALID_UPDATE_VERSION, "they say it later"
+    quorum.advance(5_000)
+    assert change(quorum, leader, asked) is ErrorCode.NONE
+    known = leader.names
+    wanted = QuorumFacts(1, VoterSet((voter(1), voter(2), voter(3))), in_log=True)
+    quorum.advance(1_000)
+    assert [node.replica.history.latest for node in voted] == [wanted] * 3
+
+    for is_dynamic in (False, True):  # the setting is there once more, then it is taken out
+        quorum.is_dynamic = is_dynamic
+        for node in voted:
+            node.replica.close(node.kill)
+            quorum.advance(10_000)
+            assert node.driver is None
+            node.start()
+        leader = quorum.elect_active()
+        quorum.advance(5_000)
+        assert all(node.names >= known for node in voted)
+        assert [node.replica.history.latest for node in voted] == [wanted] * 3
+    for node in voted:
+        assert b'"data_version":1' in (node.directory / "quorum-state").read_bytes()
+    added.start()
+    quorum.advance(5_000)
+    assert add(quorum, leader, 4) is ErrorCode.NONE
+    gone = next(node for node in voted if node is not leader)
+    assert remove(quorum, leader, gone.id) is ErrorCode.NONE
+    gone.kill()
+    quorum.create(leader, "after")
+    assert wanted.voters is not None
+    assert leader.replica.history.latest.voters == wanted.voters.with_voter(voter(4)).without(
+        gone.id
+    )

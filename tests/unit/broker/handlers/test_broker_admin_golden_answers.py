@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from inspect import iscoroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,9 @@ from kafka_protocol.wire.codec import request, response
 from kafka_protocol.wire.framing import read_request_header
 from local_log.config import LogConfig
 from local_log.manager.log_dirs import LogManager
+from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.election_rules import ElectionRules
+from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import result_of
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.model import (
@@ -42,6 +45,7 @@ from metadata_topic.image.model import (
     TopicImage,
 )
 from metadata_topic.image.sorted_map import SortedMap
+from metadata_topic.raft.voters import VoterSet
 from runtime.executors import InlinePool
 from runtime.work import at_once
 from tests.support.sim.memory_disk import MemoryDisk
@@ -234,8 +238,15 @@ def test_updates_of_features_are_refused_as_kafka_does(frame: dict[str, Any]) ->
     async def submit(decide: Any, **_: Any) -> None:
         decide(MetadataImage())
 
-    handler = UpdateFeaturesHandler(submit, 1, ElectionRules())
-    assert exchange.answered_by(handler) == exchange.body
+    registration = Registration(1, bytes(16), (), SUPPORTED_FEATURES)
+    quorum: Any = SimpleNamespace(
+        submit=submit,
+        registration=registration,
+        kraft_version=1,
+        voters=VoterSet(()),
+        brokers=SimpleNamespace(election_defaults=ElectionRules()),
+    )
+    assert exchange.answered_by(UpdateFeaturesHandler(quorum)) == exchange.body
 
 
 @pytest.mark.parametrize("frame", frames("DescribeLogDirs"))

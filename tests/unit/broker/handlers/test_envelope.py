@@ -222,7 +222,7 @@ REFUSING = [
     IncrementalAlterConfigsHandler(UNUSED, UNUSED),
     UnregisterBrokerHandler(UNUSED),
     ElectLeadersHandler(UNUSED, UNUSED),
-    UpdateFeaturesHandler(UNUSED, 1, UNUSED),
+    UpdateFeaturesHandler(UNUSED),
     AlterPartitionReassignmentsHandler(UNUSED, UNUSED),
     ListPartitionReassignmentsHandler(UNUSED),
     AddRaftVoterHandler(UNUSED),

@@ -53,6 +53,14 @@ def test_an_advertised_port_counts() -> None:
             {"listeners": "CONTROLLER://:1", "advertised_listeners": "CONTROLLER://[::1]:9093"},
             [("::1", 9093)],
         ),
+        (
+            {"listeners": "CONTROLLER://:1", "controller_quorum_voters": "1@h:9,2@i:9"},
+            [("h", 9)],
+        ),
+        (
+            {"listeners": "CONTROLLER://h:1", "controller_quorum_voters": "1@i:9,2@i:8"},
+            [("h", 1)],
+        ),
     ],
 )
 def test_one_that_names_its_host_says_where_it_is_and_needs_no_warning(
