@@ -16,6 +16,12 @@ from tests.support.raft.small_scope import Bounds, search
         (Bounds(epochs=1, entries=0, timeouts=1), 394),
         (Bounds(epochs=1, entries=0, timeouts=2), 10_031),
         (Bounds(epochs=1, entries=0, timeouts=1, changes=1), 4_521),
+        (Bounds(epochs=1, entries=0, timeouts=1, changes=1, is_static=True), 2_838),
+        pytest.param(
+            Bounds(epochs=1, entries=0, timeouts=1, changes=2, is_static=True),
+            21_412,
+            marks=pytest.mark.long(seconds=60),
+        ),
         pytest.param(
             Bounds(epochs=1, entries=0, timeouts=1, changes=2),
             12_189,

@@ -5,14 +5,15 @@ python -m tests.support.raft.voter_walks --seeds 100
 
 import pytest
 
-from tests.support.raft.voter_walks import walk
+from tests.support.raft.small_scope import Bounds
+from tests.support.raft.voter_walks import STATIC, WALKED, walk
 
 STEPS = 1_500
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_a_long_way_breaks_no_rule(seed: int) -> None:
-    walked = walk(seed, STEPS)
+@pytest.mark.parametrize(("seed", "bounds"), [(0, WALKED), (4, WALKED), (0, STATIC)], ids=str)
+def test_a_long_way_breaks_no_rule(seed: int, bounds: Bounds) -> None:
+    walked = walk(seed, STEPS, bounds)
     assert walked.violation is None, "\n".join((*walked.story, str(walked.violation)))
     assert walked.leaders >= 2
     assert len(walked.voters) >= 5, "nothing much has changed"

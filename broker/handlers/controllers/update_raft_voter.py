@@ -4,9 +4,8 @@ Versions:
 
 * 0: KIP-853; flexible from the start.
 
-A voter in the metadata log is changed there, and answered before that is committed. Of static
-voters nothing is noted: DIFFERS: Kafka's leader notes it in memory, for the day on which they go
-into the log.
+A voter in the metadata log is changed there, and answered before that is committed. What a static
+voter says is kept in memory, for the day on which it comes into the log.
 """
 
 from typing import Any

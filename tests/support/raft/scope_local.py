@@ -7,7 +7,7 @@ Quorum-state is written at once; a flush is an event of its own.
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from kafka_protocol.errors import ErrorCode
@@ -38,9 +38,11 @@ from metadata_topic.raft.messages import (
     RemoveVoterRequest,
     Request,
     Response,
+    UpgradeKraftVersionRequest,
     VoterResponse,
 )
 from metadata_topic.raft.parked import ParkedFetches
+from metadata_topic.raft.replica import Replica
 from metadata_topic.raft.role_states import Candidate, Follower, Leader, Tally, Unattached
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voter_history import QuorumFacts
@@ -51,6 +53,7 @@ from tests.support.quorum_world.plan import PORT, address_of, key_of
 Entry = tuple[int, bytes]
 Permutation = tuple[int, ...]
 PAYLOAD_BYTES = 8
+RAISED = b"K" + bytes(PAYLOAD_BYTES - 1)
 """Of every batch."""
 LEFT_OUT = {
     "since_ms",
@@ -187,6 +190,7 @@ class Locals:
         *,
         flushes_at_once: bool,
         has_changes: bool = False,
+        is_static: bool = False,
         searches: bool = False,
     ) -> None:
         """Begin with none.
@@ -196,6 +200,7 @@ class Locals:
             permutations: of all nodes that count as one state.
             flushes_at_once: a flush is done within the step.
             has_changes: voters stand in the log, and change.
+            is_static: their first change puts them into the log.
             searches: Fetches that look for a leader arrive.
         """
         self.flushes_at_once, self.has_changes, self.searches = (
@@ -207,10 +212,11 @@ class Locals:
         self._permutations = permutations
         self._facts = QuorumFacts(0, VoterSet(tuple(Voter(ReplicaKey(one)) for one in ids)))
         nodes = tuple(address_of(one) for one in ids)
-        if has_changes:
+        if has_changes and not is_static:
             self._facts = QuorumFacts(1, voters_of(ids), in_log=True)
+        self._is_static = is_static
         self._config = RaftConfig(
-            static_nodes=() if has_changes else nodes,
+            static_nodes=() if has_changes and not is_static else nodes,
             retry_backoff_ms=0,
             fetch_max_wait_ms=0,
         )
@@ -227,7 +233,11 @@ class Locals:
         return self._start(node_id, ElectionState(), [])
 
     def _start(self, node_id: int, election: ElectionState, log: list[Entry]) -> Outcome:
-        core = RaftCore(key_of(node_id), self._config)
+        config = self._config
+        if self._is_static:
+            [me] = voters_of([node_id]).voters
+            config = replace(config, endpoints=me.endpoints)
+        core = RaftCore(key_of(node_id), config)
         local = Local(core, log, len(log), None, election)
         epochs: list[tuple[int, int]] = []
         for offset, (epoch, _) in enumerate(log):
@@ -334,11 +344,7 @@ class Locals:
                 payload = b"P" + which.to_bytes(PAYLOAD_BYTES - 1, "big")
                 return self._carry_out(local, Proposed(replica.epoch, (batch,), payload), 0)
             case ("change", which) if isinstance(replica.state, Leader):
-                key, end = key_of(which), len(local.log)
-                request: Request = RemoveVoterRequest(replica.epoch, key)
-                if not replica.voters.has(key):
-                    [new] = voters_of([which]).voters
-                    request = AddVoterRequest(replica.epoch, new)
+                end, request = len(local.log), _change_of(replica, replica.state, which)
                 outcome = self._carry_out(local, Received(1, request, 0.0), 0)
                 return outcome if len(local.log) > end else None
             case ("flush",) if local.flushing is not None:
@@ -414,6 +420,8 @@ class _Done:
                 payload = b"L" + epoch.to_bytes(4, "big") + leader.to_bytes(3, "big")
                 local.log.append((epoch, payload))
             case fx.AppendVoters():
+                if effect.kraft_version is not None:
+                    local.log.append((effect.epoch, RAISED))
                 local.log.append((effect.epoch, payload_of(effect.voters.ids)))
             case fx.Append():
                 data = bytes(effect.data)
@@ -432,6 +440,19 @@ class _Done:
                     local.flushing = min(local.flushing, len(local.log))
                 return [Truncated(effect.end_offset)]
         return []
+
+
+def _change_of(replica: Replica, state: Leader, which: int) -> Request:
+    """What a leader is asked: static voters come into the log before any other change."""
+    if replica.history.latest.kraft_version == 0:
+        state.told = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
+        for voter, progress in state.voters.items():
+            progress.directory_id = key_of(voter.id).directory_id  # it has fetched
+        return UpgradeKraftVersionRequest(replica.epoch, 1)
+    if replica.voters.has(key_of(which)):
+        return RemoveVoterRequest(replica.epoch, key_of(which))
+    [new] = voters_of([which]).voters
+    return AddVoterRequest(replica.epoch, new)
 
 
 def timeout_of(core: RaftCore) -> int | None:
@@ -478,7 +499,7 @@ def _records(local: Local, effect: fx.RespondRecords) -> FetchResponse:
                 effect.offset + place,
                 effect.offset + place + 1,
                 epoch,
-                None,
+                1 if payload[:1] == b"V" else None,
                 voters_of(ids_of(payload)) if payload[:1] == b"V" else None,
             )
             for place, (epoch, payload) in enumerate(found)

@@ -42,6 +42,7 @@ class Bounds:
     Attributes:
         voters: how many there are at first.
         changes: of the voters, which stand in the log then.
+        is_static: the first change puts static voters into the log.
         outsiders: controllers without a vote at first.
         searches: Fetches that look for a leader arrive.
     """
@@ -54,10 +55,12 @@ class Bounds:
     timeouts: int = 2
     changes: int = 0
     outsiders: int = 0
+    is_static: bool = False
     searches: bool = False
 
     def __str__(self) -> str:
         changes = f" changes={self.changes} voters={self.voters}" if self.changes else ""
+        changes += " static" if self.is_static else ""
         return (
             f"epochs={self.epochs} entries={self.entries} crashes={self.crashes} "
             f"losses={self.losses} timeouts={self.timeouts}{changes}"
@@ -134,6 +137,7 @@ class Scope:
             self._permutations,
             flushes_at_once=not bounds.crashes,
             has_changes=bounds.changes > 0,
+            is_static=bounds.is_static,
             searches=bounds.searches,
         )
         self._pairs = [

@@ -9,7 +9,7 @@ a breach is the way to it; the exit status is 1 then.
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from metadata_topic.raft.voters import VoterSet
@@ -28,6 +28,8 @@ WALKED = Bounds(
     changes=_ENDLESS,
     searches=True,
 )
+STATIC = replace(WALKED, is_static=True)
+"""The voters begin as those of the settings."""
 _TRIES_MAX = 50
 _TOLD_MAX = 60
 
@@ -90,9 +92,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--steps", type=int, default=2_000)
+    parser.add_argument("--static", action="store_true", help="voters begin as static ones")
     options = parser.parse_args(arguments)
     for seed in range(options.first, options.first + options.seeds):
-        found = walk(seed, options.steps)
+        found = walk(seed, options.steps, STATIC if options.static else WALKED)
         print(
             f"seed={seed} steps={found.steps} leaders={found.leaders} commits={found.commits} "
             f"changes={len(found.voters)}",

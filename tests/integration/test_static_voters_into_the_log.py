@@ -1,0 +1,102 @@
+"""Static voters come into the log of real processes, which then lose their static setting.
+
+Only real nodes show that each tells the leader of itself over the wire, that a command comes to the
+active controller through a broker, and that files with `controller.quorum.voters` start afterwards.
+"""
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.quorum.controllers import run_to_end
+from tests.support.quorum.own_controllers import TidemarkController, broker_nodes
+from tests.support.quorum.quorum import Plan, Quorum
+from tests.support.quorum.serving import create, topics_of
+
+pytestmark = [pytest.mark.lasts(seconds=40), pytest.mark.patience(seconds=300)]
+
+PLAN = Plan(TidemarkController, is_dynamic=False, has_links=False)
+TOLD_S = 60
+
+
+async def tidemark(*arguments: str) -> tuple[int, str]:
+    return await run_to_end([sys.executable, "-m", "tidemark.cli", *arguments])
+
+
+async def raised(*at: str) -> None:
+    """kraft.version is 1: each voter has told the leader of itself a fetch timeout after it led."""
+    async with asyncio.timeout(TOLD_S):
+        while True:
+            code, said = await tidemark("features", "upgrade", "kraft.version=1", *at)
+            if code == 0:
+                break
+            assert "has not said in this epoch" in said
+    assert "kraft.version: 0 -> 1" in said
+
+
+def disk_of(quorum: Quorum, node_id: int) -> str:
+    """The directory id of a controller, as its files say."""
+    lines = (quorum.controllers[node_id].logs / "meta.properties").read_text().splitlines()
+    [found] = [line.partition("=")[2] for line in lines if line.startswith("directory.id=")]
+    return found
+
+
+async def test_they_come_into_the_log_lose_nothing_and_change(tmp_path: Path) -> None:
+    async with Quorum(tmp_path, PLAN) as quorum, broker_nodes(quorum, 11) as [broker]:
+        at = ("--bootstrap-server", broker.address)
+        await create(broker.address, "before", 1)
+        leader = await quorum.settled()
+        for wrong, why in [
+            ("kraft.version=2", "only supports versions 0-1"),
+            ("metadata.version=31", "only supports versions 7-30"),
+            ("nonsense=1", "does not support this feature"),
+        ]:
+            code, said = await tidemark("features", "upgrade", wrong, *at)
+            assert (code, why in said) == (1, True), said
+        away = next(one for i, one in quorum.controllers.items() if i != leader.node_id)
+        away.kill()
+        await quorum.controllers[leader.node_id].stop()
+        await quorum.controllers[leader.node_id].start()
+        await quorum.leader(above=leader.epoch)
+        code, said = await tidemark("features", "upgrade", "kraft.version=1", *at)
+        assert (code, f"voter {away.node_id} has not said in this epoch" in said) == (1, True)
+        await away.start()
+        await quorum.settled()
+        await raised(*at)
+
+        ports = ",".join(f"127.0.0.1:{one.port}" for one in quorum.controllers.values())
+        for one in quorum.controllers.values():  # its file is what it was
+            await one.stop()
+            await one.start()
+            await quorum.settled()
+        quorum.membership = replace(quorum.membership, is_dynamic=True)
+        for node in (*quorum.controllers.values(), broker):
+            await node.stop()
+            node.membership = quorum.membership
+            assert "controller.quorum.voters" not in node.properties()
+            await node.start()
+            await quorum.settled()
+        assert topics_of(broker.address) >= {"before"}
+
+        new = quorum.controllers[4] = quorum.made(4)
+        await new.format("--no-initial-controllers")
+        await new.start()
+        await quorum.settled()
+        at = ("--bootstrap-controller", ports)
+        quorum_command = ("metadata-quorum", *at)
+        config = ("--command-config", str(new.config_file))
+        code, said = await tidemark(*quorum_command, *config, "add-controller")
+        assert code == 0, said
+        leader = await quorum.settled()
+        assert set(leader.ends) == {1, 2, 3, 4}
+        gone = next(i for i in (1, 2, 3) if i != leader.node_id)
+        removal = ("--controller-id", str(gone), "--controller-directory-id", disk_of(quorum, gone))
+        code, said = await tidemark(*quorum_command, "remove-controller", *removal)
+        assert code == 0, said
+        quorum.controllers.pop(gone).close()
+        await create(broker.address, "after", 1)
+        assert topics_of(broker.address) >= {"before", "after"}
+        assert set((await quorum.settled()).ends) == {1, 2, 3, 4} - {gone}
