@@ -86,7 +86,7 @@ class UpdateFeaturesHandler(DecodedHandler):
         asked = UpgradeKraftVersionRequest(quorum.leader_epoch, update.level, validate_only)
         answer = await asked_of_quorum(quorum, asked)
         if answer.error is ErrorCode.INVALID_UPDATE_VERSION:
-            raise ApiError(answer.error, refusal(update, answer.text))
+            raise ApiError(answer.error, refusal(answer.text))
         if answer.error is ErrorCode.REQUEST_TIMED_OUT:
             raise ApiError(answer.error, answer.text)
         if answer.error is not ErrorCode.NONE:

@@ -110,17 +110,18 @@ def update_features(
         if not why and update.feature == ELR_VERSION and update.level > 0:
             why = _lacks(wanted.get(METADATA_VERSION, image.metadata_version), update)
         if why:
-            raise InvalidUpdateVersionError(refusal(update, why))
+            why = f"Invalid update version {update.level} for feature {update.feature}. {why}"
+        elif update.feature == METADATA_VERSION:
+            why = _why_not_metadata(image, update.level)
+        if why:
+            raise InvalidUpdateVersionError(refusal(why))
         records += _records(image, update, me)
     return ControllerResult(() if validate_only else tuple(records), None)
 
 
-def refusal(update: FeatureUpdate, why: str) -> str:
-    """What a client is told of an update that cannot be."""
-    return (
-        "The update failed for all features since the following feature had an error: "
-        f"Invalid update version {update.level} for feature {update.feature}. {why}"
-    )
+def refusal(why: str) -> str:
+    """What a client is told of updates of which one cannot be."""
+    return f"The update failed for all features since the following feature had an error: {why}"
 
 
 def _records(
@@ -165,7 +166,7 @@ def _why_not(image: MetadataImage, update: FeatureUpdate, me: UpdatingController
         return "Can't downgrade to a newer version."
     if feature == KRAFT_VERSION and level < current:
         return "Can't downgrade the version of this feature."
-    return _why_not_metadata(image, level) if feature == METADATA_VERSION else ""
+    return ""
 
 
 def _why_not_metadata(image: MetadataImage, level: int) -> str:
@@ -173,8 +174,8 @@ def _why_not_metadata(image: MetadataImage, level: int) -> str:
     current = image.metadata_version
     if level < current:
         return (
-            "Refusing to perform the requested downgrade because it might delete metadata "
-            "information."
+            f"Unsupported {METADATA_VERSION} downgrade from {current} to {level}. Refusing to "
+            "perform the requested downgrade because it might delete metadata information."
         )
     if current < DIRECTORIES_LEVEL <= level and image.brokers:
         return (

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.controllers import run_to_end
+from tests.support.quorum.kafka_controllers import MixedQuorum
 from tests.support.quorum.own_controllers import TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum
 from tests.support.quorum.serving import create, topics_of
@@ -100,3 +102,41 @@ async def test_they_come_into_the_log_lose_nothing_and_change(tmp_path: Path) ->
         await create(broker.address, "after", 1)
         assert topics_of(broker.address) >= {"before", "after"}
         assert set((await quorum.settled()).ends) == {1, 2, 3, 4} - {gone}
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("kafkas", [0, 1, 2])
+async def test_voters_of_both_kinds_come_into_the_log_by_kafkas_tool(
+    tmp_path: Path, kafkas: int
+) -> None:
+    """Only here do voters of one kind tell a leader of the other of themselves."""
+    require_kafka_tools()
+    async with MixedQuorum(tmp_path, PLAN, kafkas=kafkas) as quorum:
+        leader = await quorum.settled()
+        ports = ",".join(f"127.0.0.1:{one.port}" for one in quorum.controllers.values())
+        at = ("--bootstrap-controller", ports)
+        raising = ("upgrade", "--feature", "kraft.version=1")
+        async with asyncio.timeout(TOLD_S):
+            while "kraft.version was upgraded to 1." not in await features(*at, *raising):
+                pass  # not all have told of themselves yet
+        shown = await features(*at, "describe")
+        [line] = [one for one in shown.splitlines() if one.startswith("Feature: kraft.version")]
+        assert "FinalizedVersionLevel: 1" in line
+        lower = await features(*at, "downgrade", "--feature", "kraft.version=0")
+        assert "Can't downgrade the version of this feature." in lower
+        assert "only supports versions 0-1" in await features(
+            *at, "upgrade", "--feature", "kraft.version=2"
+        )
+        await quorum.settled()
+        stopped = quorum.controllers[leader.node_id]
+        await stopped.stop()
+        after = await quorum.leader(above=leader.epoch)
+        await stopped.start()
+        assert set((await quorum.settled()).ends) == {1, 2, 3}
+        for node_id in {leader.node_id, after.node_id}:
+            state = quorum.controllers[node_id].metadata / "quorum-state"
+            assert '"data_version":1' in state.read_text()
+
+
+async def features(*arguments: str) -> str:
+    return await asyncio.to_thread(kafka_tool, "features", *arguments, check=False)

@@ -82,7 +82,10 @@ REFUSED = {
     "negative": (FeatureUpdate(ELR_VERSION, -1, DOWN), "cannot be less than 0"),
     "unknown type": (FeatureUpdate(ELR_VERSION, 1, 0), "does not support the given upgrade type"),
     "up as a downgrade": (FeatureUpdate(ELR_VERSION, 1, DOWN), "Can't downgrade to a newer"),
-    "older metadata": (FeatureUpdate(METADATA_VERSION, 29, DOWN), "might delete metadata"),
+    "older metadata": (
+        FeatureUpdate(METADATA_VERSION, 29, DOWN),
+        "error: Unsupported metadata.version downgrade from 30 to 29. Refusing to perform",
+    ),
     "newer metadata": (
         FeatureUpdate(METADATA_VERSION, 31, UP),
         "Local controller 1 only supports versions 7-30",
