@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.quorum.controllers import run_to_end
-from tests.support.quorum.kafka_controllers import MixedQuorum
+from tests.support.quorum.kafka_controllers import KafkaController, MixedQuorum
 from tests.support.quorum.own_controllers import TidemarkController, broker_nodes
 from tests.support.quorum.quorum import Plan, Quorum
 from tests.support.quorum.serving import create, topics_of
@@ -140,3 +140,36 @@ async def test_voters_of_both_kinds_come_into_the_log_by_kafkas_tool(
 
 async def features(*arguments: str) -> str:
     return await asyncio.to_thread(kafka_tool, "features", *arguments, check=False)
+
+
+class OfOldMetadata(KafkaController):
+    """One of ours, in a directory that Kafka's tool has formatted for metadata.version 14."""
+
+    kind = "tidemark"
+    terminated = 0
+    start_command = TidemarkController.start_command
+
+    async def format(self, *options: str) -> None:
+        await super().format("--release-version", "3.6", *options)
+
+
+@pytest.mark.jvm
+async def test_controllers_register_when_metadata_can_hold_them_and_no_level_comes_before(
+    tmp_path: Path,
+) -> None:
+    """Only real controllers register by themselves once another one has raised metadata.version."""
+    require_kafka_tools()
+    async with Quorum(tmp_path, replace(PLAN, kind=OfOldMetadata)) as quorum:
+        leader = await quorum.settled()
+        at = ("--bootstrap-server", f"127.0.0.1:{quorum.controllers[leader.node_id].port}")
+        code, said = await tidemark("features", "upgrade", "metadata.version=15", *at)
+        assert (code, "metadata.version: 14 -> 15" in said) == (0, True), said
+        async with asyncio.timeout(TOLD_S):
+            while True:
+                code, said = await tidemark("features", "upgrade", "metadata.version=30", *at)
+                if code == 0:
+                    break
+                assert "has not registered, and may not support this feature" in said
+        assert "metadata.version: 15 -> 30" in said
+        code, said = await tidemark("features", "upgrade", *at)
+        assert (code, "eligible.leader.replicas.version: 0 -> 1" in said) == (0, True), said
