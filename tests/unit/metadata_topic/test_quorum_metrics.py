@@ -176,8 +176,10 @@ def test_voters_and_observers_are_counted_as_they_come_and_go() -> None:
 
 
 def test_voters_that_are_not_committed_are_a_change_on_the_way() -> None:
-    first = VoterSet((Voter(key(1)), Voter(key(2)), Voter(key(3))))
-    node = ToldCore(facts=QuorumFacts(1, first))
+    first = VoterSet(
+        tuple(Voter(key(i), (VoterEndpoint("CONTROLLER", f"n{i}", 9093),)) for i in (1, 2, 3))
+    )
+    node = ToldCore(voters=(), facts=QuorumFacts(1, first))
     node.lead()
     assert shown(node)[f"{RAFT}uncommitted_voter_change"] == 1, "its first batch names them"
     end = node.core.log.end_offset
