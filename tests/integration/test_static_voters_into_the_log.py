@@ -18,7 +18,7 @@ from tests.support.quorum.own_controllers import TidemarkController, broker_node
 from tests.support.quorum.quorum import Plan, Quorum
 from tests.support.quorum.serving import create, topics_of
 
-pytestmark = [pytest.mark.lasts(seconds=40), pytest.mark.patience(seconds=300)]
+pytestmark = [pytest.mark.lasts(seconds=80), pytest.mark.patience(seconds=400)]
 
 PLAN = Plan(TidemarkController, is_dynamic=False, has_links=False)
 TOLD_S = 60
