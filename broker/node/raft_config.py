@@ -49,8 +49,6 @@ def raft_config(config: BrokerConfig) -> RaftConfig:
 def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
     """Where this controller listens, by its own settings; empty where these leave it open.
 
-    A static voter whose listeners leave it open is where `controller.quorum.voters` says.
-
     DIFFERS: where no host is given, Kafka says the machine's own name in place of what the voters
     of the metadata log or of the setting say, which others may not be able to resolve.
     """
@@ -62,18 +60,9 @@ def own_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
             host, _, number = text.partition("://")[2].rpartition(":")
             host, port = host.strip("[]"), int(number)
         if host in _ANY_HOST or not port:
-            return _static_endpoints(config)
+            return ()
         found.append(VoterEndpoint(one.name, host, port))
     return tuple(found)
-
-
-def _static_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
-    name = config.controller_listener_names[0]
-    return tuple(
-        VoterEndpoint(name, voter.host, voter.port)
-        for voter in config.controller_quorum_voters
-        if voter.id == config.node_id
-    )
 
 
 def fetch_timeout_ms(config: BrokerConfig) -> int:

@@ -258,7 +258,7 @@ def _speaks(replica: Replica, state: Leader, progress: ReplicaProgress, key: Rep
             f"{uuid_to_text(known)}: what that one had flushed and voted is gone"
         )
     state.observers.pop(key, None)
-    progress.directory_id = mine
+    progress.directory_id, progress.end_offset = mine, -1
     return True
 
 

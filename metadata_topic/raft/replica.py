@@ -50,7 +50,7 @@ from metadata_topic.raft.role_states import (
 )
 from metadata_topic.raft.roles import Role, check_transition
 from metadata_topic.raft.voter_history import VoterHistory
-from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 NO_VOTERS = VoterSet(())
 _REMEMBERED_MAX: Final = 64
@@ -161,7 +161,8 @@ class Replica:
         before = self.history.before_latest
         if before is None or before.voters is None or not self.config.can_vote:
             return False
-        return before.voters.has(self.key) and self.history.latest_end > self.high_watermark
+        was_voter = before.kraft_version > 0 and before.voters.has(self.key)
+        return was_voter and self.history.latest_end > self.high_watermark
 
     @property
     def is_voter(self) -> bool:
@@ -185,8 +186,18 @@ class Replica:
 
     @property
     def own_voter(self) -> Voter:
-        """This replica as a voter of a quorum that has its voters in the log."""
-        return Voter(self.key, self.config.endpoints)
+        """This replica as a voter of a quorum that has its voters in the log.
+
+        A static voter that does not say where it listens is where the settings say.
+        """
+        said, config = self.config.endpoints, self.config
+        if not said and self.history.latest.kraft_version == 0:
+            said = tuple(
+                VoterEndpoint(config.listener_name, one.host, one.port)
+                for one in config.static_nodes
+                if one.id == self.key.id
+            )
+        return Voter(self.key, said)
 
     def voters_as_this_says(self) -> VoterSet:
         """The voters, and of this one where it listens and what it can do, by its own word."""
@@ -220,7 +231,7 @@ class Replica:
         """
         is_static = self.history.latest.kraft_version == 0 and self.config.can_vote
         has_told = isinstance(self.state, Follower) and self.state.has_told
-        return is_static and bool(self.config.endpoints) and not has_told
+        return is_static and bool(self.own_voter.endpoints) and not has_told
 
     def _is_listed_wrong(self, mine: Voter) -> bool:
         is_in_log = self.history.latest.kraft_version > 0 and mine.key == self.key

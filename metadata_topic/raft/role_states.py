@@ -172,6 +172,7 @@ class VoterChange:
         deadline_ms: when it is answered at the latest.
         voters: what will be appended; None while the new voter is asked which kraft.version it
             can do.
+        asked: static voters that have not answered yet where they say that they listen.
         end_offset: first offset (exclusive end) after its batch; -1 before it is appended.
     """
 
@@ -180,6 +181,7 @@ class VoterChange:
     deadline_ms: int
     voters: VoterSet | None = None
     end_offset: int = -1
+    asked: frozenset[ReplicaKey] = frozenset()
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ fetches for a voter than the one that it named.
 Source: KIP-853, KIP-1186 (an answer before the commit), Kafka 4.1 (kraft.version 0 to 1).
 """
 
+from collections import Counter
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode
@@ -49,6 +50,7 @@ from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
 
 _Refusal = tuple[ErrorCode, str]
 _NO_TEXT: Final = ""
+_ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 # -- being asked ------------------------------------------------------------------------------
 
@@ -169,6 +171,8 @@ def on_update_request(replica: Replica, token: int, request: UpdateVoterRequest)
         why = ErrorCode.REQUEST_TIMED_OUT
     elif not said.can_do(level):
         why = ErrorCode.INVALID_REQUEST
+    elif level == 0 and not _is_its_disk(state, said.key):
+        why = ErrorCode.REQUEST_TIMED_OUT  # it asks again; the other one has told already
     known = voters.get(said.key.id)
     if why is None and (known is None or not voters.has(said.key)):
         why = ErrorCode.VOTER_NOT_FOUND
@@ -188,7 +192,7 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
     if state is None:
         return
     level, wanted = replica.history.latest.kraft_version, request.level
-    voters = VoterSet(tuple(_said(replica, state, one) for one in replica.voters.ids))
+    voters = _told(replica, state)
     why = _not_now(replica, state) or _not_yet(replica, state)
     if why is None and wanted < level:
         why = (
@@ -205,36 +209,88 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
     elif wanted == level or request.validate_only:
         replica.respond(token, VoterResponse(ErrorCode.NONE, replica.standing()))
     else:
-        _begin(replica, state, token, request, voters)
+        _begin(replica, state, token, request)
+        for voter in voters.voters:
+            node = None if voter.key == replica.key else _node_of(replica, voter)
+            if node is not None:
+                assert state.change is not None
+                state.change.asked |= {voter.key}
+                replica.send(node, ApiVersionsRequest(voter.key))
+        _go_on_with_upgrade(replica, state)
 
 
-def _said(replica: Replica, state: Leader, voter_id: int) -> Voter:
-    """A static voter by its own word; one that has said nothing has no directory id."""
-    if voter_id == replica.key.id:
-        return replica.own_voter
-    return state.told.get(voter_id, Voter(ReplicaKey(voter_id), kraft_versions=(0, 0)))
+def _told(replica: Replica, state: Leader) -> VoterSet:
+    """The static voters by their own words; one that has said nothing has no directory id."""
+    silent = (Voter(ReplicaKey(one), kraft_versions=(0, 0)) for one in replica.voters.ids)
+    found = {one.key.id: state.told.get(one.key.id, one) for one in silent}
+    if replica.key.id in found:
+        found[replica.key.id] = replica.own_voter
+    return VoterSet(tuple(found.values()))
+
+
+def _go_on_with_upgrade(replica: Replica, state: Leader) -> None:
+    """Have the voters appended once all of them have answered where they say that they listen.
+
+    Else the next leader is looked for where nobody is, and no restart helps.
+    """
+    change = state.change
+    assert change is not None
+    if not change.asked:
+        change.voters = _told(replica, state)
+        replica.do(AwaitTurn())
+
+
+def _is_its_disk(state: Leader, key: ReplicaKey) -> bool:
+    """Whether no other disk speaks for a static voter."""
+    progress = state.voters.get(ReplicaKey(key.id))
+    known = ZERO_UUID if progress is None else progress.directory_id
+    return known in (ZERO_UUID, key.directory_id)
 
 
 def _not_all(replica: Replica, state: Leader, voters: VoterSet, level: int) -> _Refusal | None:
-    """Why not all voters can be in the log with a kraft.version."""
+    """Why not all voters can be in the log with a kraft.version.
+
+    DIFFERS: Kafka takes what a voter has said, whether or not it is still there, and wherever it
+    says that it listens. Such a voter is a dead one as soon as it stands in the log.
+    """
+    places = Counter(_place(replica, one) for one in voters.voters)
     for voter in voters.voters:
-        progress = state.voters.get(ReplicaKey(voter.key.id))
-        text = ""
+        place = _place(replica, voter)
         if voter.key.directory_id == ZERO_UUID:
             text = "has not said in this epoch that it does: is it down, or just restarted?"
         elif not voter.can_do(level):
             lowest, highest = voter.kraft_versions
             text = f"supports {lowest} to {highest}"
-        elif _node_of(replica, voter) is None:
+        elif place is None:
             text = f"does not say where it listens as {replica.config.listener_name}"
-        elif progress is not None and progress.directory_id != voter.key.directory_id:
-            text = "has another disk than the one that it named"
-        if text:
-            return ErrorCode.INVALID_UPDATE_VERSION, (
-                f"Invalid upgrade of kraft.version to {level} because not all of the voters "
-                f"support it: voter {voter.key.id} {text}"
-            )
+        elif places[place] > 1 or place[0] in _ANY_HOST:
+            text = f"says that it listens at {place[0]}:{place[1]}, where others do not find it"
+        elif voter.key != replica.key and not _is_there(replica, state, voter.key):
+            text = "is not there any more, or has another disk than the one that it named"
+        else:
+            continue
+        return _unsupported(voter.key.id, level, text)
     return None
+
+
+def _unsupported(voter_id: int, level: int, text: str) -> _Refusal:
+    return ErrorCode.INVALID_UPDATE_VERSION, (
+        f"Invalid upgrade of kraft.version to {level} because not all of the voters support it: "
+        f"voter {voter_id} {text}"
+    )
+
+
+def _place(replica: Replica, voter: Voter) -> tuple[str, int] | None:
+    node = _node_of(replica, voter)
+    return None if node is None else (node.host, node.port)
+
+
+def _is_there(replica: Replica, state: Leader, key: ReplicaKey) -> bool:
+    """Whether a static voter fetches, with this disk."""
+    progress = state.voters.get(ReplicaKey(key.id))
+    heard_ms = None if progress is None else progress.last_fetch_ms
+    is_late = heard_ms is None or replica.now_ms - heard_ms >= check_quorum_ms(replica)
+    return not is_late and _is_its_disk(state, key)
 
 
 def _leader(replica: Replica, token: int, epoch: int) -> Leader | None:
@@ -324,9 +380,16 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
         return
     assert isinstance(asked, ApiVersionsRequest)
     request = change.request
+    assert isinstance(state, Leader)
+    if isinstance(request, UpgradeKraftVersionRequest) and asked.voter in change.asked:
+        change.asked -= {asked.voter}
+        if response is None or response.error is not ErrorCode.NONE:
+            text = f"does not answer at {pending.to.host}:{pending.to.port}, where it says it is"
+            _end(replica, state, *_unsupported(asked.voter.id, request.level, text))
+        else:
+            _go_on_with_upgrade(replica, state)
     if not isinstance(request, AddVoterRequest) or request.voter.key != asked.voter:
         return  # of a change that is over
-    assert isinstance(state, Leader)
     error = ErrorCode.NETWORK_EXCEPTION if response is None else response.error
     versions = None if response is None else response.kraft_versions
     voter = Voter(asked.voter, request.voter.endpoints, versions or (0, 0))
@@ -374,6 +437,10 @@ def on_append_turn(replica: Replica) -> None:
     assert isinstance(state, Leader)
     base, epoch, request = replica.log.end_offset, replica.epoch, change.request
     level = request.level if isinstance(request, UpgradeKraftVersionRequest) else None
+    why = None if level is None else _not_all(replica, state, change.voters, level)
+    if why is not None:  # a voter has gone meanwhile
+        _end(replica, state, *why)
+        return
     change.end_offset = base + (1 if level is None else 2)
     replica.do(AppendVoters(epoch, base, change.voters, level))
     append(replica, BatchFacts(base, change.end_offset, epoch, level, change.voters))

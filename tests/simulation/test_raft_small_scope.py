@@ -19,7 +19,7 @@ from tests.support.raft.small_scope import Bounds, search
         (Bounds(epochs=1, entries=0, timeouts=1, changes=1, is_static=True), 2_838),
         pytest.param(
             Bounds(epochs=1, entries=0, timeouts=1, changes=2, is_static=True),
-            21_412,
+            22_672,
             marks=pytest.mark.long(seconds=60),
         ),
         pytest.param(

@@ -447,7 +447,8 @@ def _change_of(replica: Replica, state: Leader, which: int) -> Request:
     if replica.history.latest.kraft_version == 0:
         state.told = {one.key.id: one for one in voters_of(replica.voters.ids).voters}
         for voter, progress in state.voters.items():
-            progress.directory_id = key_of(voter.id).directory_id  # it has fetched
+            progress.directory_id = key_of(voter.id).directory_id  # it has fetched, and just now
+            progress.last_fetch_ms = replica.now_ms
         return UpgradeKraftVersionRequest(replica.epoch, 1)
     if replica.voters.has(key_of(which)):
         return RemoveVoterRequest(replica.epoch, key_of(which))

@@ -13,6 +13,8 @@ from metadata_topic.raft.events import AppendTurn, SnapshotInstalled, Truncated
 from metadata_topic.raft.log_view import SnapshotFile
 from metadata_topic.raft.messages import (
     AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     BatchFacts,
     BeginQuorumEpochRequest,
     EpochEnd,
@@ -73,7 +75,11 @@ def codes(answers: Sequence[VoterResponse]) -> list[ErrorCode]:
 
 
 def upgrade(node: ToldCore, level: int = 1, **changes: Any) -> list[VoterResponse]:
-    return said(node, UpgradeKraftVersionRequest(node.core.epoch, level, **changes))
+    """The others answer where they said that they listen."""
+    answers = said(node, UpgradeKraftVersionRequest(node.core.epoch, level, **changes))
+    for asked in node.take(ApiVersionsRequest):
+        node.answer(asked, ApiVersionsResponse(ErrorCode.NONE, (0, 1)))
+    return answers
 
 
 def answered(node: ToldCore) -> list[ErrorCode]:
@@ -107,6 +113,7 @@ def test_followers_go_on_to_count_by_the_disks_that_they_named() -> None:
     node = leader(voter(1), voter(3))
     node.now_ms += 60_000  # long after it was elected
     fetch(node, key(1))
+    fetch(node, key(3))
     upgrade(node)
     node.step(AppendTurn())
     assert node.core.role is Role.LEADER, "a majority has fetched a moment ago"
@@ -170,7 +177,8 @@ def test_a_lone_static_voter_comes_into_the_log_by_itself() -> None:
         ([voter(1)], 1, "voter 3 has not said in this epoch"),
         ([voter(1), voter(3, kraft_versions=(0, 0))], 1, "voter 3 supports 0 to 0"),
         ([voter(1), voter(3)], 2, "voter 1 supports 0 to 1"),
-        ([voter(1), replace(voter(3), key=ReplicaKey(3, directory(33)))], 1, "has another disk"),
+        ([voter(1), voter(3, host="n1")], 1, "voter 1 says that it listens at n1:9093, where"),
+        ([voter(1), voter(3, host="0.0.0.0")], 1, "voter 3 says that it listens at 0.0.0.0:9093"),
     ],
 )
 def test_bad_input_not_all_voters_can_be_in_the_log(
@@ -183,10 +191,69 @@ def test_bad_input_not_all_voters_can_be_in_the_log(
     assert node.wanted(AwaitTurn) == []
 
 
-def test_bad_input_a_leader_that_does_not_say_where_it_is_is_refused() -> None:
-    node = ToldCore(2, voters=(2,))
+def test_a_voter_that_does_not_answer_where_it_says_it_is_is_no_voter_of_the_log() -> None:
+    """Else nobody finds it in the next election, and no restart helps."""
+    node = leader(voter(1), voter(3, host="inner"))
+    said(node, UpgradeKraftVersionRequest(1, 1))
+    first, second = node.take(ApiVersionsRequest)
+    assert (first.to, second.to) == (Node(1, "n1", 9093), Node(3, "inner", 9093))
+    node.answer(first, ApiVersionsResponse(ErrorCode.NONE, (0, 1)))
+    assert node.wanted(AwaitTurn) == []
+    node.answer(second, None)
+    *_, refused = node.wanted(Respond)
+    assert "voter 3 does not answer at inner:9093" in refused.response.text
+    upgrade(node)
+    assert len(node.wanted(AwaitTurn)) == 1, "what is over is no change under way"
+
+
+def test_a_voter_that_has_told_and_is_gone_does_not_come_into_the_log() -> None:
+    node = leader(voter(1), voter(3))
+    for _ in range(4):
+        node.now_ms += 1_000
+        fetch(node, key(1))
     [refused] = upgrade(node)
-    assert "voter 2 does not say where it listens as CONTROLLER" in refused.text
+    assert "voter 3 is not there any more" in refused.text
+    fetch(node, key(3))
+    node.now_ms += 1_900
+    fetch(node, key(1))
+    assert upgrade(node) == []
+    node.now_ms += 200
+    fetch(node, ReplicaKey(3, directory(33)))
+    node.step(AppendTurn())
+    assert node.wanted(AppendVoters) == [], "nor one whose disk is replaced before its turn"
+    assert answered(node)[-1] is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_of_two_disks_only_the_one_that_counts_can_tell() -> None:
+    node, other = leader(voter(1), voter(3)), replace(voter(3), key=ReplicaKey(3, directory(33)))
+    tells = UpdateVoterRequest(1, other)
+    assert codes(said(node, tells)) == [ErrorCode.REQUEST_TIMED_OUT]
+    node.now_ms += 4_000
+    fetch(node, key(1))
+    assert codes(upgrade(node)) == [ErrorCode.INVALID_UPDATE_VERSION]
+    fetch(node, other.key)
+    assert codes(upgrade(node)) == [ErrorCode.INVALID_UPDATE_VERSION], "the former one has told"
+    assert codes(said(node, tells)) == [ErrorCode.NONE]
+    assert upgrade(node) == []
+
+
+def test_a_disk_that_takes_over_has_flushed_nothing_yet() -> None:
+    node = leader(voter(1), voter(3))
+    assert node.leading.voters[ReplicaKey(3)].end_offset > 0
+    node.now_ms += 4_000
+    fetch(node, key(1))
+    newest = SnapshotId(0, 0)
+    node.ask(FetchSnapshotRequest(ReplicaKey(3, directory(33)), 1, newest, 0, 1))
+    assert node.leading.voters[ReplicaKey(3)].end_offset == -1
+
+
+def test_a_static_voter_whose_listeners_leave_it_open_is_where_the_setting_says() -> None:
+    node = ToldCore(config=RaftConfig())
+    assert node.core.replica.own_voter.endpoints == (VoterEndpoint("CONTROLLER", "n2", 9093),)
+    follow_for(node, 3)
+    assert len(tells(node)) == 1
+    raised(node)
+    assert node.core.replica.own_voter.endpoints == (), "the log says it, and it does not care"
 
 
 def test_bad_input_back_to_static_voters_is_refused() -> None:

@@ -55,7 +55,7 @@ def test_an_advertised_port_counts() -> None:
         ),
         (
             {"listeners": "CONTROLLER://:1", "controller_quorum_voters": "1@h:9,2@i:9"},
-            [("h", 9)],
+            [],
         ),
         (
             {"listeners": "CONTROLLER://h:1", "controller_quorum_voters": "1@i:9,2@i:8"},
