@@ -375,6 +375,7 @@ def _note_contact(replica: Replica, state: Leader, key: ReplicaKey) -> None:
     progress = _progress_of(replica, state, key)
     if progress is not None:
         progress.last_fetch_ms = replica.now_ms
+        progress.leader_end_then = replica.log.end_offset
 
 
 def _note_redirected(replica: Replica, state: Leader, request: FetchRequest) -> None:

@@ -150,7 +150,7 @@ class ReplicaProgress:
         end_offset: first offset it has not flushed (exclusive); -1 unknown.
         last_fetch_ms: of the last valid Fetch or FetchSnapshot; None before the first.
         last_caught_up_ms: when it last had all that the leader had; None if never.
-        leader_end_then: the leader's log end at its last Fetch.
+        leader_end_then: the leader's log end at `last_fetch_ms`.
         begin_sent_ms: when BeginQuorumEpoch went to it last.
         directory_id: of the replica that speaks for a static voter; zero where none is known.
     """

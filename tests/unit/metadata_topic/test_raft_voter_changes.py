@@ -20,8 +20,10 @@ from metadata_topic.raft.messages import (
     EpochEnd,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     Node,
     RemoveVoterRequest,
+    SnapshotId,
     UpdateVoterRequest,
     VoteRequest,
     VoterRequest,
@@ -219,6 +221,22 @@ def test_one_that_is_behind_or_silent_is_not_added() -> None:
         node.answer(node.take(ApiVersionsRequest)[0], ABLE)
     assert codes(node) == [ErrorCode.REQUEST_TIMED_OUT] * 3
     assert node.core.voters.ids == (1, 2, 3)
+
+
+def test_one_that_loads_a_snapshot_has_caught_up_with_the_end_of_before_it_at_most() -> None:
+    node = leader(1, 2, 3)
+    end = node.core.log.end_offset
+    fetch(node, key(4), 1)
+    node.append(2)
+    for other in (1, 3):
+        node.now_ms += 2_000
+        fetch(node, key(other))
+    chunk = FetchSnapshotRequest(key(4), node.core.epoch, SnapshotId(end, node.core.epoch), 0, 10)
+    node.ask(chunk, token=1004)
+    fetch(node, key(4), end)
+    add(node, voter(4))
+    node.answer(node.take(ApiVersionsRequest)[0], ABLE)
+    assert codes(node) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 def test_a_late_answer_to_an_earlier_question_adds_nobody() -> None:
