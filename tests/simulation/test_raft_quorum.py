@@ -11,7 +11,7 @@ from metadata_topic.raft.voters import VoterSet
 from tests.simulation.run import main
 from tests.support.planted_bugs import recorded_seeds
 from tests.support.quorum_world.history import Said
-from tests.support.quorum_world.plan import QuorumPlan, plan_of
+from tests.support.quorum_world.plan import QuorumPlan, quorum_plan_of
 from tests.support.quorum_world.seeds import Outcome, replay_line, run_plan
 from tests.support.quorum_world.world import QuorumWorld, simulated
 
@@ -24,7 +24,7 @@ LEADER_MS_P99_MAX = 2000 + 5 * 1000
 
 def hold(seed: int, events: int) -> Outcome:
     """Run a seed to its end."""
-    plan = plan_of(seed)
+    plan = quorum_plan_of(seed)
     outcome = run_plan(plan, events)
     replay = replay_line(outcome, events, plan)
     assert outcome.violation is None, f"{outcome.violation}\nreplay: {replay}"

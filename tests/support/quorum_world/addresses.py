@@ -2,7 +2,8 @@
 
 A voter of a static quorum may move: at the address that others know nobody is met then, or another
 node. The settings change for all at once, and each node reads them when it starts. In a dynamic
-quorum the voters' addresses stand in the log: there an address is only taken for a while.
+quorum the voters' addresses stand in the log: there an address is only taken for a while, or, where
+voters change, a node moves and has to say so itself.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ class Addresses:
         self._where = {one: address_of(one) for one in world.nodes}
         self._answers = {self._place(node): one for one, node in self._where.items()}
         self._left: set[tuple[str, int]] = set()
+        self._former: dict[int, list[Node]] = {one: [] for one in world.nodes}
 
     @staticmethod
     def _place(node: Node) -> tuple[str, int]:
@@ -66,6 +68,20 @@ class Addresses:
         self._left.add(self._place(old))
         self._take(old, heir)
 
+    def where(self, node: "QuorumNode") -> Node:
+        """Where a node listens."""
+        return self._where[node.id]
+
+    def relocate(self, node: "QuorumNode", heir: int | None) -> None:
+        """Let a controller listen elsewhere, of which no settings say anything; `heir` as above."""
+        self.changes += 1
+        old, new = self._where[node.id], Node(node.id, f"n{node.id}m{self.changes}", PORT)
+        self._where[node.id] = new
+        self._answers[self._place(new)] = node.id
+        self._former[node.id].append(old)
+        self._left.add(self._place(old))
+        self._take(old, heir)
+
     def take(self, node: "QuorumNode", heir: int | None) -> None:
         """Let another node be met, or nobody, where one listens."""
         self.changes += 1
@@ -73,9 +89,10 @@ class Addresses:
         self._take(self._where[node.id], heir)
 
     def give_back(self, node: "QuorumNode") -> None:
-        """Let it be met again where it listens."""
+        """Let it be met again where it listens, and has ever been met in a dynamic quorum."""
         self.changes += 1
-        self._answers[self._place(self._where[node.id])] = node.id
+        for place in (self._where[node.id], *self._former[node.id]):
+            self._answers[self._place(place)] = node.id
 
     def _take(self, place: Node, heir: int | None) -> None:
         if heir is None:

@@ -94,7 +94,7 @@ class Brokers:
     def ask(self, agent: Agent) -> None:
         """Send a registration or a heartbeat to whom it takes for the active controller."""
         world = self.world
-        dice, voters = world.work_dice, world.plan.voters
+        dice, voters = world.work_dice, world.plan.leaders
         if agent.leader is None or dice.random() < 0.05:
             agent.leader = voters[int(dice.random() * len(voters))]
         node = world.nodes[agent.leader]

@@ -202,7 +202,7 @@ class Clients:
                 return decide_describe(call)
 
     def _whom(self) -> "QuorumNode":
-        dice, voters = self.world.work_dice, self.world.plan.voters
+        dice, voters = self.world.work_dice, self.world.plan.leaders
         random = dice.random()
         if self._leader is None or random < 0.15:
             return self.world.nodes[voters[int(dice.random() * len(voters))]]

@@ -198,11 +198,13 @@ class QuorumFaults:
         )
         # Who may not stand cannot spread an epoch that it was told: it waits until the quorum's own
         # has risen above (as in Kafka).
-        spreads = node.id in self._world.plan.voters and not node.disk_number
-        if node.config.can_vote and not spreads:
+        if node.config.can_vote and not self._spreads(node):
             requests = tuple(one for one in requests if one.epoch <= epoch)
         request = requests[pick % len(requests)]
         self._deliver(node, request)
+
+    def _spreads(self, node: "QuorumNode") -> bool:
+        return node.id in self._world.plan.voters and not node.disk_number
 
     def _forged(self, node: "QuorumNode", coming: Fault) -> None:
         """Frames that name a voter, or a stranger, and an epoch that nobody has come to.
@@ -370,7 +372,7 @@ class QuorumFaults:
         world = self._world
         if node.id in world.plan.voters and not node.disk_number:
             world.crash_for(node, coming.for_ms)
-            if _can_tell(node, is_alone=len(world.plan.voters) == 1):
+            if can_tell(node, is_alone=len(world.plan.voters) == 1):
                 self.counts("lose_vote")
                 node.lose_vote()
 
@@ -423,7 +425,7 @@ class QuorumFaults:
             self._world.at_node(self._world.now_us, node, node.replica.snapshot, lambda _made: None)
 
 
-def _can_tell(node: "QuorumNode", *, is_alone: bool) -> bool:
+def can_tell(node: "QuorumNode", *, is_alone: bool) -> bool:
     """Whether a start without quorum-state can go well.
 
     With nothing in the log nobody could tell that it is missing. A sole voter goes on in the epoch

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 from kafka_protocol.records.batch import LOG_OVERHEAD
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, parse_quorum_state
+from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.fetched import checked_prefix
+from metadata_topic.quorum.snapshot.snapshots import read_snapshot
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import BOOTSTRAP_ID, BatchFacts, SnapshotId
+from metadata_topic.raft.voters import VoterSet
 from tests.support.quorum_world.plan import METADATA
 from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
 from tests.support.sim.power_cut_model import DirectoryNode
@@ -52,17 +55,21 @@ class LogMirror:
         start_offset: where the node says that its log begins.
         batches: all that can be read, from the first segment on.
         bases: the offset at which each begins.
+        voters_said: the first offset after each batch that says who votes, and whom it names.
     """
 
     def __init__(self, machine: MemoryMachine, directory: bytes) -> None:
         self.batches: list[Batch] = []
         self.bases: list[int] = []
+        self.voters_said: list[tuple[int, VoterSet]] = []
         self.machine = machine
         self.directory = directory
         self.start_offset = 0
         self._segments: list[Segment] = []
         self._seen = self._seen_names = -1
         self._flushed: tuple[int, int] = (-1, 0)
+        self._named: tuple[int, tuple[tuple[int, VoterSet], ...]] = (-1, ())
+        self._read_voters: dict[SnapshotId, tuple[MemoryNode, int, VoterSet | None]] = {}
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -139,9 +146,11 @@ class LogMirror:
     def _add(self, batch: Batch) -> None:
         self.batches.append(batch)
         self.bases.append(batch.facts.base_offset)
+        if batch.facts.voters is not None:
+            self.voters_said.append((batch.facts.end_offset, batch.facts.voters))
 
     def _clear(self) -> None:
-        self.batches, self.bases = [], []
+        self.batches, self.bases, self.voters_said = [], [], []
 
     # -- what an oracle asks --------------------------------------------------------------------
 
@@ -201,6 +210,49 @@ class LogMirror:
         assert isinstance(directory, DirectoryNode)
         return sum(name.endswith((".part", ".tmp")) for name in directory.live)
 
+    # -- who votes by it ------------------------------------------------------------------------
+
+    @property
+    def voters_by_offset(self) -> tuple[tuple[int, VoterSet], ...]:
+        """Who votes from which end offset on, by log, snapshots and the format step."""
+        return tuple(sorted((*self._voters_of_snapshots(), *self.voters_said), key=_end_of))
+
+    @property
+    def voters(self) -> tuple[int, VoterSet]:
+        """Who votes by all of it, and the end offset of the record that says so; 0: none does."""
+        known = self.voters_by_offset
+        if not known:
+            return 0, VoterSet(())
+        since, voters = known[-1]
+        for end, said in reversed(known):
+            if said != voters:
+                break
+            since = end
+        return since, voters
+
+    def voters_of(self, snapshot_id: SnapshotId) -> VoterSet | None:
+        """Whom a snapshot names; None: nobody, or it is not whole."""
+        node = self.machine.find(METADATA / snapshot_id.file_name)
+        if not isinstance(node, MemoryNode):
+            return None
+        known = self._read_voters.get(snapshot_id)
+        if known is None or known[:2] != (node, len(node.live)):
+            try:
+                voters = read_snapshot(bytes(node.live)).voters
+            except UnusableMetadataError:
+                voters = None
+            self._read_voters[snapshot_id] = known = node, len(node.live), voters
+        return known[2]
+
+    def _voters_of_snapshots(self) -> tuple[tuple[int, VoterSet], ...]:
+        changes, found = self._named
+        if changes != self.machine.name_changes:
+            ids = (BOOTSTRAP_ID, *self.snapshots())
+            said = ((one.end_offset, self.voters_of(one)) for one in ids)
+            found = tuple((end, voters) for end, voters in said if voters is not None)
+            self._named = self.machine.name_changes, found
+        return found
+
     # -- what is durable ------------------------------------------------------------------------
 
     @property
@@ -240,3 +292,7 @@ class LogMirror:
         """What quorum-state says after a power cut; None: there is no such file then."""
         node = self.machine.durable(METADATA / QUORUM_STATE)
         return parse_quorum_state(bytes(node.durable)) if isinstance(node, MemoryNode) else None
+
+
+def _end_of(said: tuple[int, VoterSet]) -> int:
+    return said[0]

@@ -12,7 +12,22 @@ from metadata_topic.quorum.log.fetched import NO_DATA, checked_prefix
 from metadata_topic.quorum.wire.requests import Refused, admit, write_request
 from metadata_topic.quorum.wire.responses import read_answer, records_of, write_answer
 from metadata_topic.quorum.wire.rpc import VERSIONS, WireIdentity, api_of
-from metadata_topic.raft.messages import FetchRequest, FetchResponse, Node, Request, Response
+from metadata_topic.quorum.wire.voter_messages import voter_call_of, voter_request_of
+from metadata_topic.raft.messages import (
+    AddVoterRequest,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FetchRequest,
+    FetchResponse,
+    Node,
+    Question,
+    RemoveVoterRequest,
+    Reply,
+    Standing,
+    UpdateVoterRequest,
+    VoterRequest,
+    VoterResponse,
+)
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.plan import CLUSTER_ID
 
@@ -25,8 +40,17 @@ Route = tuple["QuorumNode", int, int]
 IDENTITY = WireIdentity(CLUSTER_ID)
 
 
-def carried(request: Request) -> Request:
-    """What becomes of a request on the wire."""
+def carried(request: Question, epoch: int) -> Question:
+    """What becomes of a request on the wire.
+
+    Args:
+        request: which one.
+        epoch: of the node that it goes to: not every request that changes voters names one.
+    """
+    if isinstance(request, ApiVersionsRequest):
+        return request
+    if isinstance(request, AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest):
+        return _carried_change(request, epoch)
     api_key = api_of(request)
     version, codec = VERSIONS[api_key].last, request_codec(api_key)
     encoded = codec.encode(write_request(request, version, IDENTITY), version)
@@ -37,12 +61,28 @@ def carried(request: Request) -> Request:
     return read
 
 
+def _carried_change(request: VoterRequest, epoch: int) -> VoterRequest:
+    call = voter_call_of(request, IDENTITY, lambda _: None, 1)
+    version = call.versions.last
+    body, _ = request_codec(call.api_key).decode(call.encode(version), version)
+    read = voter_request_of(body, epoch)
+    if read is None:
+        raise Violation("what a node asks can be asked", f"{request}")
+    return read
+
+
 def _nothing() -> Any:
     raise AssertionError("only a refusal asks for the standing")
 
 
-def carried_back(request: Request, response: Response) -> Response:
+def carried_back(request: Question, response: Reply) -> Reply:
     """What becomes of an answer on the wire."""
+    if isinstance(request, ApiVersionsRequest | UpdateVoterRequest):
+        return response
+    if isinstance(request, AddVoterRequest | RemoveVoterRequest):
+        assert isinstance(response, VoterResponse)
+        return replace(response, standing=Standing(request.epoch))  # it names no leader
+    assert not isinstance(response, VoterResponse | ApiVersionsResponse)
     api_key = api_of(request)
     version, codec = VERSIONS[api_key].last, response_codec(api_key)
     encoded = bytes(codec.encode(write_answer(response, version), version))
@@ -78,7 +118,7 @@ class QuorumNet:
         """Whether what a client sends or should hear is lost; nothing is cut off for them."""
         return bool(self.loss) and self.world.net_dice.random() < self.loss
 
-    def send(self, source: "QuorumNode", to: Node, request: Request, number: int) -> None:
+    def send(self, source: "QuorumNode", to: Node, request: Question, number: int) -> None:
         """Bring a request to where it is addressed."""
         world = self.world
         target = world.addresses.who_answers(to)
@@ -89,12 +129,12 @@ class QuorumNet:
         if self._is_lost(source, target, request):
             return
         if world.plan.wire:
-            request = carried(request)
+            request = carried(request, target.core.epoch if world.runs(target) else 0)
         world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
         if self.duplication and world.net_dice.random() < self.duplication:
             world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
 
-    def _arrives(self, target: "QuorumNode", route: Route, request: Request) -> None:
+    def _arrives(self, target: "QuorumNode", route: Route, request: Question) -> None:
         if target.up:
             target.deliver(route, request)
         elif not self.is_cut(target.id, route[0].id):
@@ -107,7 +147,7 @@ class QuorumNet:
             self.world.at_node(self.arrival(), source, source.hear, number, None)
 
     def answer(
-        self, source: "QuorumNode", route: Route, request: Request, response: Response
+        self, source: "QuorumNode", route: Route, request: Question, response: Reply
     ) -> None:
         """Bring an answer back, if its asker still lives."""
         if self.world.plan.wire:
@@ -122,7 +162,7 @@ class QuorumNet:
             self.world.at_node(self.arrival(), target, target.hear, number, response)
 
     def _is_lost(
-        self, source: "QuorumNode", target: "QuorumNode", message: Request | Response
+        self, source: "QuorumNode", target: "QuorumNode", message: Question | Reply
     ) -> bool:
         if self.is_cut(source.id, target.id):
             return True

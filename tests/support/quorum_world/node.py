@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from kafka_protocol.errors import TidemarkError
+from kafka_protocol.errors import ErrorCode, TidemarkError
 from metadata_topic.quorum.driver.quorum_state_file import QUORUM_STATE, QuorumStateFile
 from metadata_topic.quorum.metadata_loader import Applied
 from metadata_topic.quorum.replica import MetadataReplica
@@ -19,7 +19,14 @@ from metadata_topic.quorum.start.quorum_start import (
     abstain_until,
 )
 from metadata_topic.raft.config import RaftConfig
-from metadata_topic.raft.messages import Node, Request, Response
+from metadata_topic.raft.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    Node,
+    Question,
+    Reply,
+    Response,
+)
 from metadata_topic.raft.roles import Role
 from metadata_topic.raft.voters import ReplicaKey
 from runtime.ports import Ports
@@ -37,6 +44,9 @@ from tests.support.sim.process import SimClock, SimProcess
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.world import QuorumWorld
+
+KRAFT_VERSIONS = (0, 1)
+"""What each node can do."""
 
 
 class NodeProcess(SimProcess):
@@ -82,6 +92,7 @@ class QuorumNode:
             fetch_max_bytes=plan.fetch_bytes,
             snapshot_max_bytes=plan.chunk_bytes,
             retry_backoff_ms=plan.retry_ms,
+            joins=plan.joins and node_id in plan.controllers,
         )
         self.clock = SimClock(world.timeline)
         if plan.clock_skew:
@@ -110,7 +121,7 @@ class QuorumNode:
         self.disk_failures: set[tuple[int, str]] = set()  # (errno, path)
         self.known_high_watermark = -1
         self.pending: dict[int, tuple[Route, Any]] = {}
-        self.sends: dict[int, Callable[[Response | None], None]] = {}
+        self.sends: dict[int, Callable[[Reply | None], None]] = {}
         self.closing = False
         self.is_flushing = False
         self.truncating: int | None = None
@@ -350,7 +361,7 @@ class QuorumNode:
     # -- messages -------------------------------------------------------------------------------
 
     def send(
-        self, to: Node, request: Request, timeout_ms: int, done: Callable[[Response | None], None]
+        self, to: Node, request: Question, timeout_ms: int, done: Callable[[Reply | None], None]
     ) -> None:
         """Send a request; the transport of the replica."""
         if self.process is None or self.process.has_ended:
@@ -361,18 +372,23 @@ class QuorumNode:
         world = self.world
         ends = world.now_us + self.span_us(timeout_ms)
         world.at_node(ends, self, self.hear, number, None)
-        world.oracle.asks(self, request)
+        if not isinstance(request, ApiVersionsRequest):
+            world.oracle.asks(self, request)
         world.net.send(self, to, request, number)
 
-    def hear(self, number: int, response: Response | None) -> None:
+    def hear(self, number: int, response: Reply | None) -> None:
         """An answer has come, or the time for it is over."""
         done = self.sends.pop(number, None)
         if done is not None:
             done(response)
 
-    def deliver(self, route: Route, request: Request) -> None:
+    def deliver(self, route: Route, request: Question) -> None:
         """A request has come."""
         if self.replica is None:
+            return
+        if isinstance(request, ApiVersionsRequest):  # its process answers that, not its replica
+            answer = ApiVersionsResponse(ErrorCode.NONE, KRAFT_VERSIONS)
+            self.world.net.answer(self, route, request, answer)
             return
         self._token += 1
         token, life = self._token, self.life

@@ -29,6 +29,7 @@ from metadata_topic.raft.events import (
     Truncated,
 )
 from metadata_topic.raft.messages import (
+    ApiVersionsResponse,
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
@@ -44,6 +45,7 @@ from metadata_topic.raft.voters import ReplicaKey
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.mirror import Batch, LogMirror
 from tests.support.quorum_world.plan import key_of
+from tests.support.quorum_world.voter_rules import VoterRules, check_quorum_ms, majority
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -89,8 +91,7 @@ class QuorumOracle:
         self._followed: dict[int, tuple[int, int]] = {}
         self._contacts: dict[tuple[int, ReplicaKey], tuple[int, int]] = {}
         self._led_since: dict[int, int] = {}
-        self._voters = tuple(key_of(node_id) for node_id in world.plan.voters)
-        self._majority = len(self._voters) // 2 + 1
+        self.voters = VoterRules(world)
         self.pending_max = PENDING_MAX_PER_NODE * len(world.plan.nodes)
         self.reference: MetadataImage = EMPTY_IMAGE
         self.listeners: list[Any] = []
@@ -194,7 +195,10 @@ class QuorumOracle:
         match event:
             case Received(_, BeginQuorumEpochRequest(epoch, leader_id, _, leader)):
                 return None if leader is None else (epoch, leader_id)
-            case Answered(number, response) if response is not None:
+            case Answered(_, None | ApiVersionsResponse()):
+                return None
+            case Answered(number, response):
+                assert response is not None
                 said = response.standing
                 named = said.epoch, said.leader_id
                 is_heard = said.leader is not None and number in node.core.replica.pending
@@ -233,9 +237,11 @@ class QuorumOracle:
             self.elections += 1
         if self._leaders.setdefault(epoch, me) != me:
             raise Violation("one leader an epoch", f"{node} in {epoch}, and {self._leaders[epoch]}")
-        votes = [voter for voter in self._voters if key in (voter, self._votes.get((voter, epoch)))]
-        if len(votes) < self._majority:
+        voters = self.voters.of(node)
+        votes = [voter for voter in voters if key in (voter, self._votes.get((voter, epoch)))]
+        if len(votes) < majority(voters):
             raise Violation("a majority of voters elects", f"{node} in {epoch} by {votes}")
+        self.voters.elected(node, effect)
         self._has_what_is_committed(node, epoch)
 
     def _has_what_is_committed(self, node: "QuorumNode", epoch: int) -> None:
@@ -294,11 +300,10 @@ class QuorumOracle:
 
     def _sole_commits(self) -> None:
         """What a sole voter has on its disk is committed: its start makes a snapshot of it."""
-        if len(self._voters) == 1:
-            node = self.world.nodes[self._voters[0].id]
+        for node in self.world.nodes.values():
             self.looks_at_disk(node)
-            end = node.disk.flushed_end
-            if node.up and node.replica is not None and end > self.high_watermark:
+            end, is_sole = node.disk.flushed_end, self.voters.of(node) == (self.who(node.key),)
+            if is_sole and node.up and node.replica is not None and end > self.high_watermark:
                 self._commit(node, end)
 
     def truncates(self, node: "QuorumNode", end_offset: int) -> None:
@@ -361,6 +366,7 @@ class QuorumOracle:
             raise Violation(
                 "a leader commits by an entry of its own epoch", f"{node} {offset}: {new[-1].facts}"
             )
+        self.voters.commits(node, new)
         self._is_on_a_majority()
         epoch = node.core.epoch
         if self._marks and self._marks[-1][0] >= epoch:
@@ -376,13 +382,14 @@ class QuorumOracle:
     def _is_on_a_majority(self) -> None:
         if not self.high_watermark:
             return
-        disks = [self.disk_of(voter) for voter in self._voters]
+        voters = self.voters.commits_by
+        disks = [self.disk_of(voter) for voter in voters]
         held = [
             disk
             for disk in disks
             if disk.flushed_end >= self.high_watermark and self._holds(disk, self.high_watermark)
         ]
-        if len(held) < self._majority:
+        if len(held) < majority(voters):
             raise Violation(
                 "what is committed is on the disks of a majority",
                 f"{self.high_watermark}, flushed {[disk.flushed_end for disk in disks]}",
@@ -414,16 +421,9 @@ class QuorumOracle:
         if isinstance(event, Received):
             self._hears(node, event.request, effects)
         elif isinstance(event, Started | Truncated | SnapshotInstalled):
-            self._knows_its_voters(node)
-
-    def _knows_its_voters(self, node: "QuorumNode") -> None:
-        """What the log says of voters holds, and what was cut off it does not."""
-        self.looks_at_disk(node)
-        since, known = node.core.history.entries[-1]
-        said = (one.facts.voters for one in reversed(node.disk.batches))
-        found = next((voters for voters in said if voters is not None), known.voters)
-        if since > node.disk.end_offset or known.voters != found:
-            raise Violation("voters are what the log says", f"{node}: {known} since {since}")
+            self.looks_at_disk(node)
+            self.voters.are_known(node)
+        self.voters.resigns(node, event, effects)
 
     def takes_effect(self, node: "QuorumNode", effect: AdvanceHighWatermark | RoleChanged) -> None:
         """Judge a step that is about to be seen by others."""
@@ -461,6 +461,7 @@ class QuorumOracle:
         if disk.machine.name_changes == node.names_seen and start == disk.start_offset:
             return
         node.names_seen = disk.machine.name_changes
+        self.voters.looks_at_snapshots(node)
         # A fetched snapshot has its name before the log begins at its end.
         if start > 0 and not any(one.end_offset >= start for one in disk.snapshots(durable=True)):
             raise Violation("a log start above 0 has its snapshot", f"{node}: {start}")
@@ -489,26 +490,34 @@ class QuorumOracle:
         ):
             asker = self.who(request.replica)
             self._contacts[node.id, asker] = (request.epoch, node.local_ms())
+            self.voters.hears(node, request)
 
     def _leads_a_majority(self, node: "QuorumNode") -> None:
         """A leader from which no majority has fetched for 1.5 fetch timeouts gives up."""
-        now_ms = node.local_ms()
-        since_ms = self._led_since[node.id]
-        limit_ms = now_ms - node.config.fetch_timeout_ms * 3 // 2
-        if since_ms >= limit_ms:
-            return
-        count = 0
-        for voter in self._voters:
+        long_ms = node.local_ms() - self._led_since[node.id]
+        if long_ms > check_quorum_ms(node) and not self.is_heard(node):
+            raise Violation("a leader without a majority gives up", f"{node} in {node.core.epoch}")
+
+    def is_heard(self, node: "QuorumNode", more_ms: int = 0) -> bool:
+        """Whether a majority has fetched from a leader within the time after which it gives up.
+
+        Args:
+            node: the leader.
+            more_ms: so long before the end of that time, or sooner.
+        """
+        limit_ms = node.local_ms() - check_quorum_ms(node) + more_ms
+        voters, count = self.voters.of(node), 0
+        for voter in voters:
             epoch, at_ms = self._contacts.get((node.id, voter), (-1, -1))
             count += voter == self.who(node.key) or (epoch == node.core.epoch and at_ms >= limit_ms)
-        if count < self._majority:
-            raise Violation("a leader without a majority gives up", f"{node} in {node.core.epoch}")
+        return count >= majority(voters)
 
     def _after_step(self, node: "QuorumNode") -> None:
         """What a core believes of itself is so, and nothing in it grows without bound."""
         core, disk = node.core, node.disk
         if core.role is Role.LEADER:
             self._leads_a_majority(node)
+            self.voters.leads(node)
         if core.epoch < self._epoch_floors[node.id]:
             raise Violation("epochs never go back", f"{node}: {core.epoch}")
         self._epoch_floors[node.id] = core.epoch
@@ -524,6 +533,7 @@ class QuorumOracle:
                 )
             if log.flushed_end > disk.flushed_end:
                 raise Violation("flushed is what is on disk", f"{node}: {log.flushed_end}")
+            self.voters.are_known(node)
         if core.parked_count > len(node.pending) or len(node.pending) > self.pending_max:
             raise Violation(
                 "parked requests are bounded",

@@ -56,6 +56,11 @@ BLOODLESS = frozenset(
     ("one_way", "isolate", "split", "pause", "slow_disk", "wall_jump", "resign", "bad_network")
 )
 """Those that end no process: who led leads again."""
+CHANGE_SEEDS = 5_000
+"""From here on voters come and go; planted bugs of other things are recorded with seeds below."""
+NOT_WITH_CHANGES = ("old_copy",)
+"""A copy that knows the voters of before is no fault of the quorum: controllers.md forbids it."""
+OF_CHANGES = (*("lose_disk",) * 3, *("move",) * 2)
 
 
 def directory_id(node_id: int, disk_number: int = 0) -> bytes:
@@ -114,6 +119,9 @@ class QuorumPlan:
         names: how many topics' names clients use.
         clients: how many there are.
         patience_ms: how long a client waits.
+        change_every_ms: mean time between two changes of voters that are asked for; 0: none. Then
+            controllers name their endpoints, and all of them may become voters.
+        joins: `controller.quorum.auto.join.enable` of all controllers.
     """
 
     world: ClassVar[str] = "quorum"
@@ -149,6 +157,18 @@ class QuorumPlan:
     names: int = 5
     clients: int = 3
     patience_ms: int = 5_000
+    change_every_ms: int = 0
+    joins: bool = False
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        """Ids of those that can vote once they are voters."""
+        return (*self.voters, *self.outsiders)
+
+    @property
+    def leaders(self) -> tuple[int, ...]:
+        """Ids of those that may lead some time."""
+        return self.controllers if self.change_every_ms else self.voters
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -189,8 +209,38 @@ def _possible(voters: int, *, dynamic: bool) -> list[str]:
     return kinds
 
 
-def plan_of(seed: int) -> QuorumPlan:
+def quorum_plan_of(seed: int) -> QuorumPlan:
     """The world of a seed."""
+    plan = plan_of(seed)
+    return plan if seed < CHANGE_SEEDS else _changing(plan)
+
+
+def _changing(plan: QuorumPlan) -> QuorumPlan:
+    """With three to six controllers, of which some vote, and voters that come and go."""
+    dice = Random(f"quorum-changes-{plan.seed}")
+    voters, controllers = dice.choice((1, 2, 3, 3, 3, 4)), dice.choice((3, 4, 4, 5, 6))
+    kinds = [kind for kind in plan.kinds if kind not in NOT_WITH_CHANGES]
+    liked = OF_CHANGES * (1 + len(kinds) // 20) if dice.random() < 0.8 else ()
+    return replace(
+        plan,
+        voters=tuple(range(1, 1 + voters)),
+        outsiders=tuple(range(11, 11 + max(controllers - voters, 1))),
+        observers=plan.observers[: dice.choice((0, 0, 1))],
+        dynamic=True,
+        kinds=(*kinds, *liked) or ("crash",),
+        fault_every_ms=dice.choice((400, 1_000, 2_000)),
+        loss=min(plan.loss, 0.05),
+        delay_us=(200, min(plan.delay_us[1], 20_000)),
+        disk_us=(50, min(plan.disk_us[1], 10_000)),
+        brokers=min(plan.brokers, 1),
+        clients=2,
+        change_every_ms=dice.choice((150, 400, 1_000)),
+        joins=dice.random() < 0.3,
+    )
+
+
+def plan_of(seed: int) -> QuorumPlan:
+    """The world of a seed without changes of voters; other worlds stand on it, too."""
     dice = Random(f"quorum-plan-{seed}")
     voters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
     observers = dice.choice((0, 0, 1, 1, 2, 3, 5))

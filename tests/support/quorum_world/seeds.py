@@ -13,13 +13,13 @@ from typing import Any
 from tests.support.nodes_world.plan import nodes_plan_of
 from tests.support.nodes_world.world import NodesWorld
 from tests.support.quorum_world.errors import Violation
-from tests.support.quorum_world.plan import QuorumPlan, plan_of
+from tests.support.quorum_world.plan import QuorumPlan, quorum_plan_of
 from tests.support.quorum_world.world import Calm, QuorumWorld, simulated
 from tests.support.replication_world.plan import replication_plan_of
 from tests.support.replication_world.world import ReplicationWorld
 
 PLANS: Mapping[str, Callable[[int], QuorumPlan]] = {
-    "quorum": plan_of,
+    "quorum": quorum_plan_of,
     "nodes": nodes_plan_of,
     "replication": replication_plan_of,
 }
@@ -59,6 +59,7 @@ class Outcome:
         events: steps of all cores, those after the last fault among them.
         faults: how many there were.
         voter_faults: those of voters, beyond ends of processes.
+        changes: of voters, that were committed.
         longest_ms: what took longest while nothing disturbed it, by what was waited for.
         calm: what came after them; None if it did not come to that.
         violation: what was broken; None if all held.
@@ -73,6 +74,7 @@ class Outcome:
     calm: Calm | None
     violation: Violation | None
     voter_faults: int = 0
+    changes: int = 0
     longest_ms: Mapping[str, int] = field(default_factory=dict)
     trace: tuple[str, ...] = ()
 
@@ -106,6 +108,7 @@ def run_plan(plan: QuorumPlan, events: int, *, trace_lines: int = 0) -> Outcome:
         calm,
         violation,
         world.faults.voter_faults.total(),
+        max(len(world.oracle.voters.committed) - 2, 0),  # but for the first leader's own
         world.longest_ms,
         tuple(world.trace or ()),
     )
@@ -121,6 +124,7 @@ class Summary:
     committed: int = 0
     violations: int = 0
     with_voter_faults: int = 0
+    changes: int = 0
     seconds: float = 0.0
     longest_ms: dict[str, int] = field(default_factory=dict)
 
@@ -135,6 +139,7 @@ class Summary:
         self.committed += outcome.committed
         self.violations += outcome.violation is not None
         self.with_voter_faults += outcome.voter_faults > 0
+        self.changes += outcome.changes
         for what, ms in outcome.longest_ms.items():
             self.longest_ms[what] = max(ms, self.longest_ms.get(what, 0))
         if outcome.calm is not None:
@@ -149,6 +154,7 @@ class Summary:
         rate = self.events / self.seconds if self.seconds else 0.0
         waits = "/".join(str(self.leader_ms(part)) for part in (0.5, 0.9, 0.99, 1.0))
         longest = "".join(f" {what}_ms_max={ms}" for what, ms in self.longest_ms.items())
+        longest += f" voter_changes={self.changes}" if self.changes else ""
         return (
             f"seeds={self.seeds} events={self.events} elections={self.elections} "
             f"committed={self.committed} steps_per_second={rate:.0f} "

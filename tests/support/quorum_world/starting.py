@@ -1,5 +1,6 @@
 """A node of the simulated quorum as the product makes one: formatted, opened, put together."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from metadata_topic.controller.brokers import Registration
@@ -11,7 +12,7 @@ from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.quorum.start.open_replica import OpenReplica, open_replica
 from metadata_topic.quorum.start.quorum_start import QuorumSettings
 from metadata_topic.raft.messages import NOBODY, Node
-from metadata_topic.raft.voters import VoterSet
+from metadata_topic.raft.voters import VoterEndpoint, VoterSet
 from runtime.ports import Ports
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME
 from tests.support.sim.dice import SeededDice
@@ -47,6 +48,15 @@ def opened_node(node: "QuorumNode", ports: Ports) -> OpenReplica:
     )
 
 
+def own_endpoints(node: "QuorumNode") -> tuple[VoterEndpoint, ...]:
+    """Where a controller says that it listens, in a world whose voters change."""
+    plan = node.world.plan
+    if not plan.change_every_ms or node.id not in plan.controllers:
+        return ()
+    where = node.world.addresses.where(node)
+    return (VoterEndpoint("CONTROLLER", where.host, where.port),)
+
+
 def replica_of(node: "QuorumNode", opened: OpenReplica, ports: Ports) -> MetadataReplica:
     """Put the parts of a life together; nothing happens before its start."""
     plan = node.world.plan
@@ -57,7 +67,7 @@ def replica_of(node: "QuorumNode", opened: OpenReplica, ports: Ports) -> Metadat
         ReplicaWorld(
             cluster_id=CLUSTER_ID,
             ports=ports,
-            raft=node.config,
+            raft=replace(node.config, endpoints=own_endpoints(node)),
             controller=ControllerSettings(
                 append_linger_ms=plan.linger_ms,
                 max_batch_bytes=plan.batch_bytes,

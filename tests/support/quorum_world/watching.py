@@ -77,7 +77,12 @@ def _comes(node: "QuorumNode", effect: Effect) -> None:
     match effect:
         case fx.Persist():
             oracle.persists(node, effect)
-        case fx.Append() | fx.AppendEpochStart():
+        case fx.AppendEpochStart() | fx.AppendVoters():
+            _changes_log_alone(node, effect)
+            oracle.voters.appends(node, effect)
+        case fx.AwaitTurn():
+            oracle.voters.wants_turn(node)
+        case fx.Append():
             _changes_log_alone(node, effect)
         case fx.FlushLog():
             if node.is_flushing:

@@ -18,6 +18,7 @@ from zlib import crc32
 
 from metadata_topic.raft.effects import Effect
 from metadata_topic.raft.events import Event
+from metadata_topic.raft.voters import ReplicaKey
 from tests.support.quorum_world.addresses import Addresses
 from tests.support.quorum_world.brief import brief
 from tests.support.quorum_world.errors import Violation
@@ -27,6 +28,8 @@ from tests.support.quorum_world.net import QuorumNet
 from tests.support.quorum_world.node import NodeProcess, QuorumNode
 from tests.support.quorum_world.oracle import QuorumOracle
 from tests.support.quorum_world.plan import QuorumPlan
+from tests.support.quorum_world.voter_faults import VoterFaults
+from tests.support.quorum_world.voter_operator import VoterOperator
 from tests.support.quorum_world.workload import Workload
 from tests.support.sim.memory_disk import ProcessEnded
 from tests.support.sim.pool_work import in_pieces
@@ -70,6 +73,7 @@ class QuorumWorld:
 
     Attributes:
         steps: of all cores.
+        lost_us: when a disk was lost, by the key of the replica that had it.
         trace: what happened last, in words, if asked for.
         broken: the first rule that was broken within a node's own code.
     """
@@ -88,12 +92,14 @@ class QuorumWorld:
         self.work_dice = Random(f"quorum-work-{plan.seed}")
         self.cut_dice = RandomDice(f"quorum-cut-{plan.seed}")
         self.nodes: dict[int, QuorumNode] = {}
+        self.lost_us: dict[ReplicaKey, int] = {}
         self.oracle = QuorumOracle(self)
         for node_id in plan.nodes:
             self.nodes[node_id] = self._node(node_id)
         self.addresses = Addresses(self)
         self.net = QuorumNet(self)
         self.workload = self._workload()
+        self.operator = VoterOperator(self)
         self.faults = self._faults()
         self.liveness = Liveness(self)
 
@@ -104,7 +110,7 @@ class QuorumWorld:
         return Workload(self)
 
     def _faults(self) -> QuorumFaults:
-        return QuorumFaults(self)
+        return VoterFaults(self) if self.plan.change_every_ms else QuorumFaults(self)
 
     # Time
 
@@ -146,7 +152,7 @@ class QuorumWorld:
                 self.oracle.after_turn(one)
         if node is not None:
             self.workload.judge(node)
-        if self.is_disturbed:
+        if self.is_disturbed and not self.plan.change_every_ms:
             self.liveness.look()
         if self.broken is not None:
             raise self.broken
@@ -220,6 +226,8 @@ class QuorumWorld:
             late_us = int(self.work_dice.random() * 300_000) if self.plan.disturbed else 0
             self.start_later(node, late_us // 1000)
         self.workload.start()
+        if self.plan.change_every_ms:
+            self.operator.start()
         if self.plan.disturbed:
             self.faults.next()
 
@@ -236,6 +244,7 @@ class QuorumWorld:
             raise Violation("calm brings a leader", f"not in {LEADER_WITHIN_MS} ms: {self.states}")
         leader_ms = (self.now_us - began) // 1000
         self.workload.stop()
+        self.operator.stop()
         self.become_equal()
         equal_ms = (self.now_us - began) // 1000
         waiting = [(node, node.life, {**node.pending}) for node in self.nodes.values()]
@@ -246,6 +255,7 @@ class QuorumWorld:
                 raise Violation("every request is answered", f"{node}: {late[0][1]}")
         self.become_equal()
         self.workload.judge_end()
+        self.operator.judge_end()
         return Calm(leader_ms, equal_ms)
 
     def end(self) -> None:
@@ -367,6 +377,7 @@ class QuorumWorld:
         assert not node.up
         if self.plan.dynamic or node.id not in self.plan.voters:  # else it is one still
             self.oracle.lost_disks[node.key] = node.disk
+            self.lost_us[node.key] = self.now_us
         else:
             self.oracle.error_causes.add("two nodes are voter")
         self.oracle.forgets(node)
