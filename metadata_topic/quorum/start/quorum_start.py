@@ -154,7 +154,7 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     if is_static:
         _check_static(me, settings, found)
     else:
-        _check_directory(me, voters)
+        _check_directory(me, voters, found)
     membership = _membership(me, settings, voters)
     if membership is Membership.SOLE_VOTER and not latest.in_log:
         _refuse_follower_alone(me, found)
@@ -216,15 +216,23 @@ def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
     Where its own log says that it is the only voter, it is that majority.
     """
     election = found.election or ElectionState()
-    voted_id = None if election.voted is None else election.voted.id
-    named = {election.leader_id, voted_id} - {None}
-    if named and me.id not in named:
+    if _names(election) and _follows_others(me, election):
         raise QuorumConfigError(
             f"node.id={me.id} would be the only voter, but {found.directory}/quorum-state says "
             f"that it followed others in epoch {election.epoch}: the directory is that of a broker "
             "or of one of several controllers. Start it as what it was; if none of the others is "
             f"left, move {found.directory}/quorum-state away, and what only they had is lost"
         )
+
+
+def _names(election: ElectionState) -> set[int]:
+    voted_id = None if election.voted is None else election.voted.id
+    return {one for one in (election.leader_id, voted_id) if one is not None}
+
+
+def _follows_others(me: ReplicaKey, election: ElectionState | None) -> bool:
+    """Whether quorum-state is that of a node which did not lead its epoch, nor stood in it."""
+    return election is not None and me.id not in _names(election)
 
 
 def _check_static(me: ReplicaKey, settings: QuorumSettings, found: FoundQuorum) -> None:
@@ -264,7 +272,7 @@ def _shown(settings: QuorumSettings) -> str:
     return ",".join(f"{node.id}@{node.host}:{node.port}" for node in settings.static_voters)
 
 
-def _check_directory(me: ReplicaKey, voters: VoterSet) -> None:
+def _check_directory(me: ReplicaKey, voters: VoterSet, found: FoundQuorum) -> None:
     mine = uuid_to_text(me.directory_id)
     for voter in voters.voters:
         is_same_disk = voter.key.directory_id == me.directory_id != ZERO_UUID
@@ -275,7 +283,9 @@ def _check_directory(me: ReplicaKey, voters: VoterSet) -> None:
                 "node's own directory with --no-initial-controllers"
             )
     known = voters.get(me.id)
-    if known is not None and not voters.has(me) and len(voters.voters) == 1:
+    is_alone = known is not None and not voters.has(me) and len(voters.voters) == 1
+    # A new disk may hold the log of others only up to where its former one voted alone.
+    if known is not None and is_alone and not _follows_others(me, found.election):
         raise QuorumConfigError(
             f"the only voter is node {me.id} with directory id "
             f"{uuid_to_text(known.key.directory_id)}, this directory has {mine}: nobody else can "

@@ -152,8 +152,9 @@ class VoterOperator:
         if not voters.voters:
             return None
         one = voters.voters[int(part * len(voters.voters))]
-        if part < 0.75:
-            return AddVoterRequest(epoch, one)
+        if part < 0.8:  # perhaps on another disk now
+            now = world.nodes[one.key.id]
+            return AddVoterRequest(epoch, Voter(now.key, own_endpoints(now)))
         return RemoveVoterRequest(epoch, key_of(one.key.id, 999))
 
     def can_lose(self, voters: VoterSet, lost: ReplicaKey | None = None) -> bool:

@@ -186,6 +186,18 @@ def test_what_contradicts_itself_does_not_start(
         assert word in str(error.value)
 
 
+def test_a_new_disk_starts_with_the_part_of_the_log_in_which_the_former_one_voted_alone() -> None:
+    me, alone = ReplicaKey(1, OTHER_DISK), VoterSet((voter(1, DISK),))
+    for election in (ElectionState(3, 2), ElectionState(3, None, ReplicaKey(2)), ElectionState(4)):
+        found = with_voters(alone, replace(USED, election=election))
+        start = plan_quorum_start(me, DYNAMIC, found)
+        assert start.membership is Membership.OBSERVER_CONTROLLER
+    for own in (ElectionState(3, 1), ElectionState(3, None, ME), None):
+        found = with_voters(alone, replace(USED, election=own))
+        with pytest.raises(QuorumConfigError, match="nobody else can lead"):
+            plan_quorum_start(me, DYNAMIC, found)
+
+
 LOST = replace(USED, election=None)
 
 
