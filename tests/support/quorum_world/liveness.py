@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from metadata_topic.raft.role_states import Follower
 from metadata_topic.raft.roles import Role
 from tests.support.quorum_world.errors import Violation
+from tests.support.quorum_world.voter_rules import majority
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -41,7 +42,7 @@ class Limits:
         fails = 1 - (1 - plan.loss) ** 2 + (0.04 if plan.delay_us[1] >= 20_000 else 0.0)
         tries = _in_a_row(fails)
         rounds = _in_a_row(1 - (1 - fails) ** 2)  # pre-votes and votes
-        silent = (len(plan.voters) - 1) // 2  # so many may be asked in vain
+        silent = (len(plan.leaders) - 1) // 2  # so many may be asked in vain
         round_ms = 2 * config.election_timeout_ms
         slower = 1 + plan.clock_skew
         self.unled = int(slower * (config.fetch_timeout_ms + (rounds + 4) * round_ms))
@@ -66,7 +67,6 @@ class Liveness:
         plan, nodes = world.plan, world.nodes
         self.limits = Limits(plan, next(iter(nodes.values())).config)
         self.longest_ms = {"unled": 0, "follow": 0, "seek": 0}
-        self._majority = len(plan.voters) // 2 + 1
         self._slow_us = SLOW_DISK * (plan.disk_us[0] + 2 * plan.disk_us[1])
         self._next_us = 0
         self._lives = dict.fromkeys(nodes, -1)
@@ -119,8 +119,8 @@ class Liveness:
                 fit_since[node.id] = max(ends + self._slow_us, fit_since[node.id])
             if node.disk_fault is not None:
                 fit_since[node.id] = max(node.disk_fault[0], fit_since[node.id])
-        if world.addresses.changes:
-            voters = [world.nodes[one] for one in world.plan.voters]
+        if world.addresses.changes or world.plan.change_every_ms:
+            voters = [world.nodes[one] for one in world.plan.leaders]
             for one in filter(world.runs, world.nodes.values()):
                 for other in voters:
                     if other is not one and not world.addresses.is_met_at(
@@ -133,12 +133,17 @@ class Liveness:
         cuts = self._world.net.cuts
         return max(cuts.get((one, other), 0), cuts.get((other, one), 0))
 
-    def _voters(self) -> list["QuorumNode"]:
-        """Those that run and have a vote: in a dynamic quorum those with their first disk."""
+    def _sets(self) -> list[tuple[list["QuorumNode"], int]]:
+        """Of each set that may be in force those that run and have a vote, and its majority.
+
+        In a dynamic quorum a vote goes with the disk.
+        """
         world = self._world
-        nodes = [world.nodes[one] for one in world.plan.voters]
+        running = list(filter(world.runs, world.nodes.values()))
+        rules = world.oracle.voters
         return [
-            one for one in nodes if world.runs(one) and not (world.plan.dynamic and one.disk_number)
+            ([node for node in running if world.oracle.who(node.key) in keys], majority(keys))
+            for keys in rules.in_use
         ]
 
     def reaches_since(self, node: "QuorumNode", leader: "QuorumNode") -> int:
@@ -154,14 +159,19 @@ class Liveness:
 
     def _found_leader(self, now_us: int) -> "QuorumNode | None":
         """Who leads and, with those that follow in its epoch, is a majority."""
-        voters = self._voters()
-        led = [one for one in voters if one.leads and one.paused_until <= now_us]
+        world = self._world
+        running = list(filter(world.runs, world.nodes.values()))
+        led = [one for one in running if one.leads and one.paused_until <= now_us]
         leader = max(led, key=lambda one: int(one.core.epoch), default=None)
         if leader is None:
             return None
-        epoch = leader.core.epoch
-        count = sum(one.core.role is Role.FOLLOWER and one.core.epoch == epoch for one in voters)
-        return leader if count + 1 >= self._majority else None
+        keys, epoch = world.oracle.voters.of(leader), leader.core.epoch
+        count = sum(
+            one is leader or (one.core.role is Role.FOLLOWER and one.core.epoch == epoch)
+            for one in running
+            if world.oracle.who(one.key) in keys
+        )
+        return leader if count >= majority(keys) else None
 
     def _is_led_in_time(self, now_us: int) -> None:
         healthy_since = self._healthy_since(now_us)
@@ -174,9 +184,12 @@ class Liveness:
 
     def _healthy_since(self, now_us: int) -> int:
         """Since when there is a majority of voters that nothing disturbs."""
-        fit = [one.id for one in self._voters() if self._fit_since[one.id] < now_us]
+        return max(self._fit_majority_since(now_us, *one) for one in self._sets())
+
+    def _fit_majority_since(self, now_us: int, voters: list["QuorumNode"], needed: int) -> int:
+        fit = [one.id for one in voters if self._fit_since[one.id] < now_us]
         best = NEVER
-        for some in combinations(fit, self._majority):
+        for some in combinations(fit, needed):
             ways = [
                 max(self._way_since(*pair), self._lost.get(pair, 0))
                 for pair in permutations(some, 2)
@@ -204,7 +217,7 @@ class Liveness:
 
     def _follows_in_time(self, now_us: int, node: "QuorumNode", leader: "QuorumNode") -> None:
         is_ahead = node.core.epoch > leader.core.epoch
-        if is_ahead and node not in self._voters():
+        if is_ahead and not all(node in voters for voters, _ in self._sets()):
             return  # it waits until the quorum's epoch has risen: it may not stand
         fit = self._fit_since
         since = max(
@@ -238,7 +251,7 @@ class Liveness:
                     self._way_since(node.id, one),
                     self._lost.get((node.id, one), 0),
                 )
-                for one in self._world.plan.voters
+                for one in self._world.plan.leaders
                 if one != node.id
             ),
             default=NEVER,

@@ -3,7 +3,6 @@
 from random import Random
 from typing import TYPE_CHECKING
 
-from metadata_topic.raft.voters import Voter
 from tests.support.quorum_world.faults import Fault, QuorumFaults, can_tell
 from tests.support.quorum_world.plan import VOTER_FAULTS
 
@@ -35,18 +34,10 @@ class VoterFaults(QuorumFaults):
         world.lose_disk(node)
 
     def _may_lose(self, node: "QuorumNode") -> bool:
-        world = self._world
-        since, in_force = world.oracle.voters.committed[-1]
-        sets = [in_force]
-        for one in world.nodes.values():
-            at, voters = one.disk.voters
-            if at > since:
-                sets.append(voters)
-        if any(one.get(node.id) is None for one in sets):
-            # Perhaps it is being added this very moment.
-            sets += [one.with_voter(Voter(node.key)) for one in sets if one.get(node.id) is None]
-        operator = world.operator
-        return operator.is_idle and all(operator.can_lose(one, node.key) for one in sets)
+        operator, sets = self._world.operator, self._world.oracle.voters.in_use
+        # Perhaps it is being added this very moment.
+        added = [(*keys, node.key) for keys in sets if all(one.id != node.id for one in keys)]
+        return operator.is_idle and all(operator.can_lose(one, node.key) for one in [*sets, *added])
 
     def _lose_vote(self, node: "QuorumNode", coming: Fault) -> None:
         """Not where its own log may say that it votes alone: it would not notice."""

@@ -15,11 +15,11 @@ from metadata_topic.raft.messages import (
     VoterRequest,
     VoterResponse,
 )
-from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
+from metadata_topic.raft.voters import ReplicaKey, Voter
 from tests.support.quorum_world.errors import Violation
 from tests.support.quorum_world.plan import key_of
 from tests.support.quorum_world.starting import own_endpoints
-from tests.support.quorum_world.voter_rules import keys_of, majority
+from tests.support.quorum_world.voter_rules import Keys, keys_of, majority
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -118,7 +118,7 @@ class VoterOperator:
         world, epoch, voters = self.world, node.core.epoch, node.core.voters
         keys = keys_of(voters)
         lost = [key for key in keys if key in world.oracle.lost_disks]
-        if lost and choice < 0.5:
+        if lost and choice < 0.25:
             return RemoveVoterRequest(epoch, lost[int(part * len(lost))])
         if choice > 0.95:
             return self._nonsense(node, part)
@@ -136,7 +136,8 @@ class VoterOperator:
         key = keys[int(part * len(keys))]
         if voters.has(node.key) and 0.6 < choice < 0.75:
             key = node.key
-        return RemoveVoterRequest(epoch, key) if self.can_lose(voters.without(key.id)) else None
+        left = tuple(one for one in keys if one != key)
+        return RemoveVoterRequest(epoch, key) if self.can_lose(left) else None
 
     def _nonsense(self, node: "QuorumNode", part: float) -> VoterRequest | None:
         """What has to be refused."""
@@ -157,9 +158,8 @@ class VoterOperator:
             return AddVoterRequest(epoch, Voter(now.key, own_endpoints(now)))
         return RemoveVoterRequest(epoch, key_of(one.key.id, 999))
 
-    def can_lose(self, voters: VoterSet, lost: ReplicaKey | None = None) -> bool:
+    def can_lose(self, keys: Keys, lost: ReplicaKey | None = None) -> bool:
         """Whether a majority of voters has its disks, but for a lost one."""
-        keys = keys_of(voters)
         disks = self.world.oracle.lost_disks
         return sum(one not in disks and one != lost for one in keys) >= majority(keys)
 

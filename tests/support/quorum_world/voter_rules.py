@@ -66,6 +66,19 @@ class VoterRules:
         """Who votes by what is committed."""
         return self.committed[-1][1]
 
+    @property
+    def in_use(self) -> list[Keys]:
+        """The voters in force, and those that a log names which are not committed."""
+        if self._static is not None:
+            return [self._static]
+        since, voters = self.committed[-1]
+        found = [keys_of(voters)]
+        for node in self.world.nodes.values():
+            end, said = node.disk.voters
+            if end > since and keys_of(said) not in found:
+                found.append(keys_of(said))
+        return found
+
     # -- a leader -------------------------------------------------------------------------------
 
     def elected(self, node: "QuorumNode", effect: RoleChanged) -> None:
