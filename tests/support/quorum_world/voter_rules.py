@@ -199,7 +199,10 @@ class VoterRules:
                 f"{node}: {known.ids} by {history.latest_end}, not {found.ids} by {since}",
             )
         if history.latest_end > disk.end_offset:
-            raise Violation("voters are what the log says", f"{node}: {history.latest_end}")
+            raise Violation(
+                "voters are what the log says",
+                f"{node}: {known.ids} by {history.latest_end}, the log ends at {disk.end_offset}",
+            )
 
     def looks_at_snapshots(self, node: "QuorumNode") -> None:
         """A snapshot names the voters of its own end, not those of later."""
