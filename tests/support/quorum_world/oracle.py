@@ -105,10 +105,15 @@ class QuorumOracle:
         plan = self.world.plan
         return key if plan.dynamic or key.id not in plan.voters else key_of(key.id)
 
-    def forgets(self, node: "QuorumNode") -> None:
-        """Its disk does not know any more what it voted and which epochs it named."""
+    def forgets(self, node: "QuorumNode", *, is_another: bool = False) -> None:
+        """Its disk does not know any more what it voted and which epochs it named.
+
+        Where its next one is another replica, votes of this one may be on their way, and count.
+        """
         me = self.who(node.key)
         self._epochs_said.pop(me, None)
+        if is_another:
+            return
         self._votes = {one: vote for one, vote in self._votes.items() if one[0] != me}
 
     @property

@@ -34,7 +34,12 @@ class VoterFaults(QuorumFaults):
         world.lose_disk(node)
 
     def _may_lose(self, node: "QuorumNode") -> bool:
-        operator, sets = self._world.operator, self._world.oracle.voters.in_use
+        world = self._world
+        # Who is asked for the leader by a node with nothing on its disk.
+        servers = [world.nodes[one].disk for one in world.plan.voters if one != node.id]
+        if not any(disk.end_offset for disk in servers):
+            return False
+        operator, sets = world.operator, world.oracle.voters.in_use
         # Perhaps it is being added this very moment.
         added = [(*keys, node.key) for keys in sets if all(one.id != node.id for one in keys)]
         return operator.is_idle and all(operator.can_lose(one, node.key) for one in [*sets, *added])

@@ -384,12 +384,13 @@ class QuorumWorld:
     def lose_disk(self, node: QuorumNode) -> None:
         """Give a node that is down an empty disk with another directory id."""
         assert not node.up
-        if self.plan.dynamic or node.id not in self.plan.voters:  # else it is one still
+        is_another = self.plan.dynamic or node.id not in self.plan.voters  # else it is one still
+        if is_another:
             self.oracle.lost_disks[node.key] = node.disk
             self.lost_us[node.key] = self.now_us
         else:
             self.oracle.error_causes.add("two nodes are voter")
-        self.oracle.forgets(node)
+        self.oracle.forgets(node, is_another=is_another)
         node.disk_number += 1
         node.copy = None
         node.new_machine()
