@@ -4,6 +4,7 @@ The argument why a running cluster gives no false finding is in `audit_run.py`, 
 observations that are compared here.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -175,14 +176,35 @@ def _started(
 
 
 def _duplicates(still: Sequence[SegmentEntry]) -> Iterator[Finding]:
+    """What the overlap rule gives up, of segments that count as copies for every lineage.
+
+    One that goes on where another lineage has a later epoch is none for that one: its leader copies
+    what is below once more (`lineage.superseded`).
+    """
     ordered = sorted(
         (one.finished_order, one.metadata.id.id, one.metadata)
         for one in still
         if one.metadata.state is SegmentState.COPY_SEGMENT_FINISHED
         and one.finished_order is not None
     )
-    for metadata in superseded(metadata for _, _, metadata in ordered):
+    lowest: dict[int, int] = {}  # offset of an epoch in any of them
+    for _, _, metadata in ordered:
+        for entry in metadata.leader_epochs:
+            at = entry.start_offset
+            lowest[entry.epoch] = min(at, lowest.get(entry.epoch, at))
+    ends: dict[int, float] = {}  # where a later epoch begins, by epoch
+    later = math.inf
+    for epoch in sorted(lowest, reverse=True):
+        ends[epoch] = later
+        later = min(later, lowest[epoch])
+    for metadata in superseded(one for _, _, one in ordered if _is_on_all(one, ends)):
         yield _of(metadata, Kind.DUPLICATE, "all its offsets lie in segments finished earlier")
+
+
+def _is_on_all(metadata: RemoteLogSegmentMetadata, ends: Mapping[int, float]) -> bool:
+    last = metadata.end_offset
+    epochs = [one.epoch for one in metadata.leader_epochs if one.start_offset <= last]
+    return bool(epochs) and last < ends[epochs[-1]]
 
 
 def _orphans(seen: Observed) -> Iterator[Finding]:
