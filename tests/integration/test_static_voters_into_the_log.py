@@ -30,13 +30,18 @@ async def tidemark(*arguments: str) -> tuple[int, str]:
 
 async def raised(*at: str) -> None:
     """kraft.version is 1: each voter has told the leader of itself a fetch timeout after it led."""
+    said = await until_raised("kraft.version=1", "has not said in this epoch", *at)
+    assert "kraft.version: 0 -> 1" in said
+
+
+async def until_raised(wanted: str, not_yet: str, *at: str) -> str:
+    """Ask until it is taken; until then no other reason is given than this one."""
     async with asyncio.timeout(TOLD_S):
         while True:
-            code, said = await tidemark("features", "upgrade", "kraft.version=1", *at)
+            code, said = await tidemark("features", "upgrade", wanted, *at)
             if code == 0:
-                break
-            assert "has not said in this epoch" in said
-    assert "kraft.version: 0 -> 1" in said
+                return said
+            assert not_yet in said
 
 
 def disk_of(quorum: Quorum, node_id: int) -> str:
@@ -164,12 +169,8 @@ async def test_controllers_register_when_metadata_can_hold_them_and_no_level_com
         at = ("--bootstrap-server", f"127.0.0.1:{quorum.controllers[leader.node_id].port}")
         code, said = await tidemark("features", "upgrade", "metadata.version=15", *at)
         assert (code, "metadata.version: 14 -> 15" in said) == (0, True), said
-        async with asyncio.timeout(TOLD_S):
-            while True:
-                code, said = await tidemark("features", "upgrade", "metadata.version=30", *at)
-                if code == 0:
-                    break
-                assert "has not registered, and may not support this feature" in said
+        not_yet = "has not registered, and may not support this feature"
+        said = await until_raised("metadata.version=30", not_yet, *at)
         assert "metadata.version: 15 -> 30" in said
         code, said = await tidemark("features", "upgrade", *at)
         assert (code, "eligible.leader.replicas.version: 0 -> 1" in said) == (0, True), said
