@@ -60,8 +60,12 @@ class Node:
         return found[0]
 
     def settled_at(self, target: int, topic: str, partition: int = 0) -> None:
-        def is_there() -> bool:
-            return not (self.paths[1 - target] / f"{topic}-{partition}").exists()
+        name = f"{topic}-{partition}"
+
+        def is_there() -> bool:  # between the two renames it is nowhere
+            return (self.paths[target] / name).is_dir() and not (
+                self.paths[1 - target] / name
+            ).exists()
 
         until(is_there, f"{topic}-{partition} is in {self.paths[target]}")
         assert self.where(topic, partition) == target
