@@ -53,13 +53,16 @@ class UpdateFeaturesHandler(DecodedHandler):
         """Answer when the metadata log holds all of it."""
         updates = [_update(one, context.api_version) for one in request.feature_updates]
         to_level = {one.feature: one for one in updates}.get(KRAFT_VERSION)
+        done_before = ""
         try:
             if to_level is not None:
                 await self._decide(updates, request.timeout_ms, validate_only=True)
                 await self._upgrade_kraft_version(to_level, validate_only=request.validate_only)
+                if not request.validate_only:
+                    done_before = f"{KRAFT_VERSION} has level {to_level.level}, the others failed: "
             await self._decide(updates, request.timeout_ms, validate_only=request.validate_only)
         except Exception as error:  # noqa: BLE001  (told as a code)
-            return _refused(error)
+            return _refused(error, done_before)
         if context.api_version >= 2:
             return _Response()
         done = [_Response.Results(feature=one.feature, error_message="NONE") for one in updates]
@@ -105,9 +108,10 @@ def _update(asked: Any, version: int) -> FeatureUpdate:
     return FeatureUpdate(asked.feature, asked.max_version_level, upgrade_type)
 
 
-def _refused(error: Exception) -> Any:
+def _refused(error: Exception, done_before: str = "") -> Any:
     code = code_of(error, "update features")
-    return _Response(error_code=int(code), error_message=message_of(error))
+    told = done_before + (message_of(error) or "")
+    return _Response(error_code=int(code), error_message=told or None)
 
 
 def make(parts: "HandlerParts") -> UpdateFeaturesHandler:

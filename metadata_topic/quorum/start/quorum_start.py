@@ -156,8 +156,11 @@ def plan_quorum_start(me: ReplicaKey, settings: QuorumSettings, found: FoundQuor
     else:
         _check_directory(me, voters, found)
     membership = _membership(me, settings, voters)
-    if membership is Membership.SOLE_VOTER and not latest.in_log:
-        _refuse_follower_alone(me, found)
+    if membership is Membership.SOLE_VOTER:
+        if latest.in_log:
+            _refuse_part_of_a_log(me, found)
+        else:
+            _refuse_follower_alone(me, found)
     _check_vote(me, membership, found)
     others = tuple(node for node in settings.static_voters if node.id != me.id)
     return QuorumStart(
@@ -222,6 +225,27 @@ def _refuse_follower_alone(me: ReplicaKey, found: FoundQuorum) -> None:
             f"that it followed others in epoch {election.epoch}: the directory is that of a broker "
             "or of one of several controllers. Start it as what it was; if none of the others is "
             f"left, move {found.directory}/quorum-state away, and what only they had is lost"
+        )
+
+
+def _refuse_part_of_a_log(me: ReplicaKey, found: FoundQuorum) -> None:
+    """A log that was removed and fetched again in part may end where this node voted alone.
+
+    The leader that it followed came into the voters later in the log.
+    """
+    election = found.election or ElectionState()
+    voters = {one for _, facts in found.history for one in (facts.voters or NO_VOTERS).ids}
+    strangers = _names(election) - voters - {ABSTAINED.id}
+    if strangers and _follows_others(me, election):
+        raise QuorumConfigError(
+            f"node.id={me.id} would be the only voter, but {found.directory}/quorum-state says "
+            f"that it followed node {min(strangers)} in epoch {election.epoch}, which the log up "
+            f"to offset {found.end_offset} does not know: later records are missing here, unless "
+            "that node was removed from the voters, and this is the only one left. If so, move "
+            f"{found.directory}/quorum-state away. If not, nothing but this node is in doubt: "
+            f"remove {found.directory} and meta.properties, format with "
+            "--no-initial-controllers, and replace the voter: `tidemark metadata-quorum "
+            "remove-controller`, then `add-controller`"
         )
 
 

@@ -292,7 +292,21 @@ def test_who_is_the_only_voter_by_its_own_log_starts_though_it_followed_another(
     """The others have been removed; what removed them is committed by this disk alone."""
     alone = VoterSet((voter(1, DISK),))
     found = replace(USED, election=ElectionState(3, 2, None))
-    in_log = replace(found, history=((6, QuorumFacts(1, alone, in_log=True)),))
+    before, after = QuorumFacts(1, THREE, in_log=True), QuorumFacts(1, alone, in_log=True)
+    in_log = replace(found, history=((0, before), (6, after)))
     assert plan_quorum_start(ME, DYNAMIC, in_log).membership is Membership.SOLE_VOTER
     with pytest.raises(QuorumConfigError, match="followed others"):
         plan_quorum_start(ME, DYNAMIC, with_voters(alone, found))
+
+
+def test_a_part_of_a_log_in_which_it_voted_alone_does_not_lead() -> None:
+    """Its directory was removed, and it was killed before it had fetched all of it again."""
+    alone = VoterSet((voter(1, DISK),))
+    for election in (ElectionState(3, 2, None), ElectionState(3, None, ReplicaKey(2))):
+        part = with_voters(alone, replace(USED, election=election))
+        in_log = replace(part, history=((6, QuorumFacts(1, alone, in_log=True)),))
+        with pytest.raises(QuorumConfigError, match=r"followed node 2 in epoch 3, .* offset 7"):
+            plan_quorum_start(ME, DYNAMIC, in_log)
+    for own in (ElectionState(3, 1), ElectionState(3, None, ME), abstain_until(3, 2), None):
+        start = plan_quorum_start(ME, DYNAMIC, replace(in_log, election=own))
+        assert start.membership is Membership.SOLE_VOTER

@@ -13,6 +13,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import request, response
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.election_rules import DEFAULT_RULES
+from metadata_topic.controller.errors import NotControllerError
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import ELR_VERSION, KRAFT_VERSION, METADATA_VERSION
 from metadata_topic.raft.messages import (
@@ -123,3 +124,17 @@ async def test_what_the_replica_refuses_is_told_and_nothing_else_is_written(
     answer = await update(quorum, (KRAFT_VERSION, 1), (METADATA_VERSION, 30))
     assert (answer.error_code, answer.error_message) == (code, text)
     assert quorum.did == [UpgradeKraftVersionRequest(5, 1)]
+
+
+async def test_an_error_after_kraft_version_was_raised_says_that_it_is_raised() -> None:
+    class Lost(Quorum):
+        async def submit(self, decide: Any, **_: Any) -> None:
+            decide(self.image)
+            if self.kraft_version:
+                raise NotControllerError("it leads no longer")
+
+    answer = await update(Lost(), (KRAFT_VERSION, 1), (METADATA_VERSION, 30))
+    assert answer.error_code == ErrorCode.NOT_CONTROLLER
+    assert answer.error_message == (
+        "kraft.version has level 1, the others failed: it leads no longer"
+    )
