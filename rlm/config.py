@@ -29,6 +29,7 @@ class TierConfig:
         slice_bytes: about how much is fetched for somebody who has just come.
         chunk_cache_bytes: bound of chunks in memory, handed-out ones included.
         chunk_cache_policy: see `rlm.read.eviction_policy`.
+        log_level, log_format: see `runtime.log_lines`.
         faults_on_demand: tests may make the store fail, see `rsm_plugins.store_faults`.
         wall_offset_ms: how far the wall clock of a test's broker is ahead of the machine's.
         chunk_cache_disk_bytes: bound of chunks on disk, in `chunk_cache_dir`; 0: none there.
@@ -71,5 +72,7 @@ class TierConfig:
     chunk_cache_disk_bytes: int = 0
     chunk_cache_dir: str = ""
     metadata_partitions: int = 50
+    log_level: tuple[str, ...] = ("INFO",)
+    log_format: str = "text"
     faults_on_demand: bool = False
     wall_offset_ms: int = 0

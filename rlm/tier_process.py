@@ -37,6 +37,7 @@ from rsm_plugins.store_faults import StoreFaults, with_faults
 from runtime.child_process import die_with_parent
 from runtime.clock import Clock, ShiftedClock
 from runtime.collector import short_full_passes
+from runtime.log_lines import apply_log_settings, log_to
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import system_ports
 
@@ -155,10 +156,14 @@ def run(link_fd: int) -> None:
         assert receiver is not None
         receiver(received, reply)
 
+    def configure(config: TierConfig, calls: PluginCalls) -> Plugins:
+        apply_log_settings(config.log_level, config.log_format)
+        return configure_plugins(config, broker, calls, ports.clock)
+
     endpoint = Endpoint(take, lambda: os._exit(0))
     broker = LinkBroker(endpoint)
     receiver = TierReceiver(
-        lambda config, calls: configure_plugins(config, broker, calls, ports.clock),
+        configure,
         lambda threads: LoopWorkers(loop, threads, ports.clock),
         ports,
         Link(broker=broker, tell=endpoint.tell, abort=abort, ended=ended),
@@ -189,11 +194,7 @@ def main() -> None:
     # broker decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s tier %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    log_to(sys.stderr, process="tier")
     with short_full_passes():
         run(_handed_over(link_fd) if "--wait" in sys.argv else link_fd)
 

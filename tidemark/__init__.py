@@ -35,12 +35,9 @@ def __getattr__(name: str) -> Any:
 
         found: Any = getattr(import_module(_LAZY[name]), name)
     elif name == "__version__":
-        from importlib.metadata import PackageNotFoundError, version
+        from runtime.version import installed_version
 
-        try:
-            found = version("tidemark-broker")
-        except PackageNotFoundError:  # a tree that was never installed
-            found = "0+unknown"
+        found = installed_version()
     else:
         raise AttributeError(f"module 'tidemark' has no attribute {name!r}")
     globals()[name] = found

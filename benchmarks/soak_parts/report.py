@@ -13,10 +13,10 @@ from benchmarks.soak_parts.store import SAYS
 SHOWN_MAX = 12
 LINE_BYTES_MAX = 1 << 18
 """Of what the clients say; an hour has many lines."""
-LEVEL = re.compile(r"^\[?[-\d]{10} [\d:,]+\]? (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)$")
-"""Of the broker, and of its tier, which writes its lines without brackets."""
+LEVEL = re.compile(r"^\[[-\d]{10} [\d:,+-]+\] (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)$")
+"""Lines of the broker and of its tier."""
 REASON = re.compile(r"closed connection: .* reason=(.{0,40})")
-STORE = re.compile(r"the soak's store: (.*)$")
+STORE = re.compile(r"the soak's store: (.*?) \(\S+\)$")
 HELD = re.compile(r"the event loop was held: held_ms=\d+ callback=(\S+) at=(\S+)")
 MUST_COME = (
     "lanes acknowledged",

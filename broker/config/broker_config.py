@@ -215,6 +215,8 @@ class BrokerConfig:
     tidemark_connection_write_timeout_ms: int
     tidemark_follower_bootstrap_hold_ms: int
     tidemark_group_bytes_max: int
+    tidemark_log_format: str
+    tidemark_log_level: tuple[str, ...]
     tidemark_request_receive_timeout_ms: int
     tidemark_remote_chunk_cache_bytes: int
     tidemark_remote_copy_max_ms: int

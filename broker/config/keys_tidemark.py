@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from broker.config.key import INT, LONG, STRING, ConfigType, Key
+from broker.config.key import INT, LIST, LONG, STRING, ConfigType, Key
+from runtime.log_lines import FORMATS
 
 TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
     Key(
@@ -81,6 +82,20 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "536870912",
         "Memory of groups and their offsets, about: no new ones above, no growth a quarter above.",
         low=1,
+    ),
+    Key(
+        "tidemark.log.format",
+        STRING,
+        "text",
+        "Form of log lines, those of the tier process too: text, or a JSON object a line.",
+        choices=FORMATS,
+    ),
+    Key(
+        "tidemark.log.level",
+        LIST,
+        "INFO",
+        "DEBUG, INFO, WARN or ERROR for all of the log, PACKAGE=LEVEL for one package of it.",
+        non_empty=True,
     ),
     Key(
         "tidemark.request.receive.timeout.ms",

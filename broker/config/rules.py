@@ -23,6 +23,7 @@ from broker.config.listeners import (
     refuse_shared_ports,
 )
 from broker.config.resolve import effective_name
+from runtime.log_lines import parse_level
 
 CLUSTER_SECRET_KEY: Final = "tidemark.cluster.secret.file"
 CONTROL_TOKEN_CHARS_MIN: Final = 16
@@ -121,6 +122,7 @@ def check_values(
     Raises:
         ConfigError: names the first rule that is broken.
     """
+    _check_log_level(values)
     _check_quorum(values, addresses)
     _check_authorizer(values)
     _check_request_memory(values, entries)
@@ -356,6 +358,14 @@ def _check_quorum(values: Mapping[str, Value], addresses: Addresses) -> None:
         raise ConfigError(key, shown, f"must contain this controller's node.id={node_id}")
     if "controller" not in addresses.process_roles and is_voter:
         raise ConfigError(key, shown, f"must not contain node.id={node_id}, which is only a broker")
+
+
+def _check_log_level(values: Mapping[str, Value]) -> None:
+    for one in _words(values, "tidemark.log.level"):
+        try:
+            parse_level(one)
+        except ValueError as error:
+            raise ConfigError("tidemark.log.level", None, str(error)) from None
 
 
 def _check_authorizer(values: Mapping[str, Value]) -> None:

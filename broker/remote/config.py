@@ -36,6 +36,12 @@ def _float(settings: Settings, name: str) -> float:
     return value
 
 
+def _words(settings: Settings, name: str) -> tuple[str, ...]:
+    value = settings.get(name)
+    assert isinstance(value, tuple), (name, value)
+    return value
+
+
 def tier_config(
     settings: Settings,
     passthrough: Mapping[str, str],
@@ -97,6 +103,8 @@ def tier_config(
             settings, "remote.log.manager.fetch.quota.window.size.seconds"
         ),
         copy_max_ms=_int(settings, "tidemark.remote.copy.max.ms"),
+        log_level=_words(settings, "tidemark.log.level"),
+        log_format=str(settings.get("tidemark.log.format")),
         delete_grace_ms=_int(settings, "tidemark.remote.delete.grace.ms"),
         delete_failing_ms=_int(settings, "tidemark.remote.delete.failing.ms"),
         call_max_ms=_int(settings, "tidemark.remote.call.max.ms"),

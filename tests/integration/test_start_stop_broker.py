@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.brokers.clients import end_offsets, produce, read_all
-from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.process import BrokerProcess, until
 
 MakeBroker = Callable[..., BrokerProcess]
 RECORDS = [(b"%d" % n, b"x" * 300) for n in range(3_000)]
@@ -156,3 +156,14 @@ def test_no_file_of_our_own_is_called_unknown(make_broker: MakeBroker) -> None:
     broker.kill()
     broker.start()
     assert "left alone" not in broker.log_text()
+
+
+def test_both_processes_of_a_node_log_as_they_are_told(make_broker: MakeBroker) -> None:
+    """Only a start shows that its tier process, which reads no file, is told of the form."""
+    settings = {"tidemark.log.format": "json", "tidemark.log.level": "INFO,rlm=DEBUG"}
+    broker = make_broker(settings=settings, tiered=True).start()
+    until(lambda: "the claim on the store" in broker.log_file.read_text(), "the tier logs")
+    assert broker.terminate() == 0
+    lines = [json.loads(line) for line in broker.log_file.read_text().splitlines()]
+    assert re.match(r"Tidemark \d+\.\d+\S* starts: node_id=1 roles=broker,", lines[0]["message"])
+    assert {line["process"] for line in lines} == {"main", "tier"}

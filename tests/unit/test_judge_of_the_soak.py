@@ -12,6 +12,9 @@ from benchmarks.soak_parts.store import COUNTS, SAYS
 MINUTES = (2, 10, 60)
 
 
+AT = "[2026-11-24 20:00:00,000+00:00]"
+
+
 def memory(minutes: float, leaked: float, seed: int = 1) -> Series:
     """Fills a cache in the warm-up, is noisy, and grows by `leaked` MiB in what is judged."""
     dice = Random(seed)
@@ -84,18 +87,18 @@ def test_too_few_samples_are_a_finding_and_not_a_pass() -> None:
 def test_errors_of_the_soaks_store_are_expected_and_all_others_are_not(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     counts = COUNTS % (500, 20, 9, 1)
-    told = f"2026-11-24 20:00:01,000 INFO tier benchmarks.soak_parts.store: {counts}\n"
-    failed = f"[2026-11-24 20:00:00,000] ERROR copying fails: {SAYS} (rlm.telemetry)\n"
+    told = f"{AT} INFO tier: {counts} (benchmarks.soak_parts.store)\n"
+    failed = f"{AT} ERROR copying fails: {SAYS} (rlm.telemetry)\n"
     log.write_text(failed + told)
     assert Log(log).findings() == []
     assert Log(log).store == {"calls": 500, "failed": 20, "late": 9, "outages": 1}
     log.write_text(failed)
     assert Log(log).findings() == ["the store never failed"]
     log.write_text(
-        "[2026-11-24 20:00:00,000] ERROR something else (broker)\n"
-        "2026-11-24 20:00:00,000 ERROR tier rlm.reader: of the tier\n"
+        f"{AT} ERROR something else (broker)\n"
+        f"{AT} ERROR tier: of it (rlm.reader)\n"
         "Traceback (most recent call last):\n"
-        "[2026-11-24 20:00:00,000] WARNING closed connection: peer=a:1 reason=idle (broker)\n"
+        f"{AT} WARNING closed connection: peer=a:1 reason=idle (broker)\n"
     )
     found = Log(log).findings()
     assert found[0] == "1 tracebacks in the log"

@@ -56,6 +56,7 @@ SHORT_FILES = {
     "broker/testing/faults/fetch_splice.py": "pure, by its import contract",
     "local_log/manager/closing.py": "one thing that a manager does with all logs",
     "local_log/manager/dir_failures.py": "one thing that a manager does with all logs",
+    "runtime/version.py": "one fact, for programs that load nothing else of ours",
     "local_log/small_files.py": "below all floors of a log",
     "metadata_topic/controller/result.py": "below all decisions",
     "metadata_topic/quorum/errors.py": "below all of the quorum",

@@ -73,7 +73,9 @@ def command(
         sys.exit(_cluster(data.absolute(), port, counts, override, s3, seed))
     log_to_stdout()
     directory = data.absolute()
-    config = load(dev_settings(directory, port, s3), override, list_without_effect=False)
+    config = load(
+        dev_settings(directory, port, s3), override, list_without_effect=False, starts=True
+    )
     on_started = None
     if seed is not None:
         on_started = _seeding(seed, config, directory, welcome(config, directory, s3))

@@ -21,7 +21,7 @@ def command(config_file: Path, override: tuple[str, ...], parent_pid: int | None
     if parent_pid is not None:
         die_with_parent(parent_pid)
     log_to_stdout()
-    config = load(config_file, override)
+    config = load(config_file, override, starts=True)
     from broker.app import run  # a wrong configuration fails before this loads
     from broker.testing import extension_of
 

@@ -8,7 +8,6 @@ served, or it takes part as a controller. Its log goes to stderr.
 
 import asyncio
 import json
-import logging
 import os
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from broker.remote.process import EarlyTierProcess, start_tier_process
 from runtime.child_process import die_with_parent
+from runtime.log_lines import log_to
 from tidemark.dev.settings import ClusterPorts, dev_secret_file
 
 _HAS_TIER: Final = "remote.log.storage.system.enable"
@@ -35,9 +35,7 @@ def main() -> None:
     has_tier = given["settings"].get(_HAS_TIER, "false" if ports.others else "true")
     # Before anything else is imported: both processes import at the same time.
     spawn_tier = EarlyTierProcess() if is_broker and has_tier.lower() == "true" else None
-    from tidemark.node_files.loading import LOG_FORMAT
-
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=LOG_FORMAT)
+    log_to(sys.stderr)
     from tidemark.cli import explained
 
     with explained():
@@ -68,7 +66,13 @@ def _run(
     data, node_id = Path(given["data"]), given["node"]
     entries = node_settings(data, cluster, given["token"], given["settings"])
     warnings: list[str] = []
-    config = load(entries[node_id], (), list_without_effect=False, on_warning=warnings.append)
+    config = load(
+        entries[node_id],
+        (),
+        list_without_effect=False,
+        starts=True,
+        on_warning=warnings.append,
+    )
     if not cluster.controllers:
         if not is_formatted(config):
             format_node(config, standalone=not config.has_static_voters)

@@ -1,6 +1,7 @@
 """Read the configuration a command was given, and say what is remarkable about it."""
 
 import logging
+import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
@@ -10,10 +11,10 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from rsm_plugins.loader import JAVA_COUNTERPARTS, why_no_class_name
+from runtime.log_lines import apply_log_settings, log_to
+from runtime.version import installed_version
 
 log = logging.getLogger(__name__)
-
-LOG_FORMAT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
 
 
 def parse_overrides(pairs: Iterable[str], *, option: str = "--override") -> dict[str, str]:
@@ -36,13 +37,15 @@ def load(
     overrides: Iterable[str],
     *,
     list_without_effect: bool = True,
+    starts: bool = False,
     on_warning: Callable[[str], None] = lambda text: None,
 ) -> BrokerConfig:
-    """Read and check a configuration; warnings go to the log.
+    """Read and check a configuration; warnings go to the log, which takes its settings.
 
     Args:
         source: path of a properties file, or its entries.
         overrides: `key=value` each.
+        starts: a node is started with it: the first line of its log says which version.
         list_without_effect: log one line with the keys that were set and change nothing here.
         on_warning: is told each warning, too.
 
@@ -50,6 +53,11 @@ def load(
         ConfigError: the file cannot be read, or a value or a combination is not allowed.
     """
     config, warnings = BrokerConfig.load(source, parse_overrides(overrides))
+    apply_log_settings(config.tidemark_log_level, config.tidemark_log_format)
+    if starts:
+        roles, python = ",".join(config.process_roles), platform.python_version()
+        told = installed_version(), config.node_id, roles, python
+        log.info("Tidemark %s starts: node_id=%d roles=%s python=%s", *told)
     for warning in warnings:
         log.warning("configuration: %s", warning)
         on_warning(warning)
@@ -61,7 +69,7 @@ def load(
 
 def log_to_stdout() -> None:
     """Send the log to stdout, as Kafka does; stderr is for the one message of a failure."""
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT)
+    log_to(sys.stdout)
 
 
 _KEY: Final = "remote.log.storage.manager.class.name"

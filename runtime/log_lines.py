@@ -1,0 +1,110 @@
+"""Log lines of a process: one form for all processes of a node, as text or as JSON.
+
+As text a line is one of Kafka's, with the time zone that Kafka leaves out:
+
+    [2026-11-30 19:58:00,092+00:00] INFO started: node_id=1 (broker.broker)
+    [2026-11-30 19:58:00,110+00:00] INFO tier: the claim is taken: number=3 (rlm.upkeep.claim)
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, TextIO
+
+LEVELS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "DEBUG": logging.DEBUG,
+        "INFO": logging.INFO,
+        "WARN": logging.WARNING,
+        "WARNING": logging.WARNING,
+        "ERROR": logging.ERROR,
+    }
+)
+FORMATS: Final = ("text", "json")
+
+
+class _Lines(logging.Formatter):
+    """Makes one line of a record; a stack follows a line of text, and is inside one of JSON.
+
+    Args:
+        process: name of the process, empty for the main one of a node.
+    """
+
+    def __init__(self, process: str, *, as_json: bool = False) -> None:
+        super().__init__()
+        self._process, self._is_json = process, as_json
+
+    def in_form(self, form: str) -> "_Lines":
+        """Return the same for another of FORMATS."""
+        return _Lines(self._process, as_json=form == "json")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  (logging's name)
+        at = datetime.fromtimestamp(record.created).astimezone()
+        text = at.isoformat("T" if self._is_json else " ", "milliseconds")
+        return text if self._is_json else text.replace(".", ",")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        process = f"{self._process}: " if self._process else ""
+        return f"[{record.asctime}] {record.levelname} {process}{record.message} ({record.name})"
+
+    def usesTime(self) -> bool:  # noqa: N802  (logging's name)
+        return True
+
+    def format(self, record: logging.LogRecord) -> str:
+        if not self._is_json:
+            return super().format(record)
+        facts = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "process": self._process or "main",
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        return json.dumps(facts, ensure_ascii=False)
+
+
+def log_to(stream: TextIO, *, process: str = "") -> None:
+    """Send this process's log to a stream, at INFO and as text until `apply_log_settings`.
+
+    Does nothing where the root logger has a handler already.
+    """
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Lines(process))
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def apply_log_settings(levels: Iterable[str], form: str) -> None:
+    """Take `tidemark.log.level` and `tidemark.log.format`, which were checked.
+
+    Args:
+        levels: `LEVEL` for all loggers, `PACKAGE=LEVEL` for those below a package.
+        form: one of FORMATS.
+    """
+    for name, level in (parse_level(one) for one in levels):
+        logging.getLogger(name).setLevel(level)
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _Lines):
+            handler.setFormatter(handler.formatter.in_form(form))
+
+
+def parse_level(text: str) -> tuple[str, int]:
+    """Read `LEVEL` or `PACKAGE=LEVEL`; returns the logger's name, empty for the root, and level.
+
+    Raises:
+        ValueError: it is neither; says what is allowed.
+    """
+    name, sign, level = text.rpartition("=")
+    if level.strip().upper() not in LEVELS or bool(sign) is not bool(name.strip()):
+        raise ValueError(
+            f"{text!r}: must be LEVEL or PACKAGE=LEVEL, such as INFO,rlm.upkeep=DEBUG; "
+            f"levels are {', '.join(LEVELS)}"
+        )
+    return name.strip(), LEVELS[level.strip().upper()]
