@@ -40,6 +40,7 @@ from runtime.collector import short_full_passes
 from runtime.log_lines import apply_log_settings, log_to
 from runtime.loop_gaps import LoopWatch
 from runtime.ports import system_ports
+from runtime.process_metrics import register_process
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,7 @@ def run(link_fd: int) -> None:
     ports = system_ports(loop)
     ports = replace(ports, clock=ShiftedClock(ports.clock))
     LoopWatch(ports.metrics, "tidemark_remote_")
+    register_process(ports.metrics, "tidemark_tier_")
 
     def ended() -> None:
         # The answer to Stop must leave first.

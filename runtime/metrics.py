@@ -146,6 +146,13 @@ class Gauge:
             yield None if pair is None else Row("", pair[0], None, pair[1])
 
 
+class AskedCounter(Gauge):
+    """A number that only grows, counted elsewhere and asked for when somebody looks."""
+
+    __slots__ = ()
+    type = "counter"
+
+
 class _HistogramChild:
     __slots__ = ("buckets", "count", "sum")
 
@@ -172,14 +179,14 @@ class Histogram:
         self._bounds = tuple(buckets)
         self._children: dict[tuple[str, ...], _HistogramChild] = {}
 
-    def observe(self, value: float, *labels: str) -> None:
-        """Count one value."""
+    def observe(self, value: float, *labels: str, times: int = 1) -> None:
+        """Count a value, so many times."""
         child = self._children.get(labels)
         if child is None:
             child = self._children[labels] = _HistogramChild(len(self._bounds) + 1)
-        child.buckets[bisect_left(self._bounds, value)] += 1
-        child.count += 1
-        child.sum += value
+        child.buckets[bisect_left(self._bounds, value)] += times
+        child.count += times
+        child.sum += value * times
 
     def remove(self, *labels: str) -> None:
         """Forget a child, such as that of a deleted topic."""
@@ -228,6 +235,12 @@ class Registry:
         """A number that is set, or asked of `fn` when somebody looks."""
         metric = self._add(Gauge(name, help, labelnames, fn))
         assert isinstance(metric, Gauge)
+        return metric
+
+    def asked_counter(self, name: str, help: str, fn: GaugeFn) -> AskedCounter:
+        """A number that only grows, asked of `fn` when somebody looks."""
+        metric = self._add(AskedCounter(name, help, (), fn))
+        assert isinstance(metric, AskedCounter)
         return metric
 
     def histogram(

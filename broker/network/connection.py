@@ -71,7 +71,9 @@ class Connection(Intake):
         is_unknown = session.principal is None
         if is_unknown:
             self._check_unknown(session, frame)
-        answer = self._server.dispatcher.dispatch(self.peer, frame, self._received_ms)
+        answer = self._server.dispatcher.dispatch(
+            self.peer, frame, self._received_ms, self._received_ns
+        )
         if type(answer) is tuple:
             if self._unanswered.slots:
                 self._unanswered.keep(answer)

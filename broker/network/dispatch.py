@@ -24,11 +24,13 @@ from broker.network.registry import (
     RequestContext,
     own_body,
 )
+from broker.network.request_times import RequestTimes
 from broker.network.wide_requests import WideRequests
 from kafka_protocol.errors import ErrorCode, MalformedMessageError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.framing import RequestHeader, read_request_header, response_parts
+from runtime.clock import Clock
 from runtime.executors import Executors, Pool
 from runtime.metrics import CounterChild, Registry
 
@@ -140,13 +142,22 @@ def _serving(handler: Handler, decoding: Pool) -> Serve:
 class _Route:
     """Everything about one (api key, version), looked up once."""
 
-    __slots__ = ("encode_parts", "flexible", "outcome", "requests", "response_header", "serve")
+    __slots__ = (
+        "encode_parts",
+        "flexible",
+        "outcome",
+        "requests",
+        "response_header",
+        "serve",
+        "times",
+    )
 
     def __init__(
         self,
         handler: Handler,
         version: int,
         requests: CounterChild,
+        times: RequestTimes,
         decoding: Pool,
         *,
         may_overtake: bool,
@@ -155,7 +166,7 @@ class _Route:
         self.flexible = request_header == 2
         self.serve = _serving(handler, decoding)
         self.encode_parts: Callable[..., Any] = codec.response(handler.api_key).encode_parts
-        self.requests = requests
+        self.requests, self.times = requests, times
         self.outcome = _outcome_of(handler, may_overtake=may_overtake)
 
 
@@ -177,9 +188,16 @@ class Dispatcher:
     """Serves the frames of one kind of listener."""
 
     def __init__(
-        self, handlers: HandlerTable, metrics: Registry, decoding: Pool, wide: WideRequests
+        self,
+        handlers: HandlerTable,
+        metrics: Registry,
+        decoding: Pool,
+        wide: WideRequests,
+        clock: Clock,
     ) -> None:
         self._handlers, self._decoding, self._wide = handlers, decoding, wide
+        self._metrics, self._now_ns = metrics, clock.monotonic_ns
+        self._times: dict[int, RequestTimes] = {}
         self._routes: dict[tuple[int, int], _Route] = {}
         self._requests = metrics.counter(
             "kafka_network_RequestMetrics_RequestsPerSec_total",
@@ -199,7 +217,7 @@ class Dispatcher:
         self._routes.clear()
 
     def dispatch(
-        self, peer: Peer, frame: memoryview, received_ms: int
+        self, peer: Peer, frame: memoryview, received_ms: int, received_ns: int
     ) -> Answer | Future[Answer | None] | None:
         """Serve one frame.
 
@@ -207,6 +225,7 @@ class Dispatcher:
             peer: where it came from.
             frame: header and body without the size prefix; recycled after the call.
             received_ms: wall clock.
+            received_ns: monotonic clock.
 
         Returns:
             The response frame, a future of it, or None where there is no response. A future may
@@ -246,9 +265,17 @@ class Dispatcher:
             peer.address,
             received_ms,
             peer.session,
+            False,
+            received_ns,
+            self._now_ns(),
         )
         route.requests.value += 1
-        return self._serve(route, context, frame, position)
+        answer = self._serve(route, context, frame, position)
+        if type(answer) is tuple:
+            route.times.answered(context, self._now_ns())
+        elif answer is not None:
+            context.returned_ns = self._now_ns()
+        return answer
 
     def _serve(
         self, route: _Route, context: RequestContext, frame: memoryview, position: int
@@ -306,6 +333,7 @@ class Dispatcher:
             if future.cancelled():
                 outcome.set_exception(CloseConnection("the broker is shutting down"))
                 return
+            route.times.answered(context, self._now_ns())
             cause = future.exception()
             if cause is None:
                 try:
@@ -344,7 +372,10 @@ class Dispatcher:
             raise CloseConnection(f"version {version} of api key {api_key} is not served here")
         requests = self._requests.labels(_metric_name(api_key), str(version))
         may_overtake = self._handlers.may_overtake
-        route = _Route(handler, version, requests, self._decoding, may_overtake=may_overtake)
+        times = self._times.get(api_key)
+        if times is None:
+            times = self._times[api_key] = RequestTimes(self._metrics, _metric_name(api_key))
+        route = _Route(handler, version, requests, times, self._decoding, may_overtake=may_overtake)
         if self._wrap is not None:
             route.serve = self._wrap(handler, route.serve)
         self._routes[api_key, version] = route

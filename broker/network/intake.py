@@ -46,6 +46,7 @@ class Intake(ABC):
         "_frame_since_ms",
         "_head",
         "_received_ms",
+        "_received_ns",
         "_server",
         "_sock",
         "_taken_bytes",
@@ -68,7 +69,7 @@ class Intake(ABC):
         self._frame_since_ms = 0  # of the frame's first byte or last progress; 0: none is begun
         self._frame_begun_ms = 0  # when the large frame got its memory
         self._taken_bytes = 0  # memory of a large frame that is received, or served in turns
-        self._turn_ns = self._received_ms = 0
+        self._turn_ns = self._received_ms = self._received_ns = 0
         self._closing: str | None = None  # why nothing more is served
         self.closed = False
         self.last_active_ms = server.clock.monotonic_ms()
@@ -135,7 +136,8 @@ class Intake(ABC):
 
     def _read(self, now_ns: int) -> None:
         """Read once, serve what is whole then, and send."""
-        self._turn_ns, self.last_active_ms = now_ns, now_ns // 1_000_000
+        self._turn_ns = self._received_ns = now_ns
+        self.last_active_ms = now_ns // 1_000_000
         self._received_ms = self._server.clock.wall_ms()
         try:
             if self._frame is None:

@@ -28,7 +28,9 @@ class RequestContext:
     `received_ms` is the wall clock at the wake-up that read the request's last byte. `client_id` is
     empty where the client sent null. It comes from outside: escape it before it is logged, and let
     no right follow from it: who a peer is tells its `session`. What `is_forwarded` came in an
-    Envelope: a client asked it of a broker.
+    Envelope: a client asked it of a broker. `received_ns`, `begun_ns` and `returned_ns` are
+    monotonic: the wake-up that read its last byte, the call of its handler, and the return of that
+    where the answer comes later, else 0.
     """
 
     api_key: int
@@ -40,6 +42,9 @@ class RequestContext:
     received_ms: int
     session: Session = NO_AUTHENTICATION
     is_forwarded: bool = False
+    received_ns: int = 0
+    begun_ns: int = 0
+    returned_ns: int = 0
 
 
 class CloseConnection(TidemarkError):

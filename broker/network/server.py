@@ -68,7 +68,7 @@ class Server(Shared):
             limits.decoded_bytes_max, self.clock, self._soon, of_objects(metrics)
         )
         self.wide = WideRequests(decoded, decoding)
-        self.dispatcher = Dispatcher(handlers, metrics, decoding, self.wide)
+        self.dispatcher = Dispatcher(handlers, metrics, decoding, self.wide, self.clock)
         self.scratch = bytearray(SCRATCH_BYTES)
         self.buffers = FrameBuffers()
         self.memory = RequestMemory(

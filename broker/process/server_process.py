@@ -22,6 +22,7 @@ from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
 from runtime.ports import Ports
+from runtime.process_metrics import register_build, register_process
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class ServerProcess(ABC):
         self.fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ports = ports
         self._metrics_page = MetricsPage(ports.metrics)
+        register_process(ports.metrics)
+        register_build(ports.metrics)
         self._undo: list[Undo] = []
         self._clean = False
         self._directories: Directories  # by `_open_directories`

@@ -15,6 +15,7 @@ from broker.config.broker_config import BrokerConfig
 from runtime.loop_gaps import GapReport
 from runtime.metrics import Metric, Registry
 from runtime.ports import system_ports
+from runtime.process_metrics import register_process
 from tests.support.brokers.process import BrokerProcess
 from tests.support.tier.pair import Pair
 
@@ -66,6 +67,7 @@ def of_a_tier(directory: Path) -> list[Metric]:
     """All metrics of a tier process."""
     registry: Registry = Pair(directory).tier.telemetry.registry
     GapReport(registry, "tidemark_remote_")  # likewise
+    register_process(registry, "tidemark_tier_")
     return registry.registered()
 
 

@@ -192,9 +192,11 @@ class Link:
         target = self.target
         assert target is not None
         assert self._dispatcher is not None
-        now_ms = target.clock.wall_ms()
+        clock = target.clock
         try:
-            outcome = self._dispatcher.dispatch(self._peer, memoryview(bytearray(frame)), now_ms)
+            outcome = self._dispatcher.dispatch(
+                self._peer, memoryview(bytearray(frame)), clock.wall_ms(), clock.monotonic_ns()
+            )
         except CloseConnection as error:
             target.world.breaks("what a node asks is served", f"{target}: {error}")
             return

@@ -182,7 +182,10 @@ class Line:
 
         try:
             outcome = dispatcher.dispatch(
-                Peer(name, ("127.0.0.1", 1)), memoryview(frame), node.clock.wall_ms()
+                Peer(name, ("127.0.0.1", 1)),
+                memoryview(frame),
+                node.clock.wall_ms(),
+                node.clock.monotonic_ns(),
             )
         except CloseConnection as error:
             self.world.breaks(

@@ -73,8 +73,8 @@ def _dispatch(world: World, handler: Handler, pool: HeldPool, frame: bytearray) 
         64 << 20, world.clock, asyncio.get_running_loop().call_soon, of_objects(world.metrics)
     )
     wide = WideRequests(memory, pool)
-    dispatcher = Dispatcher(HandlerTable([handler]), world.metrics, pool, wide)
-    answer = dispatcher.dispatch(Peer("PLAINTEXT", ("::1", 9)), memoryview(frame), NOW_MS)
+    dispatcher = Dispatcher(HandlerTable([handler]), world.metrics, pool, wide, world.clock)
+    answer = dispatcher.dispatch(Peer("PLAINTEXT", ("::1", 9)), memoryview(frame), NOW_MS, 0)
     frame[:] = bytes(len(frame))  # the network recycles it
     return answer
 
