@@ -119,8 +119,9 @@ def place(
     shown = uuid_to_text(wanted.directory_id)
     if wanted.directory_id not in working:
         return Placement(
-            offline=f"its log directory {shown} is missing or does not work: bring it back, or "
-            f"give it up with `tidemark directories forget {shown}`" + _others(found)
+            offline=f"its log directory {shown} is missing or does not work (`tidemark directories "
+            "list`): mount or mend it and start the broker again; if it is gone for good, give it "
+            f"up with `tidemark directories forget {shown}`" + _others(found)
         )
     if any(one.directory_id == wanted.directory_id for one in found):
         return Placement(

@@ -64,6 +64,14 @@ def _send(broker: BrokerProcess, partition: int, value: bytes) -> int:
     return answers[0]
 
 
+def directory_states(broker: BrokerProcess, path: Path) -> list[str]:
+    """What `tidemark directories list` says of that directory."""
+    done = broker.command("directories", "list", "--config", str(broker.config_file))
+    assert done.returncode == 0, done.stderr
+    lines = [line.split(None, 3) for line in done.stdout.splitlines()]
+    return [line[3].strip() for line in lines if line[1] == str(path)]
+
+
 def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
     small_disk: Path, make_broker: MakeBroker
 ) -> None:
@@ -88,6 +96,8 @@ def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
         assert _send(broker, partition, b"x") == 0
         kept[partition] += 1
     assert "is offline" in broker.http("/health")[1]
+    (state,) = directory_states(broker, small_disk)
+    assert state.startswith("there, offline in the running broker: [Errno 28] No space left")
     assert broker.metric("kafka_log_LogManager_OfflineLogDirectoryCount") == 1
     assert broker.terminate() == 0
     assert not (small_disk / ".kafka_cleanshutdown").exists()
@@ -99,6 +109,7 @@ def test_bad_input_N121_full_disk_fails_alone_and_comes_back_after_a_restart(
         if partition == on_small[0]:
             assert [v.split()[0] for v in found[:count] if v] == [b"%d" % n for n in range(count)]
         assert _send(broker, partition, b"again") == 0
+    assert directory_states(broker, small_disk) == ["there"]
 
 
 @pytest.mark.smoke

@@ -5,6 +5,7 @@ knows better says so here: `accept` takes such a copy as it is, `forget` gives a
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +30,10 @@ from metadata_topic.image.model import DIRECTORY_LOST
 from runtime.disk import Disk
 from tidemark.node_files.forgetting import forget_as_sole_voter, forget_at_controllers
 from tidemark.node_files.offline_topics import read_image
+from tidemark.status.pages import read_page
 
 _SHOWN_MAX = 20
+_PAGE_S = 2.0
 LOST = "lost"
 """What a person calls DIRECTORY_LOST: replicas of a directory whose id was never noted, or last
 copies in one that was forgotten."""
@@ -59,7 +62,7 @@ class DirectoryRow:
 
 def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
     """Compare disks and metadata; changes nothing, and works beside a running broker."""
-    image = read_image(config, disk)
+    image, offline = read_image(config, disk), offline_in_the_broker(config)
     counts = Counter(replica.directory_id for replica in replicas_of_broker(image, config.node_id))
     broker = image.brokers.get(config.node_id)
     rows, seen = [], set()
@@ -75,6 +78,11 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
             state = f"written when the metadata log ended at {later}: that log is an older copy"
         elif life is not None and path != config.metadata_log_dir and not _names(disk, path, life):
             state = f"of another time: {LIVES} does not name the last life of this broker"
+        elif path in offline:
+            state = (
+                f"there, offline in the running broker: {offline[path]}. Make room on the disk or "
+                "mend it, then start the broker again"
+            )
         rows.append(
             DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
         )
@@ -82,6 +90,24 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
         shown = LOST if directory_id == DIRECTORY_LOST else uuid_to_text(directory_id)
         rows.append(DirectoryRow(shown, "", "missing", counts[directory_id]))
     return rows
+
+
+def offline_in_the_broker(config: BrokerConfig) -> dict[Path, str]:
+    """Why directories are offline in the node that runs, as its page of health says.
+
+    None is named where it does not run, or has no page.
+    """
+    if config.http_listener is None:
+        return {}
+    ends_s = time.monotonic() + _PAGE_S
+    page = read_page(config.http_listener, config.node_id, lambda: ends_s - time.monotonic())
+    found = {}
+    for path in config.log_dirs:
+        for reason in page.reasons:
+            _, sign, why = reason.partition(f"log directory {path} is offline: ")
+            if sign:
+                found[path] = why
+    return found
 
 
 def _state_of(path: Path, disk: Disk) -> tuple[bytes | None, str]:
