@@ -14,7 +14,7 @@ import click
 from broker.config.broker_config import read_properties
 from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
-from tidemark.remote.options import WrongOptionError
+from tidemark.remote.options import WrongOptionError, bootstrap_beside, bootstrap_option
 from tidemark.remote.progress import progress
 
 if TYPE_CHECKING:
@@ -50,11 +50,12 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 
 @click.command("cat")
 @click.argument("topic")
-@click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker.")
+@bootstrap_option
 @click.option(
     "--bucket", metavar="URL",
-    help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without a broker: what"
-    " it holds; with one, only needed where the broker's settings do not fit here.",
+    help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without"
+    " --bootstrap-server: what it holds; with it, only needed where the broker's settings do not"
+    " fit here.",
 )  # fmt: skip
 @click.option(
     "--from", "start", default="earliest", type=_PlaceType(), show_default=True,
@@ -89,7 +90,7 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
 @log_start_option
 def command(
     topic: str,
-    bootstrap: str | None,
+    bootstrap: str,
     bucket: str | None,
     start: "Place",
     end: "Place",
@@ -126,7 +127,7 @@ def command(
     if topic_id:
         options["topic_id"] = topic_id
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    where = where_of(bootstrap, bucket, topic, options)
+    where = where_of(bootstrap_beside(bucket), bucket, topic, options)
     scan = plan_scan(topic, where, (start, end), names, options)
     for note in scan.plan.facts.notes:
         click.echo(f"tidemark: {note}", err=True)

@@ -13,7 +13,12 @@ from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings, client_settings
 from tidemark.quorum.text import replication_text, status_text
 from tidemark.quorum.voters import added_text, adding, key_of, removed_text, removing, voter_of
-from tidemark.remote.options import ToolCommand, WrongOptionError
+from tidemark.remote.options import (
+    ToolCommand,
+    WrongOptionError,
+    bootstrap_beside,
+    bootstrap_option,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,10 @@ class Bootstrap:
     command_config: Path | None
 
     def address(self) -> str:
-        """The one address that was given.
+        """The one address to ask.
 
         Raises:
-            WrongOptionError: none was, or both.
+            WrongOptionError: both were given.
         """
         if self.server is not None and self.controller is not None:
             raise WrongOptionError(
@@ -36,16 +41,12 @@ class Bootstrap:
                 "that fits the listener"
             )
         given = self.server if self.controller is None else self.controller
-        if given is None:
-            raise WrongOptionError("--bootstrap-server or --bootstrap-controller is required")
+        assert given is not None  # there is a default for the first
         return given
 
 
 @click.group("metadata-quorum")
-@click.option(
-    "--bootstrap-server", metavar="HOST:PORT",
-    help="A broker, which asks its controllers; several with commas between.",
-)  # fmt: skip
+@bootstrap_option
 @click.option(
     "--bootstrap-controller", metavar="HOST:PORT",
     help="A controller; several with commas between.",
@@ -58,12 +59,14 @@ class Bootstrap:
 @click.pass_context
 def command(
     ctx: click.Context,
-    bootstrap_server: str | None,
+    bootstrap: str,
     bootstrap_controller: str | None,
     command_config: Path | None,
 ) -> None:
     """Describe and change the quorum of the controllers, as Kafka's kafka-metadata-quorum.sh."""
-    ctx.obj = Bootstrap(bootstrap_server, bootstrap_controller, command_config)
+    ctx.obj = Bootstrap(
+        bootstrap_beside(bootstrap_controller), bootstrap_controller, command_config
+    )
 
 
 @command.command("describe", cls=ToolCommand)

@@ -17,7 +17,7 @@ from tidemark.commands.pipeline_options import (
     spark_session,
 )
 from tidemark.node_files.loading import parse_overrides
-from tidemark.remote.options import WrongOptionError
+from tidemark.remote.options import WrongOptionError, bootstrap_beside
 
 if TYPE_CHECKING:
     from pipeline.jobs.export import Exported
@@ -55,7 +55,8 @@ def command(topic: str, **given: Any) -> None:
     """
     if (given["value"] == "json") != (given["schema"] is not None):
         raise WrongOptionError("--value json and --schema go together")
-    if given["tail"] and given["bootstrap"] is None:
+    bootstrap = bootstrap_beside(given["bucket"])
+    if given["tail"] and bootstrap is None:
         raise WrongOptionError("--tail needs --bootstrap-server: only brokers have the tail")
     if sum(given[name] is not None for name in ("directory", "iceberg", "delta")) != 1:
         raise WrongOptionError("say where to export to: one of --to, --iceberg and --delta")
@@ -64,7 +65,7 @@ def command(topic: str, **given: Any) -> None:
     need("spark", "pyspark", "pyarrow", "numpy")
     from pipeline.scan_options import where_of
 
-    where = where_of(given["bootstrap"], given["bucket"], topic, _scan_options(given))
+    where = where_of(bootstrap, given["bucket"], topic, _scan_options(given))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # cleans up, as Ctrl-C does
     with spark_session(f"tidemark export {topic}", given["master"], given["conf"]) as spark:
         from pipeline.jobs.export import ExportOptions, Target, export, open_target

@@ -4,13 +4,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from tidemark.node_files.loading import parse_overrides
-from tidemark.remote.options import WrongOptionError
+from tidemark.remote.options import WrongOptionError, bootstrap_option, command_config_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,21 +29,18 @@ def spark_options(function: F) -> F:
 def log_options(function: F) -> F:
     """Where the topic is: brokers, their client's properties, the store."""
     decorators = [
-        click.option("--bootstrap-server", "bootstrap", metavar="HOST:PORT", help="A broker."),
+        bootstrap_option,
         click.option(
             "--bucket", metavar="URL",
-            help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without a"
-            " broker: what it holds; with one, only needed where the broker's settings do not fit"
-            " here.",
+            help="The store: s3://bucket/prefix, hdfs://host:port/dir, a directory. Without"
+            " --bootstrap-server: what it holds; with it, only needed where the broker's settings"
+            " do not fit here.",
         ),
         click.option(
             "--storage-config", "storage", multiple=True, metavar="K=V",
             help="A setting of the storage plugin (rsm.config.K); repeatable.",
         ),
-        click.option(
-            "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-            help="Properties of the Kafka client.",
-        ),
+        command_config_option,
         click.option(
             "--isolation", type=click.Choice(("read_uncommitted", "read_committed")),
             help="Default: isolation.level of --command-config, or read_uncommitted.",

@@ -32,8 +32,6 @@ def command(topic: str, **given: Any) -> None:
     Exit code 0: the same records, by count and hash of each partition. 1: some differ, or it could
     not be done.
     """
-    if given["bootstrap"] is None:
-        raise WrongOptionError("--bootstrap-server is missing: a consumer needs a broker")
     config: Path | None = given["command_config"]
     client = {} if config is None else read_properties(config)
     isolation = client.get("isolation.level", given["isolation"] or "read_uncommitted")

@@ -1,10 +1,16 @@
 """Arguments and options that commands share, and their exit code for wrong ones."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+"""Where `tidemark dev` listens."""
+BOOTSTRAP_VARIABLE: Final = "TIDEMARK_BOOTSTRAP_SERVER"
 
 Command = TypeVar("Command", bound=Callable[..., Any])  # Any: click gives what the options say
 
@@ -28,17 +34,66 @@ class ToolCommand(click.Command):
             raise WrongOptionError(error.format_message(), error.ctx) from error
 
 
+def bootstrap_option(function: F) -> F:
+    """`--bootstrap-server`, given to the command as `bootstrap`; the variable, or the default."""
+    return click.option(
+        "--bootstrap-server", "-b", "bootstrap", default=DEFAULT_BOOTSTRAP,
+        envvar=BOOTSTRAP_VARIABLE, show_default=True, show_envvar=True, metavar="HOST:PORT",
+        help="A broker of the cluster; several with commas between.",
+    )(function)  # fmt: skip
+
+
+def command_config_option(function: F) -> F:
+    """`--command-config`: properties of the client, as Kafka's tools have them."""
+    return click.option(
+        "--command-config", "-F", metavar="FILE", type=click.Path(path_type=Path),
+        help="Properties of the Kafka client.",
+    )(function)  # fmt: skip
+
+
 def cluster_options(function: F) -> F:
     """`--bootstrap-server` and `--command-config`, as Kafka's tools have them."""
-    server = click.option(
-        "--bootstrap-server", "bootstrap", default="localhost:9092", show_default=True,
-        metavar="HOST:PORT", help="A broker of the cluster; several with commas between.",
-    )  # fmt: skip
-    config = click.option(
-        "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-        help="Properties of the Kafka client.",
-    )  # fmt: skip
-    return server(config(function))
+    return bootstrap_option(command_config_option(function))
+
+
+def bootstrap_beside(other: str | None) -> str | None:
+    """The brokers' address for a command that can do without: it has a store, or controllers.
+
+    Args:
+        other: that other place, as the user gave it. Where there is one, only the option itself
+            names brokers: the variable and the default mean those who named no place at all.
+    """
+    ctx = click.get_current_context()
+    is_named = ctx.get_parameter_source("bootstrap") is ParameterSource.COMMANDLINE
+    return ctx.params["bootstrap"] if other is None or is_named else None
+
+
+def json_option(function: F) -> F:
+    """`--json`, given to the command as `as_json`."""
+    return click.option("--json", "-J", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def yes_option(function: F) -> F:
+    """`--yes`, for commands that destroy; see `confirm`."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Return when the user agrees.
+
+    Args:
+        question: what is asked on a terminal.
+        yes: `--yes` was given; nothing is asked.
+
+    Raises:
+        WrongOptionError: nobody can be asked: standard input is no terminal.
+        click.Abort: the user says no.
+    """
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise WrongOptionError("standard input is no terminal, so nobody can be asked: give --yes")
+    click.confirm(question, abort=True)
 
 
 def config_options(command: Command) -> Command:

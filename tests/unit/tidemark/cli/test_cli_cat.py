@@ -86,7 +86,7 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("orders",), "say where the log is"),
+        (("orders", "-b", "127.0.0.1:1"), "127.0.0.1:1: Connection refused"),
         (("orders", "--bucket=/not/there"), "the store /not/there cannot be used from host"),
         (("ordres", "BUCKET"), "ordres"),
         (("orders", "BUCKET", "--columns=colour"), "there is no column 'colour'"),

@@ -190,7 +190,6 @@ def test_the_version_is_printed() -> None:
         (("--bucket=/x", "--to=y", "--tail"), "--tail needs --bootstrap-server"),
         (("--bucket=/x",), "say where to export to: one of --to, --iceberg and --delta"),
         (("--bucket=/x", "--to=y", "--delta=z"), "one of --to, --iceberg and --delta"),
-        (("--to=y",), "say where the log is"),
         (("--bucket=/x", "--to=y", "--topic-id=short"), "22 characters"),
         (("--bucket=/x", "--to=y", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
     ],

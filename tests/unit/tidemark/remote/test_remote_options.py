@@ -1,0 +1,87 @@
+"""Options that commands share: which address is asked, and who is asked before a deletion."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.support.samples.command_line import tidemark
+from tidemark.cli import cli
+from tidemark.remote.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_BOOTSTRAP,
+    WrongOptionError,
+    bootstrap_beside,
+    bootstrap_option,
+    confirm,
+)
+
+
+@click.command()
+@bootstrap_option
+@click.option("--bucket")
+def asked(bootstrap: str, bucket: str | None) -> None:
+    """Print which brokers are meant."""
+    click.echo(f"{bootstrap} {bootstrap_beside(bucket)}")
+
+
+def which(*arguments: str, variable: str | None = None) -> list[str]:
+    done = CliRunner(env={BOOTSTRAP_VARIABLE: variable}).invoke(asked, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output.split()
+
+
+def test_the_option_goes_before_the_variable_before_the_default() -> None:
+    assert which() == [DEFAULT_BOOTSTRAP] * 2
+    assert which(variable="") == [DEFAULT_BOOTSTRAP] * 2
+    assert which(variable="v:1") == ["v:1"] * 2
+    assert which("--bootstrap-server=o:1", variable="v:1") == ["o:1"] * 2
+    assert which("-b", "o:1") == ["o:1"] * 2
+
+
+def test_beside_another_place_only_the_option_names_brokers() -> None:
+    assert which("--bucket=b", variable="v:1") == ["v:1", "None"]
+    assert which("--bucket=b") == [DEFAULT_BOOTSTRAP, "None"]
+    assert which("--bucket=b", "-b", "o:1") == ["o:1"] * 2
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        one = group.get_command(context, name)
+        assert one is not None
+        yield " ".join((*path, name)), one
+        if isinstance(one, click.Group):
+            yield from commands(one, (*path, name))
+
+
+def test_all_commands_take_the_address_in_the_same_way() -> None:
+    found = {
+        name: option
+        for name, command in commands(cli)
+        for option in command.params
+        if "--bootstrap-server" in option.opts
+    }
+    assert len(found) > 10
+    for name, option in found.items():
+        assert (option.default, option.envvar) == (DEFAULT_BOOTSTRAP, BOOTSTRAP_VARIABLE), name
+
+
+def test_an_address_that_nobody_named_stands_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOTSTRAP_VARIABLE, "127.0.0.1:1")
+    done = tidemark("features", "describe")
+    assert (done.exit_code, done.stderr) == (1, "tidemark: 127.0.0.1:1: Connection refused\n")
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stdin in (None, NoTerminal()):
+        monkeypatch.setattr("sys.stdin", stdin)
+        with pytest.raises(WrongOptionError, match="give --yes"):
+            confirm("Delete it?", yes=False)
+        confirm("Delete it?", yes=True)
+
+
+class NoTerminal:
+    def isatty(self) -> bool:
+        return False
