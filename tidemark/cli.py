@@ -17,10 +17,12 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "brokers": "Say whether a broker can be stopped now: safe-to-stop.",
         "cat": "Print or save a topic's records, from the remote tier and the brokers.",
+        "configs": "Show, set and unset settings of topics and brokers.",
         "dev": "Run one broker with a local remote tier, ready in a second, nothing to set up.",
         "directories": "Look at a node's log directories; give a lost one up.",
         "features": "Show and raise the levels of features: describe, upgrade.",
         "format": "Prepare the log directories of a node.",
+        "groups": "List and describe consumer groups, set their offsets anew, delete them.",
         "log": "Look at the files of one partition: inspect, accept.",
         "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
@@ -28,8 +30,8 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "rsm": "For authors and operators of storage plugins: check.",
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
-        "status": "Show all nodes of a cluster, and whether it is well.",
-        "topics": "Give topics that exist more replicas: replicate.",
+        "status": "Show nodes and topics of a cluster, and whether it is well.",
+        "topics": "List, describe, create and delete topics; give them more replicas.",
         "version": "Print the version.",
     }
 )
@@ -108,12 +110,24 @@ def _is_expected(error: Exception) -> bool:
     return isinstance(error, (*expected, *ours, *more, OSError))
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not ctx.resilient_parsing:
+        from tidemark import __version__  # looks for the package
+
+        click.echo(f"tidemark {__version__}")
+        ctx.exit()
+
+
 @click.command(
     cls=LazyGroup,
     module="tidemark.commands.{}",
     names=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+    help="Print the version and end.",
+)  # fmt: skip
 def cli() -> None:
     """A Kafka-compatible broker with tiered storage."""
 

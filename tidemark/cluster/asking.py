@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, ZERO_UUID
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.configs import Operation
@@ -15,6 +17,8 @@ from metadata_topic.image.image import ResourceType
 MIN_ISR: Final = "min.insync.replicas"
 _AT_ONCE: Final = 1_000
 """Partitions, or topics, in one request."""
+_TIMEOUT_MS: Final = 30_000
+"""How long the controller may take to delete topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,59 @@ class PartitionState:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as a broker sees it.
+
+    Attributes:
+        topic_id: 16 raw bytes.
+        is_internal: it belongs to the brokers: `__consumer_offsets`, and the tier's own topic,
+            which Kafka does not mark.
+        partitions: ascending.
+    """
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: list[PartitionState]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of a topic or a broker.
+
+    Attributes:
+        value: None where it is secret, or has none.
+        source: where the value comes from, a number of DescribeConfigs.
+    """
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool = False
+
+
+class NewTopic(NamedTuple):
+    """A topic that is to be made; -1: as the cluster's settings say."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: Mapping[str, str] = MappingProxyType({})
+
+
+class Change(NamedTuple):
+    """A change of one setting; DELETE goes without a value."""
+
+    key: str
+    operation: Operation
+    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +178,44 @@ class Cluster:
         Raises:
             ClusterError: a topic that is named does not exist.
         """
+        for part in self._parts_of_topics(topics):
+            yield from part.partitions
+
+    def topics(self, names: Sequence[str] = ()) -> dict[str, TopicState]:
+        """Those of these names, or all; by name.
+
+        Raises:
+            ClusterError: a topic that is named does not exist.
+        """
+        found: dict[str, TopicState] = {}
+        for part in self._parts_of_topics(names):
+            found.setdefault(part.name, part)
+            if found[part.name] is not part:
+                found[part.name].partitions.extend(part.partitions)
+        return found
+
+    def _parts_of_topics(self, names: Sequence[str]) -> Iterator[TopicState]:
+        """Topics page by page; one that lies on several pages comes in several parts."""
         cls = codec.request(ApiKey.DESCRIBE_TOPIC_PARTITIONS).cls
-        named, cursor = [cls.Topics(name=one) for one in sorted(set(topics))], None
+        named, cursor = [cls.Topics(name=one) for one in sorted(set(names))], None
         while True:
             page = self._ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics=named, cursor=cursor)
             for topic in page.topics:
                 _check(topic, f"topic {topic.name}")
-                for one in topic.partitions:
-                    yield PartitionState(
+                partitions = [
+                    PartitionState(
                         topic.name,
                         one.partition_index,
                         one.leader_id,
                         tuple(one.replica_nodes),
                         tuple(one.isr_nodes),
                         tuple(one.eligible_leader_replicas or ()),
+                        tuple(one.last_known_elr or ()),
                     )
+                    for one in topic.partitions
+                ]
+                is_internal = topic.is_internal or topic.name == REMOTE_LOG_METADATA_TOPIC
+                yield TopicState(topic.name, bytes(topic.topic_id), is_internal, partitions)
             if page.next_cursor is None:
                 return
             cursor = cls.Cursor(
@@ -233,23 +310,45 @@ class Cluster:
 
     def settings(self, key: str, topics: Sequence[str]) -> dict[str, str]:
         """A setting of topics that exist, or its default there."""
+        found = self.all_settings(ResourceType.TOPIC, topics, [key])
+        return {topic: settings[0].value or "" for topic, settings in found.items()}
+
+    def all_settings(
+        self,
+        kind: ResourceType,
+        names: Sequence[str],
+        keys: Sequence[str] | None = None,
+        at: Address | None = None,
+    ) -> dict[str, list[Setting]]:
+        """Settings of topics that exist, or of a broker, by name of these.
+
+        Args:
+            kind: of resource.
+            names: topics, or the id of a broker; "": what all brokers share.
+            keys: the settings that are asked for; None: all.
+            at: the broker whose settings they are: no other can say; None: any may.
+        """
         cls = codec.request(ApiKey.DESCRIBE_CONFIGS).cls
-        found: dict[str, str] = {}
-        for some in _sliced(topics):
+        asked = None if keys is None else list(keys)
+        found: dict[str, list[Setting]] = {}
+        for some in _sliced(names):
             resources = [
-                cls.Resources(
-                    resource_type=int(ResourceType.TOPIC),
-                    resource_name=one,
-                    configuration_keys=[key],
-                )
+                cls.Resources(resource_type=int(kind), resource_name=one, configuration_keys=asked)
                 for one in some
             ]
-            answer = self._ask(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources)
+            body, key = cls(resources=resources), ApiKey.DESCRIBE_CONFIGS
+            if at is None:
+                answer = self._client.ask_any(key, 4, body)
+            else:
+                answer = self._client.ask(at, key, 4, body)
             for result in answer.results:
                 if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     continue  # deleted meanwhile
                 _check(result, f"the settings of {result.resource_name}")
-                found[result.resource_name] = result.configs[0].value or ""
+                found[result.resource_name] = [
+                    Setting(one.name, one.value, one.config_source, one.read_only)
+                    for one in result.configs
+                ]
         return found
 
     def set_min_isr(self, topic: str, count: int) -> None:
@@ -280,11 +379,60 @@ class Cluster:
         Raises:
             RefusedError: the controller refuses.
         """
+        self.alter_configs(kind, name, [Change(key, operation, value)])
+
+    def alter_configs(self, kind: ResourceType, name: str, changes: Sequence[Change]) -> None:
+        """Change settings of a topic, or of a broker: all of them, or none.
+
+        Args:
+            kind: of resource.
+            name: the topic, or the broker's id; "": what all brokers share.
+            changes: each of another setting.
+
+        Raises:
+            RefusedError: the controller refuses.
+        """
         cls = codec.request(ApiKey.INCREMENTAL_ALTER_CONFIGS).cls
-        change = cls.Resources.Configs(name=key, config_operation=int(operation), value=value)
-        resource = cls.Resources(resource_type=int(kind), resource_name=name, configs=[change])
+        configs = [
+            cls.Resources.Configs(name=key, config_operation=int(operation), value=value)
+            for key, operation, value in changes
+        ]
+        resource = cls.Resources(resource_type=int(kind), resource_name=name, configs=configs)
         answer = self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
-        _check(answer.responses[0], f"{key} of {name}")
+        keys = ", ".join(one.key for one in changes)
+        _check(answer.responses[0], f"{keys} of {name or 'all brokers'}")
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    def create_topic(self, new: NewTopic) -> tuple[int, int]:
+        """Make a topic; returns its partitions and its replication factor.
+
+        Raises:
+            RefusedError: the controller refuses.
+        """
+        cls = codec.request(ApiKey.CREATE_TOPICS).cls
+        topic = cls.Topics(
+            name=new.name,
+            num_partitions=new.partitions,
+            replication_factor=new.replication_factor,
+            configs=[cls.Topics.Configs(name=k, value=v) for k, v in new.settings.items()],
+        )
+        (made,) = self._ask(ApiKey.CREATE_TOPICS, 7, topics=[topic]).topics
+        _check(made, f"topic {new.name}")
+        return made.num_partitions, made.replication_factor
+
+    def delete_topics(self, names: Sequence[str]) -> dict[str, RefusedError]:
+        """Delete topics with their records; returns why some stay, by name."""
+        cls = codec.request(ApiKey.DELETE_TOPICS).cls
+        topics = [cls.Topics(name=one, topic_id=ZERO_UUID) for one in names]
+        answer = self._ask(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout_ms=_TIMEOUT_MS)
+        refused: dict[str, RefusedError] = {}
+        for one in answer.responses:
+            try:
+                _check(one, f"topic {one.name}")
+            except RefusedError as error:
+                refused[one.name] = error
+        return refused
 
     # -- replicas ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import click
 from kafka_client.blocking import BlockingClient
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from tidemark.cluster.asking import Cluster
-from tidemark.commands.topics import begin, wait
+from tidemark.commands.topics_replicate import begin, wait
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import ToolCommand, cluster_options
 

@@ -1,110 +1,220 @@
-"""`tidemark topics`: give topics that exist more replicas."""
+"""`tidemark topics`: list, describe, create and delete topics; give them more replicas."""
 
 import sys
-import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import click
 
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.errors import ErrorCode
-from tidemark.cluster.asking import Cluster, Reassigning, Refusal
-from tidemark.cluster.replication import progress, raised_factor
+from metadata_topic.image.image import ResourceType
+from tidemark.cluster.asking import Cluster, NewTopic, RefusedError
+from tidemark.cluster.topics import (
+    own_settings,
+    replication_factor,
+    topic_json,
+    topic_text,
+    topics_named,
+)
+from tidemark.commands import topics_replicate
+from tidemark.node_files.loading import parse_overrides
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
-
-_PAUSE_S: Final = 0.5
-_Going = dict[tuple[str, int], Reassigning]
+from tidemark.remote.options import (
+    ToolCommand,
+    WrongOptionError,
+    cluster_options,
+    confirm,
+    json_option,
+    named,
+    print_json,
+    terminal_width,
+    yes_option,
+)
 
 
 @click.group("topics")
 def command() -> None:
-    """Give topics that exist more replicas."""
+    """List, describe, create and delete topics; give them more replicas."""
 
 
-@command.command("replicate", cls=ToolCommand)
-@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="All topics, those of the brokers too.")
-@click.option(
-    "--factor", type=click.IntRange(min=1), required=True, metavar="N",
-    help="How many replicas each partition shall have; one that has more keeps them.",
-)  # fmt: skip
-@click.option("--no-wait", is_flag=True, help="Return when it has begun.")
+command.add_command(topics_replicate.command)
+
+
+@command.command("list", cls=ToolCommand)
+@click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
+@json_option
 @cluster_options
-def replicate_command(
-    topics: tuple[str, ...],
+def list_command(
+    *, exclude_internal: bool, as_json: bool, bootstrap: str, command_config: Path | None
+) -> None:
+    """Print the names of all topics, a line each."""
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        found = Cluster(client).topics()
+    shown = [found[name] for name in sorted(found)]
+    shown = [one for one in shown if not (exclude_internal and one.is_internal)]
+    if as_json:
+        topics = [
+            {
+                "topic": one.name,
+                "is_internal": one.is_internal,
+                "partition_count": len(one.partitions),
+                "replication_factor": replication_factor(one),
+            }
+            for one in shown
+        ]
+        print_json({"topics": topics})
+        return
+    for one in shown:
+        click.echo(one.name)
+
+
+@command.command("describe", cls=ToolCommand)
+@named("TOPIC", "--topic", "-t")
+@click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
+@json_option
+@cluster_options
+def describe_command(
     *,
-    is_all: bool,
-    factor: int,
-    no_wait: bool,
+    names: Sequence[str],
+    exclude_internal: bool,
+    as_json: bool,
     bootstrap: str,
     command_config: Path | None,
 ) -> None:
-    """Raise the number of replicas of topics, and wait until the new ones are in sync.
+    """Show topics, or all: their settings, and who leads and has each partition.
 
-    They go to brokers of other racks first, then to those with the fewest replicas. Topics are read
-    and written meanwhile. The command may be ended at any time, and given again: what has begun
-    goes on, and nothing is done twice. Exit code 1: a topic was refused.
+    Isr: replicas in sync. Elr: those that are not, and may lead all the same, since they have all
+    that is committed (KIP-966).
     """
-    if is_all == bool(topics):
-        raise WrongOptionError("name topics, or --all")
-    settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
         cluster = Cluster(client)
-        chosen, refused = begin(cluster, topics, factor)
-        try:
-            if chosen and not no_wait:
-                wait(cluster, chosen)
-        except KeyboardInterrupt:
-            click.echo("interrupted: copying goes on; the same command shows how far it is")
-            sys.exit(130)
-    # Of all topics those that cannot have replicas yet are no failure.
-    codes = {one.code for one in refused.values()}
-    if is_all:
-        codes.discard(ErrorCode.INVALID_REPLICATION_FACTOR)
-    sys.exit(1 if codes else 0)
+        found = topics_named(cluster, names)
+        chosen = [
+            one
+            for one in found.values()
+            if one.name in names or not (exclude_internal and one.is_internal)
+        ]
+        settings = _settings(cluster, [one.name for one in chosen])
+    chosen.sort(key=lambda one: one.name)
+    if as_json:
+        topics = [topic_json(one, settings.get(one.name, {})) for one in chosen]
+        print_json({"topics": topics})
+        return
+    texts = [topic_text(one, settings.get(one.name, {}), terminal_width()) for one in chosen]
+    click.echo("\n".join(texts), nl=False)
 
 
-def begin(
-    cluster: Cluster, topics: tuple[str, ...], factor: int
-) -> tuple[set[str], dict[str, Refusal]]:
-    """Ask for what is missing; returns the topics that have it then, and why others have not."""
-    brokers, going = cluster.brokers(), cluster.reassigning()
-    everything = list(cluster.partitions())
-    exist = {one.topic for one in everything}
-    if unknown := sorted(set(topics) - exist):
-        raise ClusterError(f"there is no topic {', '.join(unknown)}; nothing was changed")
-    chosen = set(topics) or exist
-    plan = raised_factor(everything, brokers, factor, chosen, going)
-    refusals = cluster.reassign(plan.wanted)
-    refused = {one.topic: one for one in reversed(refusals)}
-    for topic, count in sorted(plan.topics.items()):
-        if topic in refused:
-            click.echo(f"{topic}: refused: {refused[topic].text}", err=True)
+@command.command("create", cls=ToolCommand)
+@named("TOPIC", "--topic", "-t")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(min=1), metavar="N",
+    help="How many; default: num.partitions of the cluster.",
+)  # fmt: skip
+@click.option(
+    "--replication-factor", type=click.IntRange(min=1), metavar="N",
+    help="Replicas of each; default: default.replication.factor of the cluster.",
+)  # fmt: skip
+@click.option(
+    "--config", "-X", "config", multiple=True, metavar="K=V",
+    help="A setting, such as remote.storage.enable=true; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--if-not-exists", is_flag=True, help="One that exists is left alone, and is no error."
+)
+@json_option
+@cluster_options
+def create_command(
+    *,
+    as_json: bool,
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    config: Sequence[str],
+    if_not_exists: bool,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Make topics."""
+    if not names:
+        raise WrongOptionError("name a topic")
+    settings = parse_overrides(config, option="--config")
+    say = (lambda _: None) if as_json else click.echo
+    created: list[dict[str, object]] = []
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        cluster = Cluster(client)
+        for name in names:
+            new = NewTopic(name, partitions or -1, replication_factor or -1, settings)
+            try:
+                count, factor = cluster.create_topic(new)
+            except RefusedError as error:
+                if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+                say(f"topic {name} exists and was left alone")
+                continue
+            say(f"Created topic {name}. PartitionCount: {count}  ReplicationFactor: {factor}")
+            created.append({"topic": name, "partition_count": count, "replication_factor": factor})
+    if as_json:
+        print_json({"created": created})
+
+
+@command.command("delete", cls=ToolCommand)
+@named("TOPIC", "--topic", "-t")
+@click.option("--if-exists", is_flag=True, help="One that does not exist is no error.")
+@yes_option
+@json_option
+@cluster_options
+def delete_command(
+    *,
+    as_json: bool,
+    names: Sequence[str],
+    if_exists: bool,
+    yes: bool,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Delete topics with all of their records, in the remote tier, too.
+
+    Asks on a terminal; elsewhere --yes is needed. Exit code 1: one was not deleted.
+    """
+    if not names:
+        raise WrongOptionError("name a topic")
+    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+        cluster = Cluster(client)
+        wanted = list(names)
+        if if_exists:
+            known = cluster.topics()
+            wanted = [one for one in names if one in known]
         else:
-            click.echo(f"{topic}: {count} partition(s) get {factor} replicas")
-    if plan.enough:
-        click.echo(f"{len(plan.enough)} topic(s) have {factor} replicas or more already")
-    return chosen - refused.keys(), refused
+            known = topics_named(cluster, names)
+        if internal := [one for one in wanted if known[one].is_internal]:
+            raise ClusterError(
+                f"{_some(internal)}: the brokers keep their own state there; nothing was deleted"
+            )
+        count = sum(len(known[one].partitions) for one in wanted)
+        text = f"Delete {_some(wanted)} with all records of {count} partition(s)?"
+        if wanted:
+            confirm(text, yes=yes)
+        refused = cluster.delete_topics(wanted)
+    for name in refused:
+        click.echo(f"tidemark: {refused[name]}", err=True)
+    deleted = [one for one in wanted if one not in refused]
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        for name in deleted:
+            click.echo(f"Deleted topic {name}.")
+    sys.exit(1 if refused else 0)
 
 
-def wait(cluster: Cluster, topics: set[str]) -> None:
-    """Return when nothing is added to these topics any more; a silent cluster is waited for."""
-    shown = ""
-    while True:
-        try:
-            brokers, ongoing = cluster.brokers(), _ongoing(cluster, topics)
-            text = progress(ongoing, brokers) if ongoing else "all replicas are in sync"
-        except ClusterError as error:
-            ongoing, text = {("", 0): Reassigning()}, f"nobody says how far it is: {error}"
-        if text != shown:
-            click.echo(text)
-        if not ongoing:
-            return
-        shown = text
-        time.sleep(_PAUSE_S)
+def _settings(cluster: Cluster, names: Sequence[str]) -> Mapping[str, dict[str, str]]:
+    """What was set for the topics themselves."""
+    kind = ResourceType.TOPIC
+    return {
+        name: {one.name: one.value or "" for one in own_settings(kind, name, found)}
+        for name, found in cluster.all_settings(kind, names).items()
+    }
 
 
-def _ongoing(cluster: Cluster, topics: set[str]) -> _Going:
-    return {place: one for place, one in cluster.reassigning().items() if place[0] in topics}
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(names)

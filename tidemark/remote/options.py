@@ -1,9 +1,12 @@
 """Arguments and options that commands share, and their exit code for wrong ones."""
 
+import functools
+import json
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -73,6 +76,11 @@ def json_option(function: F) -> F:
     return click.option("--json", "-J", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def print_json(value: object) -> None:
+    """Print what `--json` asks for."""
+    click.echo(json.dumps(value, indent=1))
+
+
 def yes_option(function: F) -> F:
     """`--yes`, for commands that destroy; see `confirm`."""
     return click.option("--yes", is_flag=True, help="Do not ask.")(function)
@@ -94,6 +102,35 @@ def confirm(question: str, *, yes: bool) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
         raise WrongOptionError("standard input is no terminal, so nobody can be asked: give --yes")
     click.confirm(question, abort=True)
+
+
+def named(what: str, *options: str) -> Callable[[F], F]:
+    """Names as arguments, or by an option as Kafka's tools have it; given as `names`, each once.
+
+    Args:
+        what: a name, in capitals, for the help.
+        options: the option, with its letter.
+    """
+
+    def decorate(function: F) -> F:
+        @click.argument("arguments", metavar=f"[{what}]...", nargs=-1)
+        @click.option(
+            *options, "options", multiple=True, metavar=what, help="The same; repeatable."
+        )
+        @functools.wraps(function)
+        def merged(
+            *args: Any, arguments: Sequence[str], options: Sequence[str], **given: Any
+        ) -> Any:
+            return function(*args, names=tuple(dict.fromkeys((*arguments, *options))), **given)
+
+        return cast("F", merged)
+
+    return decorate
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None: it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def config_options(command: Command) -> Command:

@@ -182,6 +182,7 @@ def test_help_lists_the_commands_without_loading_them() -> None:
 
 def test_the_version_is_printed() -> None:
     assert tidemark("version").output.startswith("tidemark ")
+    assert tidemark("--version").output == tidemark("version").output
 
 
 @pytest.mark.parametrize(
