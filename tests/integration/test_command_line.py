@@ -6,6 +6,8 @@ and only a terminal of 80 columns that lines fit into it.
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -221,3 +223,41 @@ def test_lines_fit_into_80_columns(shell: Shell, broker: tidemark.Broker) -> Non
             assert [one for one in printed.splitlines() if len(one) > 80] == []
     finally:
         consumer.close()
+
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = ROOT / "docs" / "command-line.md"
+
+
+def same(text: str) -> list[str]:
+    """Lines without what differs from run to run: ids, ports, spaces between columns."""
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:9092", text)
+    text = re.sub(r"TopicId: \S{22}", "TopicId: ID", text)
+    text = re.sub(r"^rdkafka-[0-9a-f-]+(?= )|^[0-9a-f-]{6,}$", "CONSUMER", text, flags=re.MULTILINE)
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    with tidemark.Broker(topics=["orders"]) as broker:
+        shell = Shell(broker, tmp_path)
+        shell.run("topics", "delete", "orders", "--yes")
+        shell.run("topics", "create", "orders", "-p", "2")
+        producer = broker.producer()
+        for number in range(80):
+            producer.produce("orders", b"%d" % number, partition=number % 2)
+        producer.flush()
+        commit(broker, "nightly", 12)
+        consumer = reading(broker, "readers")
+        until(lambda: consumer.poll(0.1) or consumer.assignment(), "it has partitions")
+        consumer.commit(offsets=[TopicPartition("orders", 0, 30)], asynchronous=False)
+        try:
+            for block in CONSOLE.findall(page):
+                for part in re.split(r"^\$ tidemark ", block, flags=re.MULTILINE)[1:]:
+                    command, _, printed = part.partition("\n")
+                    is_refused = printed.startswith("tidemark: ")
+                    said = shell.on_a_terminal(*shlex.split(command), code=is_refused)
+                    assert same(said) == same(printed), command
+                    consumer.poll(0)
+        finally:
+            consumer.close()

@@ -89,7 +89,7 @@ class Dev:
     def until_status(self, wanted: str) -> dict[str, Any]:
         def look() -> dict[str, Any]:
             code, report = self.status()
-            assert code == (0 if report["status"] == "green" else 1)
+            assert code == (0 if report["status"] == "green" else 1 if report["cluster_id"] else 2)
             return report if report["status"] == wanted else {}
 
         return until(look, f"the status is {wanted}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_client.transport import Address
 from tidemark.quorum.description import QuorumDescription
@@ -27,6 +27,13 @@ class Page:
     reasons: tuple[str, ...] = ()
 
 
+class CopyLag(NamedTuple):
+    """Closed segments of a tiered topic that are not in the remote tier yet, and their bytes."""
+
+    segments: int
+    size_bytes: int
+
+
 @dataclass(slots=True)
 class NodeFacts:
     """A broker or a controller.
@@ -37,6 +44,7 @@ class NodeFacts:
         silence: why it does not answer; "" where it does.
         settings: those that it was asked for, by name; none of a node that does not know them.
         page: None: it has none.
+        copy_lag: of the tiered topics of which it leads a partition; None: nobody could read it.
     """
 
     id: int
@@ -45,6 +53,7 @@ class NodeFacts:
     silence: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     page: Page | None = None
+    copy_lag: Mapping[str, CopyLag] | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +65,7 @@ class ClusterFacts:
         quorum: as its leader describes it; None: `quorum_silence` says why not.
         brokers: by id, fenced ones too; None: none was asked, or `broker_silence` says why not.
         controllers: by id, as far as they are known.
+        topics: partitions by topic, of those that were seen.
         partition_count: of all topics; None: no broker was asked, or `partition_silence` says why
             they could not be counted.
         offline: those without a leader, as `topic-partition`; of those that were seen.
@@ -67,6 +77,13 @@ class ClusterFacts:
     brokers: dict[int, NodeFacts] | None = None
     broker_silence: str = ""
     controllers: dict[int, NodeFacts] = field(default_factory=dict)
+    topics: dict[str, int] = field(default_factory=dict)
     partition_count: int | None = None
     partition_silence: str = ""
     offline: list[str] = field(default_factory=list)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether any node has answered."""
+        asked = self.brokers is not None or self.quorum is not None
+        return asked or any(not one.silence for one in self.controllers.values())

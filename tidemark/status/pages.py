@@ -1,17 +1,24 @@
-"""Reads the health page of a node, within a deadline."""
+"""Reads the pages of a node, within a deadline: its health, and how far its tier is."""
 
 import http.client
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from broker.config.key import ConfigError
 from broker.config.listeners import parse_host_port
 from kafka_client.transport import Address
-from tidemark.status.facts import PAGE_KEY, Page
+from tidemark.status.facts import PAGE_KEY, CopyLag, Page
 
 _EVERYWHERE: Final = frozenset(("", "0.0.0.0", "::"))
 _BYTES_MAX: Final = 1 << 20
+_METRICS_BYTES_MAX: Final = 64 << 20
+_COPY_LAG: Final = re.compile(
+    r"^kafka_server_BrokerTopicMetrics_RemoteCopyLag(Bytes|Segments)"
+    r'\{[^}]*topic="([^"]*)"[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
 
 
 def page_address(listener: str, node: Address) -> Address | None:
@@ -42,7 +49,7 @@ def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Pa
     """
     shown = f"http://{address[0]}:{address[1]}/health"
     try:
-        report = json.loads(_get(address, left_s))
+        report = json.loads(_get(address, "/health", left_s, _BYTES_MAX))
         if report["node_id"] != node_id:
             return Page("", reasons=(f"{shown} is the page of node {report['node_id']}",))
         reasons = tuple(str(one) for one in report["reasons"])
@@ -53,7 +60,24 @@ def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Pa
         return Page("", reasons=(f"{shown} is no page of health: {error!r}",))
 
 
-def _get(address: Address, left_s: Callable[[], float]) -> bytes:
+def read_copy_lag(address: Address, left_s: Callable[[], float]) -> dict[str, CopyLag] | None:
+    """Ask a page how much is to be copied, by tiered topic; None: it does not say in time.
+
+    Args:
+        address: of the page, which has said whose it is.
+        left_s: how long it may still take.
+    """
+    try:
+        text = _get(address, "/metrics", left_s, _METRICS_BYTES_MAX).decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return None
+    sums: dict[str, list[int]] = {}
+    for what, topic, count in _COPY_LAG.findall(text):
+        sums.setdefault(topic, [0, 0])[what == "Bytes"] += int(float(count))
+    return {topic: CopyLag(*counts) for topic, counts in sums.items()}
+
+
+def _get(address: Address, path: str, left_s: Callable[[], float], bytes_max: int) -> bytes:
     """The body.
 
     Raises:
@@ -61,16 +85,16 @@ def _get(address: Address, left_s: Callable[[], float]) -> bytes:
     """
     connection = http.client.HTTPConnection(*address, timeout=_some(left_s))
     try:
-        connection.request("GET", "/health")
+        connection.request("GET", path)
         answer: Any = connection.getresponse()
         body = b""
-        while len(body) < _BYTES_MAX:
+        while len(body) < bytes_max:
             _some(left_s)  # a page that sends a byte now and then does not hold it up
-            more = answer.read1(_BYTES_MAX)
+            more = answer.read1(bytes_max)
             if not more:
                 return body
             body += more
-        raise http.client.HTTPException(f"it is longer than {_BYTES_MAX} bytes")
+        raise http.client.HTTPException(f"it is longer than {bytes_max} bytes")
     finally:
         connection.close()
 

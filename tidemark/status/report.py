@@ -5,13 +5,13 @@ a node says so of itself. What nobody could look at, such as a page on another m
 is shown as unknown and changes nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from tidemark.cluster.table import plain, table
 from tidemark.quorum.description import QuorumDescription, ReplicaState
-from tidemark.quorum.text import table_text
-from tidemark.status.facts import TIER_KEY, ClusterFacts, NodeFacts
+from tidemark.status.facts import TIER_KEY, ClusterFacts, CopyLag, NodeFacts
 
 GREEN: Final = "green"
 YELLOW: Final = "yellow"
@@ -20,6 +20,14 @@ _UNKNOWN: Final = "-"
 _SILENT_MS: Final = 3_000
 """A replica that follows fetches at least every 500 ms, the time that the leader lets it wait."""
 _SHOWN_MAX: Final = 20
+_TOPICS_MAX: Final = 10
+_TOPICS: Final = ("Topic", "PartitionCount", "RemoteCopyLagSegments", "RemoteCopyLagBytes")
+_NO_MAJORITY: Final = "start controllers until most of the voters run; docs/controllers.md"
+_NO_BROKER: Final = "start one, or name others: --bootstrap-server, TIDEMARK_BOOTSTRAP_SERVER"
+_NO_LEADER: Final = "start the brokers with their replicas: `tidemark topics describe TOPIC`"
+_AWAY: Final = "start it again; if its disk or machine is lost: docs/controllers.md"
+_CUT_OFF: Final = "it runs and does not reach the leader: look at network, log and disk"
+_FENCED: Final = "it is starting, or cannot reach the controllers: see its log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +55,47 @@ class NodeRow:
     page: str
 
 
+class Reason(NamedTuple):
+    """Why a cluster is not green.
+
+    Attributes:
+        remedy: the way out; "" where the reason of a node says it itself.
+    """
+
+    text: str
+    remedy: str = ""
+
+
+class TopicRow(NamedTuple):
+    """A line about a topic.
+
+    Attributes:
+        lag: None where it is not tiered, or nobody says how far the tier is.
+    """
+
+    topic: str
+    partition_count: int
+    lag: CopyLag | None
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """A cluster, judged.
 
     Attributes:
         reasons: why it is not green: red ones first.
+        remedies: the way out of those whose words do not say it.
         facts: what was judged.
+        topics: those that lack most in the remote tier first.
     """
 
     status: str
     reasons: tuple[str, ...]
+    remedies: Mapping[str, str]
     facts: ClusterFacts
     controllers: tuple[NodeRow, ...]
     brokers: tuple[NodeRow, ...]
+    topics: tuple[TopicRow, ...]
 
     def as_json(self) -> dict[str, object]:
         """For `--json`."""
@@ -69,6 +104,7 @@ class Report:
             "cluster_id": facts.cluster_id,
             "status": self.status,
             "reasons": list(self.reasons),
+            "remedies": dict(self.remedies),
             "quorum": quorum
             and {
                 "leader_id": quorum.leader_id,
@@ -78,10 +114,23 @@ class Report:
             "controllers": [_fields(one, "tier") for one in self.controllers],
             "brokers": None if facts.brokers is None else [_fields(one) for one in self.brokers],
             "partitions": {"count": facts.partition_count, "offline": facts.offline},
+            "topics": [
+                {
+                    "topic": one.topic,
+                    "partition_count": one.partition_count,
+                    "remote_copy_lag_segments": one.lag and one.lag.segments,
+                    "remote_copy_lag_bytes": one.lag and one.lag.size_bytes,
+                }
+                for one in self.topics
+            ],
         }
 
-    def text(self) -> str:
-        """For a person."""
+    def text(self, width: int | None = None) -> str:
+        """For a person: one screen.
+
+        Args:
+            width: columns of the terminal; None: there is none.
+        """
         facts, quorum = self.facts, self.facts.quorum
         lines = [f"cluster {facts.cluster_id or '(unknown)'}: {self.status}", ""]
         led = "no leader is known"
@@ -90,26 +139,40 @@ class Report:
                 f"leader {quorum.leader_id}, epoch {quorum.leader_epoch}, "
                 f"high watermark {quorum.high_watermark}"
             )
-        lines += [f"controllers: {led}", *_table(self.controllers, has_tier=False)]
+        lines += [f"controllers: {led}", *_table(self.controllers, width, has_tier=False)]
         if facts.brokers is not None:
-            lines += ["", f"brokers: {len(self.brokers)}", *_table(self.brokers, has_tier=True)]
+            lines += ["", f"brokers: {len(self.brokers)}"]
+            lines += _table(self.brokers, width, has_tier=True)
         if facts.partition_count is not None:
-            lines += ["", f"partitions: {facts.partition_count}, offline: {len(facts.offline)}"]
+            lines += ["", *self._of_topics(facts.partition_count, width)]
         unknown = [one for one in (*self.controllers, *self.brokers) if one.page]
         if self.reasons or unknown:
-            lines += ["", *self.reasons]
-            lines += dict.fromkeys(f"node {one.id}: {one.page}" for one in unknown)
+            lines += [""]
+            for reason in self.reasons:
+                lines += [plain(reason)]
+                lines += [f"  {self.remedies[reason]}"] if reason in self.remedies else []
+            lines += dict.fromkeys(plain(f"node {one.id}: {one.page}") for one in unknown)
         return "\n".join(line.rstrip() for line in lines) + "\n"
+
+    def _of_topics(self, partition_count: int, width: int | None) -> Iterable[str]:
+        offline = len(self.facts.offline)
+        yield f"topics: {len(self.topics)}, partitions: {partition_count}, offline: {offline}"
+        tiered = [one for one in self.topics if one.lag is not None]
+        if tiered:
+            cells = [(one.topic, one.partition_count, *(one.lag or ())) for one in tiered]
+            yield from table(_TOPICS, cells[:_TOPICS_MAX], width).splitlines()
+        if len(tiered) > _TOPICS_MAX:
+            yield f"and {len(tiered) - _TOPICS_MAX} more tiered topics"
 
 
 def judge(facts: ClusterFacts) -> Report:
     """Say what the facts mean."""
-    red: list[str] = []
-    yellow: list[str] = []
+    red: list[Reason] = []
+    yellow: list[Reason] = []
     if facts.quorum is None and facts.quorum_silence:
-        red.append(f"controllers: {facts.quorum_silence}")
+        red.append(Reason(f"controllers: {facts.quorum_silence}", _NO_MAJORITY))
     if facts.broker_silence:
-        red.append(f"no broker answers: {facts.broker_silence}")
+        red.append(Reason(f"no broker answers: {facts.broker_silence}", _NO_BROKER))
     for node in facts.controllers.values():
         yellow += _of_controller(node, facts.quorum)
     for node in (facts.brokers or {}).values():
@@ -118,49 +181,67 @@ def judge(facts: ClusterFacts) -> Report:
     if facts.offline:
         shown = ", ".join(facts.offline[:_SHOWN_MAX])
         more = f" and {len(facts.offline) - _SHOWN_MAX} more" * (len(facts.offline) > _SHOWN_MAX)
-        red.append(f"partitions without a leader: {shown}{more}")
+        red.append(Reason(f"partitions without a leader: {shown}{more}", _NO_LEADER))
     if facts.partition_silence:
-        yellow.append(f"not all partitions could be looked at: {facts.partition_silence}")
+        text = f"not all partitions could be looked at: {facts.partition_silence}"
+        yellow.append(Reason(text))
     nodes = {**facts.controllers, **(facts.brokers or {})}  # a combined node has one page
     for node in nodes.values():
         if node.page is not None and node.page.status in (RED, YELLOW):
             reasons = node.page.reasons or (f"its health is {node.page.status}",)
             into = red if node.page.status == RED else yellow
-            into += [f"node {node.id}: {one}" for one in reasons]
+            into += [Reason(f"node {node.id}: {one}") for one in reasons]
     status = RED if red else YELLOW if yellow else GREEN
+    found = dict(red + yellow)
     return Report(
         status,
-        tuple(dict.fromkeys(red + yellow)),
+        tuple(found),
+        {text: remedy for text, remedy in found.items() if remedy},
         facts,
         tuple(_row(one, facts, "running") for one in facts.controllers.values()),
         tuple(
             _row(one, facts, "fenced" if one.is_fenced else "unfenced")
             for one in (facts.brokers or {}).values()
         ),
+        _topics(facts),
     )
 
 
-def _of_controller(node: NodeFacts, quorum: QuorumDescription | None) -> list[str]:
+def _topics(facts: ClusterFacts) -> tuple[TopicRow, ...]:
+    lags: dict[str, CopyLag] = {}
+    for broker in (facts.brokers or {}).values():
+        for topic, lag in (broker.copy_lag or {}).items():
+            before = lags.get(topic, CopyLag(0, 0))
+            lags[topic] = CopyLag(
+                before.segments + lag.segments, before.size_bytes + lag.size_bytes
+            )
+    rows = [TopicRow(topic, count, lags.get(topic)) for topic, count in facts.topics.items()]
+    rows.sort(key=lambda one: (-(one.lag.size_bytes if one.lag else -1), one.topic))
+    return tuple(rows)
+
+
+def _of_controller(node: NodeFacts, quorum: QuorumDescription | None) -> list[Reason]:
     if node.silence:
-        return [f"controller {node.id} does not answer: {node.silence}"]
+        return [Reason(f"controller {node.id} does not answer: {node.silence}", _AWAY)]
     if quorum is None or not any(one.id == node.id for one in quorum.voters):
         return []
     return [
-        f"controller {node.id} does not follow the leader: {text}"
+        Reason(f"controller {node.id} does not follow the leader: {text}", _CUT_OFF)
         for text in _behind(_replica(quorum, node.id), quorum)
     ]
 
 
-def _of_broker(node: NodeFacts, facts: ClusterFacts) -> tuple[list[str], list[str]]:
+def _of_broker(node: NodeFacts, facts: ClusterFacts) -> tuple[list[Reason], list[Reason]]:
     """What is red and what is yellow."""
     red, yellow = [], []
     if node.is_fenced:
-        red.append(f"broker {node.id} is fenced: the active controller takes no heartbeat from it")
+        text = f"broker {node.id} is fenced: the active controller takes no heartbeat from it"
+        red.append(Reason(text, "" if node.silence else _FENCED))
     if node.silence:
-        red.append(f"broker {node.id} does not answer: {node.silence}")
+        red.append(Reason(f"broker {node.id} does not answer: {node.silence}", _AWAY))
     elif not node.is_fenced and facts.quorum is not None:
         yellow += [
-            f"broker {node.id} does not fetch the metadata log: {text}"
+            Reason(f"broker {node.id} does not fetch the metadata log: {text}", _CUT_OFF)
             for text in _behind(_replica(facts.quorum, node.id), facts.quorum)
         ]
     return red, yellow
@@ -248,7 +329,9 @@ def _fields(row: NodeRow, *without: str) -> dict[str, object]:
     return {name: getattr(row, name) for name in names if name not in without}
 
 
-def _table(rows: Iterable[NodeRow], *, has_tier: bool) -> list[str]:
+def _table(rows: Sequence[NodeRow], width: int | None, *, has_tier: bool) -> list[str]:
+    if not rows:
+        return []
     columns = ["NodeId", "Address", "Role", "State", "Lag", "Health"]
     cells = [
         [
@@ -259,4 +342,4 @@ def _table(rows: Iterable[NodeRow], *, has_tier: bool) -> list[str]:
         for one in rows
     ]
     columns += ["Tier"] if has_tier else []
-    return table_text(columns, cells).splitlines()
+    return table(columns, cells, width).splitlines()

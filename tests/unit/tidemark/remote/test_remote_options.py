@@ -6,6 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.support.brokers.process import ROOT
 from tests.support.samples.command_line import tidemark
 from tidemark.cli import cli
 from tidemark.remote.options import (
@@ -66,6 +67,24 @@ def test_all_commands_take_the_address_in_the_same_way() -> None:
     assert len(found) > 10
     for name, option in found.items():
         assert (option.default, option.envvar) == (DEFAULT_BOOTSTRAP, BOOTSTRAP_VARIABLE), name
+
+
+def test_the_page_of_the_command_line_names_all_commands() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    names = {name for name, one in commands(cli) if not isinstance(one, click.Group)}
+    assert {name for name in names if f"\n| `{name}` |" not in page} == set()
+
+
+def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def completed(words: str) -> list[str]:
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+        monkeypatch.setenv("_TIDEMARK_COMPLETE", "bash_complete")
+        return CliRunner().invoke(cli, prog_name="tidemark").output.split()
+
+    assert completed("tidemark top") == ["plain,topics"]
+    assert completed("tidemark topics de") == ["plain,delete", "plain,describe"]
+    assert completed("tidemark topics list --boot") == ["plain,--bootstrap-server"]
 
 
 def test_an_address_that_nobody_named_stands_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:

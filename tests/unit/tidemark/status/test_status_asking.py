@@ -136,6 +136,7 @@ async def test_partitions_are_counted_page_by_page() -> None:
     ]
     facts = await cluster.asked()
     assert (facts.partition_count, facts.offline) == (3, ["a-1", "b-0"])
+    assert facts.topics == {"a": 2, "b": 1}
     assert facts.partition_silence == ""
 
 

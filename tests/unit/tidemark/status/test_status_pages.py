@@ -9,8 +9,8 @@ from threading import Event, Thread
 import pytest
 
 from runtime.clock import SystemClock
-from tidemark.status.facts import Page
-from tidemark.status.pages import page_address, read_page
+from tidemark.status.facts import CopyLag, Page
+from tidemark.status.pages import page_address, read_copy_lag, read_page
 
 CLOCK = SystemClock()
 
@@ -107,3 +107,26 @@ def test_a_page_that_listens_everywhere_is_at_its_node(
     listener: str, address: tuple[str, int] | None
 ) -> None:
     assert page_address(listener, ("h1", 9093)) == address
+
+
+def test_the_copy_lag_of_a_topic_is_that_of_its_partitions() -> None:
+    name = "kafka_server_BrokerTopicMetrics_RemoteCopyLag"
+    body = f"""
+# HELP {name}Bytes Bytes of closed segments not copied yet
+{name}Bytes{{topic="a",partition="0"}} 7
+{name}Bytes{{topic="a",partition="1"}} 1e3
+{name}Bytes{{topic="b",partition="0"}} 0
+{name}Segments{{topic="a",partition="0"}} 1
+{name}Segments{{topic="a",partition="1"}} 2
+{name}Segments{{topic="b",partition="0"}} 0
+{name}Bytes_of_another{{topic="a",partition="0"}} 5
+"""
+    with page(http(body.encode())) as port:
+        found = read_copy_lag(("127.0.0.1", port), limit(10))
+    assert found == {"a": CopyLag(3, 1_007), "b": CopyLag(0, 0)}
+
+
+def test_a_copy_lag_that_nobody_tells_is_unknown() -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        assert read_copy_lag(bound.getsockname(), limit(10)) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tidemark.quorum.description import Endpoint, QuorumDescription, ReplicaState
-from tidemark.status.facts import ClusterFacts, NodeFacts, Page
+from tidemark.status.facts import ClusterFacts, CopyLag, NodeFacts, Page
 from tidemark.status.report import endangered_quorum, judge
 
 NOW_MS = 1_000_000
@@ -220,3 +220,68 @@ def test_a_voter_is_needed_where_too_few_others_follow(
     found = endangered_quorum(node_id, quorum(replica(2), replica(3, fetched_ms_ago=silent)))
     assert bool(found) is is_needed
     assert all(one.startswith("1 of 3 controllers would follow, and 2 have to") for one in found)
+
+
+def test_a_reason_has_its_remedy_beneath_it() -> None:
+    facts = well()
+    facts.controllers[3] = controller(3, silence="h3:9093: Connection refused", page=None)
+    facts.offline = ["t-0"]
+    facts.brokers = {11: broker(11, page=Page("yellow", "running", ("tier: x; do y",)))}
+    report = judge(facts)
+    lines = report.text(80).splitlines()
+    for reason, word in (
+        ("partitions without a leader: t-0", "topics describe"),
+        ("controller 3 does not answer: h3:9093: Connection refused", "start it again"),
+    ):
+        remedy = report.remedies[reason]
+        assert word in remedy
+        assert lines[lines.index(reason) + 1] == f"  {remedy}"
+    assert "node 11: tier: x; do y" not in report.remedies
+    assert report.as_json()["remedies"] == report.remedies
+
+
+def test_no_remedy_is_wider_than_a_terminal() -> None:
+    facts = well()
+    facts.quorum, facts.quorum_silence = None, "nobody described the quorum"
+    facts.broker_silence, facts.offline = "h1:9092: timed out", ["t-0"]
+    facts.controllers[3] = controller(3, silence="gone")
+    facts.brokers = {11: broker(11, is_fenced=True)}
+    remedies = {*judge(facts).remedies.values()}
+    facts.quorum = quorum(replica(2, fetched_ms_ago=9_000))
+    remedies |= {*judge(facts).remedies.values()}
+    assert len(remedies) == 6
+    assert max(map(len, remedies)) <= 78
+
+
+def test_topics_that_lack_most_in_the_remote_tier_come_first_up_to_a_bound() -> None:
+    facts = well()
+    first, second = broker(11), broker(12)
+    first.copy_lag = {"b": CopyLag(1, 10), "c": CopyLag(0, 0)}
+    second.copy_lag = {"b": CopyLag(2, 20), "d": CopyLag(1, 40)}
+    facts.brokers = {11: first, 12: second}
+    facts.topics = {"a": 1, "b": 2, "c": 1, "d": 1}
+    report = judge(facts)
+    assert [(one.topic, one.lag) for one in report.topics] == [
+        ("d", (1, 40)),
+        ("b", (3, 30)),
+        ("c", (0, 0)),
+        ("a", None),
+    ]
+    lines = report.text().splitlines()
+    assert lines[lines.index("topics: 4, partitions: 7, offline: 0") + 2].split() == [
+        *("d", "1", "1", "40"),
+    ]
+    first.copy_lag = {f"t{number:02}": CopyLag(0, 0) for number in range(12)}
+    facts.topics = dict.fromkeys(first.copy_lag, 1)
+    shown = judge(facts).text()
+    assert "and 2 more tiered topics" in shown
+    assert ("t09" in shown, "t10" in shown) == (True, False)
+
+
+def test_a_cluster_is_reached_where_any_node_answers() -> None:
+    nobody = ClusterFacts(broker_silence="refused")
+    nobody.controllers = {1: controller(1, silence="refused")}
+    assert not nobody.is_reached
+    assert replace(nobody, brokers={}).is_reached
+    assert replace(nobody, quorum=quorum()).is_reached
+    assert replace(nobody, controllers={1: controller(1)}).is_reached
