@@ -58,6 +58,8 @@ def need(extra: str, *packages: str) -> None:
     """
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
+        are = "is" if len(missing) == 1 else "are"
         raise MissingPackageError(
-            f"{', '.join(missing)} is not installed here: pip install 'tidemark-broker[{extra}]'"
+            f"{' and '.join(missing)} {are} not installed here: pip install"
+            f" 'tidemark-broker[{extra}]'"
         )

@@ -1,18 +1,13 @@
-"""Rows as lines of JSON: one object a row, text where bytes are UTF-8, base64 where they are not.
+"""Rows as lines of JSON: one object a row, with the fields of `json_fields`."""
 
-Base64 stands under another name (`value_base64` in place of `value`), so that no reader takes it
-for text. Times are ISO 8601 in UTC with milliseconds, as many as Kafka keeps.
-"""
-
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from pipeline.dump.json_fields import put_bytes, put_headers, put_time
+
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -48,42 +43,14 @@ def _put_plain(found: dict[str, Any], name: str, value: Any) -> None:
     found[name] = value
 
 
-def _put_bytes(found: dict[str, Any], name: str, value: bytes | None) -> None:
-    if value is None:
-        found[name] = None
-        return
-    try:
-        found[name] = value.decode()
-    except UnicodeDecodeError:
-        found[f"{name}_base64"] = b64encode(value).decode()
-
-
-def _put_time(found: dict[str, Any], name: str, value: int | None) -> None:
-    if value is None:
-        found[name] = None
-        return
-    try:
-        at = _EPOCH + timedelta(microseconds=value)
-    except OverflowError:
-        found[f"{name}_ms"] = value // 1_000
-        return
-    found[name] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _put_headers(found: dict[str, Any], name: str, value: list[Mapping[str, Any]] | None) -> None:
-    if value is None:
-        found[name] = None
-        return
-    found[name] = []
-    for header in value:
-        shown: dict[str, Any] = {"key": header["key"]}
-        _put_bytes(shown, "value", header["value"])
-        found[name].append(shown)
+    pairs = None if value is None else [(one["key"], one["value"]) for one in value]
+    put_headers(found, name, pairs)
 
 
 _PUT: Mapping[str, Callable[[dict[str, Any], str, Any], None]] = {
-    "key": _put_bytes,
-    "value": _put_bytes,
-    "timestamp": _put_time,
+    "key": put_bytes,
+    "value": put_bytes,
+    "timestamp": put_time,
     "headers": _put_headers,
 }

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,38 +13,44 @@ import click
 from broker.config.broker_config import read_properties
 from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
+from tidemark.records.options import PlaceType
+from tidemark.records.places import AtTime, FromEnd, Place, PlaceError, Word, datetime_of
 from tidemark.remote.options import WrongOptionError, bootstrap_beside, bootstrap_option
 from tidemark.remote.progress import progress
 
 if TYPE_CHECKING:
     from pipeline.scan import Scan
-    from pipeline.scan_range import Place
+    from pipeline.scan_range import Place as ScanPlace
 
 _FORMATS = ("jsonl", "parquet", "arrow")
 _PACKAGES = ("pyarrow", "numpy")
 
 
-class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
-    """`earliest`, `latest`, an offset, or a time with a zone."""
+class _ScanPlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on
+    """A place that a scan knows: its store alone does not say how far the end is."""
 
     name = "place"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> "Place":
+    ) -> "ScanPlace":
         """See click."""
-        text = str(value)
-        if text in {"earliest", "latest"}:
-            return text
-        if text.isdecimal():
-            return int(text)
         try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"{text!r}: allowed is earliest, latest, an offset or 2026-01-31T12:00:00Z")
-        if at.tzinfo is None:
-            self.fail(f"{text!r}: a time needs a zone: {at.isoformat()}Z for UTC")
-        return at
+            return _scan_place(PlaceType().convert(value, param, ctx))
+        except PlaceError as error:
+            self.fail(str(error))
+
+
+def _scan_place(place: Place) -> "ScanPlace":
+    match place:
+        case Word():
+            return place.value
+        case AtTime():
+            return datetime_of(place)
+        case FromEnd():
+            raise PlaceError("a distance from the end is for `tidemark consume`")
+        case _:
+            return place
 
 
 @click.command("cat")
@@ -58,11 +63,11 @@ class _PlaceType(click.ParamType):  # type: ignore[type-arg]  # generic from cli
     " fit here.",
 )  # fmt: skip
 @click.option(
-    "--from", "start", default="earliest", type=_PlaceType(), show_default=True,
+    "--from", "start", default="earliest", type=_ScanPlaceType(), show_default=True,
     metavar="PLACE", help="First: earliest, latest, an offset, a time (2026-01-31T12:00:00Z).",
 )  # fmt: skip
 @click.option(
-    "--to", "end", default="latest", type=_PlaceType(), show_default=True,
+    "--to", "end", default="latest", type=_ScanPlaceType(), show_default=True,
     metavar="PLACE", help="Where to end (exclusive).",
 )  # fmt: skip
 @click.option("--partition", "partitions", type=int, multiple=True, help="Only this; repeatable.")
@@ -92,8 +97,8 @@ def command(
     topic: str,
     bootstrap: str,
     bucket: str | None,
-    start: "Place",
-    end: "Place",
+    start: "ScanPlace",
+    end: "ScanPlace",
     partitions: tuple[int, ...],
     kind: str,
     output: Path | None,
@@ -106,9 +111,13 @@ def command(
     log_starts: tuple[tuple[int, int], ...],
 ) -> None:
     """Print or save a topic's records, partition by partition, from the remote tier and brokers."""
-    from pipeline.errors import need
+    from pipeline.errors import MissingPackageError, need
 
-    need("arrow", *_PACKAGES)
+    consume = f"`tidemark consume {topic}` prints records from the brokers alone"
+    try:
+        need("arrow", *_PACKAGES)
+    except MissingPackageError as error:
+        raise MissingPackageError(f"{error}; {consume}") from None
     from pipeline.scan import plan_scan
     from pipeline.scan_options import ScanOptions, where_of
 

@@ -237,6 +237,9 @@ def test_without_pyarrow_one_line_says_what_to_install(
     assert str(refused.value) == (
         "pyarrow is not installed here: pip install 'tidemark-broker[arrow]'"
     )
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match="pyarrow and numpy are not installed here"):
+        errors.need("arrow", "pyarrow", "numpy")
 
 
 # ------------------------------------------------------------------ who reads it

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from pipeline import errors
 from tests.support.lake.bucket import Bucket
 from tests.support.samples.command_line import tidemark
 from tidemark.commands.cat import command
@@ -114,6 +115,14 @@ def test_mistakes_are_one_line(
     assert done.stdout == ""
 
 
+def test_without_pyarrow_another_command_is_named(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    done = cat("orders", place(bucket), code=1)
+    assert "pip install 'tidemark-broker[arrow]'; `tidemark consume orders`" in done.stderr
+
+
 def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
     done = cat("orders", place(bucket), "--columns=offset", "--log-start=0=5999")
     assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == [5_999, 6_000]
@@ -125,6 +134,8 @@ def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
     ("text", "words"),
     [
         ("yesterday", "allowed is earliest"),
+        ("end-10", "is for `tidemark consume`"),
+        ("s@99999999999999999", "no time of a calendar"),
         ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC"),
         ("2026-01-31", "2026-01-31T00:00:00Z for UTC"),
     ],

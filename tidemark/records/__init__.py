@@ -1,0 +1,1 @@
+"""Records on the command line: what `tidemark produce` and `tidemark consume` stand on."""

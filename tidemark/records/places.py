@@ -1,0 +1,184 @@
+"""Places in a topic as a user types them, and the offsets that they mean. Pure.
+
+A place is a word, an offset, a distance from the end, or a time. Kafka's words and kcat's are both
+known: `earliest` is `beginning`, `latest` is `end`, `end-10` is `-10`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from kafka_protocol.errors import TidemarkError
+
+ALLOWED: Final = (
+    "allowed is earliest, latest, end-10, an offset, 2026-01-31T12:00:00Z or -2h (two hours ago)"
+)
+_EARLIEST: Final = ("earliest", "beginning")
+_LATEST: Final = ("latest", "end")
+_FROM_END: Final = re.compile(r"(?:end|latest)?-(\d{1,18})", re.ASCII)
+_AGO: Final = re.compile(r"-(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_UNITS_MS: Final[Mapping[str, int]] = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_KCAT_TIME: Final = re.compile(r"s@(\d{1,18})", re.ASCII)
+_OFFSET_DIGITS_MAX: Final = 18
+_NAMED_MAX: Final = 5
+
+
+class PlaceError(TidemarkError, ValueError):
+    """A place is none, or no partition has it."""
+
+
+class Word(Enum):
+    """A place that each partition has."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class FromEnd:
+    """So many offsets before the end of each partition; what it does not hold is left out."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record that is not earlier; in milliseconds since 1970."""
+
+    ms: int
+
+
+Place = Word | int | FromEnd | AtTime
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition holds: from `start` (inclusive) to `end` (exclusive)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where to begin.
+
+    Attributes:
+        offsets: by partition.
+        left_out: partitions that do not hold the offset, and what they hold.
+    """
+
+    offsets: Mapping[int, int]
+    left_out: Mapping[int, Bounds] = field(default_factory=dict)
+
+
+def parse_place(text: str, now_ms: int) -> Place:
+    """Read a place.
+
+    Args:
+        text: what was typed.
+        now_ms: since 1970; `-2h` is counted from it.
+
+    Raises:
+        PlaceError: it is none; says what is allowed.
+    """
+    if text in _EARLIEST:
+        return Word.EARLIEST
+    if text in _LATEST:
+        return Word.LATEST
+    if text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS_MAX:
+        return int(text)
+    if found := _FROM_END.fullmatch(text):
+        return FromEnd(int(found[1]))
+    if found := _AGO.fullmatch(text):
+        return AtTime(max(0, now_ms - int(found[1]) * _UNITS_MS[found[2]]))
+    if found := _KCAT_TIME.fullmatch(text):
+        return AtTime(int(found[1]))
+    return AtTime(_milliseconds(_time(text)))
+
+
+def _time(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise PlaceError(f"{text[:100]!r}: {ALLOWED}") from None
+    if at.tzinfo is None:
+        raise PlaceError(f"{text!r}: a time needs a zone: {at.isoformat()}Z for UTC")
+    return at
+
+
+def _milliseconds(at: datetime) -> int:
+    """Rounded up: a record of the millisecond in which `at` lies is earlier than `at`."""
+    return -(-int(at.timestamp() * 1_000_000) // 1_000)
+
+
+def datetime_of(place: AtTime) -> datetime:
+    """The time in UTC.
+
+    Raises:
+        PlaceError: it lies behind the year 9999.
+    """
+    try:
+        return datetime.fromtimestamp(place.ms / 1_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise PlaceError(f"{place.ms} ms after 1970 is no time of a calendar") from None
+
+
+def starts(
+    topic: str, place: Place, held: Mapping[int, Bounds], at_times: Mapping[int, int]
+) -> Starts:
+    """Say where to begin in each partition.
+
+    Args:
+        topic: for messages.
+        place: what the user asks for.
+        held: what each partition holds that is to be read.
+        at_times: of a time: the offset of its first record; no entry: no record is as late.
+
+    Returns:
+        An offset for each partition that holds the place. An offset is held also where it is the
+        end: the next record that is written has it.
+
+    Raises:
+        PlaceError: an offset lies outside of every partition.
+    """
+    if not isinstance(place, int):
+        return Starts({one: _start(place, held[one], at_times.get(one)) for one in held})
+    here = {one: place for one, bounds in held.items() if bounds.start <= place <= bounds.end}
+    left_out = {one: bounds for one, bounds in held.items() if one not in here}
+    if held and not here:
+        raise PlaceError(f"offset {place} is out of range: {describe(topic, held)}")
+    return Starts(here, left_out)
+
+
+def _start(place: Word | FromEnd | AtTime, held: Bounds, at_time: int | None) -> int:
+    match place:
+        case Word.EARLIEST:
+            return held.start
+        case Word.LATEST:
+            return held.end
+        case FromEnd(count):
+            return max(held.start, held.end - count)
+        case AtTime():
+            return held.end if at_time is None else max(held.start, at_time)
+
+
+def describe(topic: str, held: Mapping[int, Bounds]) -> str:
+    """What partitions hold, in a few words: a sentence's second half."""
+    shown = [
+        f"{topic}-{one} is empty at offset {bounds.end}"
+        if bounds.start >= bounds.end
+        else f"{topic}-{one} holds {bounds.start} to {bounds.end - 1}"
+        for one, bounds in sorted(held.items())[:_NAMED_MAX]
+    ]
+    more = len(held) - len(shown)
+    return ", ".join(shown) + (f", and {more} more" if more else "")
