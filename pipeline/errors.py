@@ -3,10 +3,14 @@
 Errors travel from executors to the driver as pickles, so each is made of its message alone.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from kafka_protocol.errors import TidemarkError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SKIP_LOST: Final = (
     "failOnDataLoss=false in Spark, fail_on_data_loss=False in a scan, --skip-lost on the command"
@@ -44,6 +48,22 @@ class MissingPackageError(PipelineError, ImportError):
 
 class TopicReplacedError(DataLossError):
     """A topic was deleted and made again while it was read: its offsets mean other records now."""
+
+
+def told(function: F) -> F:
+    """The same function at an edge, whose errors for users come without the calls below it.
+
+    Spark prints the whole stack of an error, and its last line is what a user must find.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except PipelineError as error:
+            raise error.with_traceback(None) from None
+
+    return call  # type: ignore[return-value]
 
 
 def need(extra: str, *packages: str) -> None:

@@ -73,6 +73,8 @@ class Exported:
     """What a command did.
 
     Attributes:
+        size_bytes: of the files; Parquet keeps what repeats once, and may be much smaller.
+        read_bytes: stored bytes of the log that they were made of, about.
         unparsed: values that are no JSON of the schema; their bytes were kept.
         lost: offsets that were skipped because they are gone.
         notes: sentences for the user.
@@ -82,6 +84,7 @@ class Exported:
     files: int = 0
     rows: int = 0
     size_bytes: int = 0
+    read_bytes: int = 0
     unparsed: int = 0
     lost: int = 0
     notes: tuple[str, ...] = ()
@@ -199,6 +202,7 @@ class _Export:
                 files=len(files),
                 rows=sum(one.rows for one in files),
                 size_bytes=sum(one.size_bytes for one in files),
+                read_bytes=sum(step.bytes_estimate for step in now),
                 unparsed=sum(one.unparsed for one in files),
                 lost=sum(one.lost for one in done),
                 notes=reasons,
@@ -274,6 +278,7 @@ class _Export:
             done.files + more.files,
             done.rows + more.rows,
             done.size_bytes + more.size_bytes,
+            done.read_bytes + more.read_bytes,
             done.unparsed + more.unparsed,
             done.lost + more.lost,
             done.notes + more.notes,

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pipeline.errors import DataLossError
+from pipeline.errors import DataLossError, told
 from pipeline.opening import open_log
 from pipeline.shipping import Shipped
 from pipeline.spark.driver_log import driver_log, say_plan
@@ -40,6 +40,7 @@ class BatchReader(Shipped, DataSourceReader):
         self._options, self._columns = options, tuple(columns)
         self._wanted = Wanted()
 
+    @told
     def partitions(self) -> list[InputPartition]:
         """See Spark; runs on the driver, once a query.
 

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pipeline.errors import told
 from pipeline.spark.limits import Rates
 from pipeline.spark.options_values import from_map, to_map
 from pipeline.spark.stream_reader import PlainStreamReader
@@ -18,6 +19,7 @@ from pipeline.spark.stream_reader import PlainStreamReader
 class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
     """Spark says where a micro-batch starts, so limits can be kept."""
 
+    @told
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """See Spark; no limit has two bounds, so `latestOffset` reads the options itself."""
         rates = self._driver().rates
@@ -25,6 +27,7 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(rates.most)
         return ReadAllAvailable() if rates.least is None else ReadMinRows(rates.least)
 
+    @told
     def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
         self, start: Mapping[str, object], limit: ReadLimit
     ) -> dict[str, dict[str, int]]:
@@ -32,11 +35,13 @@ class LimitedStreamReader(PlainStreamReader, SupportsTriggerAvailableNow):
         limited = not isinstance(limit, ReadAllAvailable)
         return to_map(self._driver().latest(from_map(start), limited=limited))
 
+    @told
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         """See Spark."""
         found = self._driver().latest_seen()
         return None if found is None else to_map(found)
 
+    @told
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """See Spark."""
         self._driver().stop_at_what_is_there()

@@ -107,7 +107,14 @@ def _report(topic: str, done: "Exported") -> None:
     if done.runs == 0:
         click.echo(f"{topic}: nothing new")
         return
-    click.echo(
-        f"{topic}: {done.rows} records in {done.files} files of {done.size_bytes / _MB:.1f} MB,"
-        f" {done.runs} commits"
+    click.echo(done_text(topic, done))
+
+
+def done_text(topic: str, done: "Exported") -> str:
+    """The last line: what was written, and from how much of the log it was made."""
+    files = "1 file" if done.files == 1 else f"{done.files} files"
+    commits = "1 commit" if done.runs == 1 else f"{done.runs} commits"
+    return (
+        f"{topic}: {done.rows} records, {done.read_bytes / _MB:.1f} MB of the log, are"
+        f" {done.size_bytes / _MB:.1f} MB in {files}; {commits}"
     )

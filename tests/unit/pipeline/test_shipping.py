@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
+from traceback import extract_tb, format_exception
 
 import pytest
 
@@ -12,6 +14,7 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 
 from pyspark.cloudpickle import dumps, loads
 
+from pipeline.errors import OptionError
 from pipeline.jobs.consume_task import ConsumeTask, consume_task
 from pipeline.jobs.record_hash import Digest
 from pipeline.shipping import packed_task, shipped
@@ -105,3 +108,32 @@ def test_a_task_travels_and_the_source_is_pickled_and_read_once(
     assert {id(task.source) for task in found} == {id(found[0].source)}
     assert found[0].source == source
     assert len(pickled) == 1
+
+
+@pytest.mark.parametrize("options", [{"startingOffset": "earliest"}, {"startingOffsets": "soon"}])
+def test_a_wrong_option_comes_without_the_calls_below_the_interface(
+    options: dict[str, str],
+) -> None:
+    with pytest.raises(OptionError) as caught:
+        TidemarkSource(OPTIONS | options)
+    shown = "".join(format_exception(caught.value))
+    assert shown.count("  File ") == 2, "this test, and the interface"
+    assert shown.splitlines()[-1].startswith("pipeline.errors.OptionError: ")
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("method", ["schema", "reader", "streamReader", "writer", "streamWriter"])
+def test_so_does_each_method_of_the_interface(method: str) -> None:
+    source = TidemarkSource({"kafka.bootstrap.servers": "localhost:1"})
+    source.options["kafka.bootstrap.server"] = "typo"
+    schema = schema_of(None, include_headers=False)
+    call = {
+        "schema": source.schema,
+        "reader": partial(source.reader, schema),
+        "streamReader": source.streamReader(schema).initialOffset,
+        "writer": partial(source.writer, schema, True),
+        "streamWriter": partial(source.streamWriter, schema, True),
+    }[method]
+    with pytest.raises(OptionError) as caught:
+        call()
+    assert len(extract_tb(caught.value.__traceback__)) == 2

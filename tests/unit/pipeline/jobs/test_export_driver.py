@@ -115,6 +115,8 @@ def test_each_commit_keeps_what_those_before_it_said(bucket: Bucket, target: Pat
     done = exported(bucket, target, spark=spark, say=said.append)
     assert (done.runs, done.rows, done.lost, done.unparsed) == (4, 18, 0, 0)
     assert done.files == len(list(target.rglob("*.parquet")))
+    logs = Path(bucket.address.settings["dir"]).rglob("*.log")
+    assert done.read_bytes == sum(path.stat().st_size for path in logs)
     assert rows_in(target) == rows_of(bucket)
     held = DirectoryLedger(LocalPlace(target)).look()
     assert held is not None

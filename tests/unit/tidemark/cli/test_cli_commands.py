@@ -9,7 +9,9 @@ import pytest
 from kafka_protocol.files.meta_properties import parse_meta_properties
 from kafka_protocol.wire.primitives import uuid_from_text
 from pipeline.jobs import session
+from pipeline.jobs.export import Exported
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
+from tidemark.commands.pipeline_export import done_text
 
 
 def test_standalone_format_writes_identity_bootstrap_and_voters(tmp_path: Path) -> None:
@@ -203,6 +205,13 @@ def test_an_export_that_cannot_be_starts_no_spark(
     assert done.exit_code == 1
     assert words in done.stderr
     assert done.stdout == ""
+
+
+def test_an_export_says_of_how_much_of_the_log_its_small_files_are_made() -> None:
+    done = Exported(runs=1, files=2, rows=162_967, size_bytes=212_000, read_bytes=6_640_000)
+    assert done_text("tides", done) == (
+        "tides: 162967 records, 6.6 MB of the log, are 0.2 MB in 2 files; 1 commit"
+    )
 
 
 def test_format_draws_the_clusters_secret_once(tmp_path: Path) -> None:
