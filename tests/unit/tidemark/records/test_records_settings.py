@@ -87,4 +87,4 @@ def test_each_name_that_goes_on_is_one_of_librdkafka(name: str) -> None:
 def test_a_producer_takes_the_credentials() -> None:
     given = {name: PEM_SETTINGS[name] for name in PEM_SETTINGS if not name.startswith("ssl.")}
     given["security.protocol"] = "SASL_PLAINTEXT"
-    assert len(Producer({**translated(given).settings, "log_level": 0})) == 0
+    assert Producer({**translated(given).settings, "log_level": 0}) is not None
