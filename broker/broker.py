@@ -44,6 +44,7 @@ from broker.observe.health import Check, Health, offline_directories, offline_re
 from broker.observe.metrics import register_replica_metrics
 from broker.observe.replication_metrics import register_leading
 from broker.process.broker_logs import BrokerLogs, RemovalsRead
+from broker.process.broker_source import BrokerSource
 from broker.process.broker_tier import BrokerTier, watch_disks
 from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
@@ -318,6 +319,11 @@ class Broker(ServerProcess):
             self._own_topics, self._node, self._replicas, self.config, ports
         )
         self._on_stop(self._groups.stop)
+        tier = self._tier
+        self._console.show(
+            BrokerSource(self._node, self._replicas, self._groups, tier),
+            lambda: {} if tier is None else tier.totals,
+        )
         if self._tier is not None:
             self.health.warnings["kafka-controllers"] = self._foreign_controllers
             self._tier.removed_topics.are_listed = lambda: (

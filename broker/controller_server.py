@@ -11,6 +11,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.node.metadata_log import open_metadata_node
 from broker.observe.cluster_metrics import register_metadata_metrics
 from broker.observe.health import Health
+from broker.process.console import NodeSource
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess
 from metadata_topic.image.image import MetadataImage
@@ -48,6 +49,7 @@ class Controller(ServerProcess):
         self._on_stop(self._node.close)
         await self._open_node(self._node, lambda _image: None)
         register_metadata_metrics(self.metrics, self._image, self._node)
+        self._console.show(NodeSource(self._node))
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)
         clock = self._ports.clock

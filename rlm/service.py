@@ -306,7 +306,14 @@ class Tier:
         if off := features_off(metadata):
             yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
         yellow += self._plugins.yellow()
-        health = Health(counted.assigned, counted.ready, self.calls.abandoned, red, yellow)
+        health = Health(
+            counted.assigned,
+            counted.ready,
+            self.calls.abandoned,
+            red,
+            yellow,
+            self.telemetry.totals(),
+        )
         self._link.tell(health)
         if failure:
             self._link.abort(f"the metadata manager has failed: {failure}")

@@ -69,6 +69,13 @@ class Telemetry:
             self._delete_errors,
             self._corrupt,
         )
+        self._totals = {
+            "remote_copy_bytes": self._copy_bytes,
+            "remote_copy_requests": self._copy_requests,
+            "remote_copy_errors": self._copy_errors,
+            "remote_delete_requests": self._delete_requests,
+            "remote_delete_errors": self._delete_errors,
+        }
         labels = ("store", "operation", "topic")
         self._store_requests = self.registry.counter(
             "tidemark_remote_store_requests_total",
@@ -128,6 +135,11 @@ class Telemetry:
         with self._lock:
             if topic in self._topics:
                 counter.inc(amount, topic)
+
+    def totals(self) -> dict[str, float]:
+        """What the broker's page shows of the tier, over all topics; none of them ever falls."""
+        with self._lock:
+            return {name: counter.total() for name, counter in self._totals.items()}
 
     def assigned(self, tip: TopicIdPartition) -> None:
         """A partition of the topic is here."""

@@ -59,12 +59,13 @@ class CounterChild:
 class Counter:
     """A number that only grows."""
 
-    __slots__ = ("_children", "help", "label_names", "name")
+    __slots__ = ("_children", "_gone", "help", "label_names", "name")
     type = "counter"
 
     def __init__(self, name: str, help: str, label_names: Sequence[str] = ()) -> None:
         self.name, self.help, self.label_names = name, help, tuple(label_names)
         self._children: dict[tuple[str, ...], CounterChild] = {}
+        self._gone: float = 0
         if not label_names:
             self._children[()] = CounterChild()
 
@@ -89,9 +90,15 @@ class Counter:
         child = self._children.get(labels)
         return 0 if child is None else child.value
 
+    def total(self) -> float:
+        """What was counted over all labels, those of removed children too; O(children)."""
+        return self._gone + sum(child.value for child in self._children.values())
+
     def remove(self, *labels: str) -> None:
         """Forget a child, such as that of a deleted topic."""
-        self._children.pop(labels, None)
+        child = self._children.pop(labels, None)
+        if child is not None:
+            self._gone += child.value
 
     def rows(self) -> Rows:
         """One row a child."""
@@ -254,6 +261,10 @@ class Registry:
         metric = self._add(Histogram(name, help, labelnames, buckets))
         assert isinstance(metric, Histogram)
         return metric
+
+    def get(self, name: str) -> Metric | None:
+        """The metric of that name, None where there is none."""
+        return self._metrics.get(name)
 
     def registered(self) -> list[Metric]:
         """All metrics, in the order in which they were made."""

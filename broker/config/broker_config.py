@@ -208,6 +208,8 @@ class BrokerConfig:
     log_remote_copy_lag_ms: int
     log_remote_copy_lag_bytes: int
     tidemark_cluster_secret_file: str
+    tidemark_console_enable: bool | None
+    tidemark_console_hosts: tuple[str, ...]
     tidemark_connection_in_flight_max: int
     tidemark_connection_unsent_bytes_max: int
     tidemark_connections_unsent_bytes_max: int

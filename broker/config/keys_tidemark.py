@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from broker.config.key import INT, LIST, LONG, STRING, ConfigType, Key
+from broker.config.key import BOOLEAN, INT, LIST, LONG, STRING, ConfigType, Key
 from runtime.log_lines import FORMATS
 
 TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
@@ -12,6 +12,18 @@ TIDEMARK_KEYS: Final[tuple[Key, ...]] = (
         "",
         "host:port of the HTTP page with health, readiness and metrics; empty: off.",
         resource=True,
+    ),
+    Key(
+        "tidemark.console.enable",
+        BOOLEAN,
+        None,
+        "Serve the page for people at /; unset: where tidemark.http.listener is on loopback.",
+    ),
+    Key(
+        "tidemark.console.hosts",
+        LIST,
+        "",
+        "Names by which browsers may reach it, beside loopback's and tidemark.http.listener's.",
     ),
     Key(
         "tidemark.control.listener",

@@ -25,6 +25,7 @@ _REASONS: Final = {
     405: "Method Not Allowed",
     409: "Conflict",
     413: "Content Too Large",
+    421: "Misdirected Request",
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
@@ -36,12 +37,16 @@ PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Status, kind and bytes of one answer; `more` follows the body, piece by piece."""
+    """Status, kind and bytes of one answer; `more` follows the body, piece by piece.
+
+    `headers` are beside those that every answer has; their names and values are ours.
+    """
 
     status: int
     content_type: str
     body: bytes
     more: Sequence[bytes] = ()
+    headers: Sequence[tuple[str, str]] = ()
 
 
 Reply = HttpAnswer | Awaitable[HttpAnswer]
@@ -259,10 +264,12 @@ def text_answer(status: int, text: str) -> HttpAnswer:
 
 async def _send(answer: HttpAnswer, writer: asyncio.StreamWriter, *, with_body: bool) -> None:
     size = len(answer.body) + sum(map(len, answer.more))
+    beside = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
     head = (
         f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}\r\n"
         f"Content-Type: {answer.content_type}\r\n"
         f"Content-Length: {size}\r\n"
+        f"{beside}"
         "Connection: close\r\n\r\n"
     )
     writer.write(head.encode("ascii") + (answer.body if with_body else b""))

@@ -18,6 +18,7 @@ from broker.node.start_jobs import StopMark, beside_the_loop
 from broker.observe.health import Health, routes
 from broker.observe.http import HttpServer, pages
 from broker.observe.metrics import MetricsPage
+from broker.process.console import ConsoleWiring
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.node import MetadataNode
 from runtime.executors import Pool
@@ -37,6 +38,7 @@ class ServerProcess(ABC):
         health: what the health pages say.
         metrics: everything that is counted here.
         fatal: fails when the process cannot go on and must be stopped.
+        http_address: host and port of the pages, once they are served; None: there are none.
     """
 
     def __init__(self, config: BrokerConfig, ports: Ports) -> None:
@@ -54,6 +56,8 @@ class ServerProcess(ABC):
         self._metrics_page = MetricsPage(ports.metrics)
         register_process(ports.metrics)
         register_build(ports.metrics)
+        self._console: ConsoleWiring  # by `_start_http`
+        self.http_address: tuple[str, int] | None = None
         self._undo: list[Undo] = []
         self._clean = False
         self._directories: Directories  # by `_open_directories`
@@ -111,16 +115,20 @@ class ServerProcess(ABC):
         self._on_stop(self._ports.executors.shutdown)
 
     async def _start_http(self) -> None:
+        self._console = ConsoleWiring(self.config, self.health, self._ports)
         address = self.config.http_listener
         if address is None:
             return
-        server = HttpServer(*address, pages(routes(self.health, self._metrics_page)))
+        others = pages(routes(self.health, self._metrics_page))
+        server = HttpServer(*address, self._console.respond_or(others, address[0]))
         try:
             await server.start()
         except OSError as error:
             shown = f"{address[0]}:{address[1]}"
             raise ConfigError("tidemark.http.listener", shown, f"cannot listen: {error}") from error
         self._on_stop(server.stop)
+        self._on_stop(self._console.begin())
+        self.http_address = (address[0], server.port)
         log.info("serving metrics and health: address=%s:%d", address[0], server.port)
 
     async def _open_node(self, node: MetadataNode, check: Callable[[MetadataImage], None]) -> None:

@@ -331,6 +331,16 @@ class RemoteTier:
         yellow = () if self._health is None else self._health.yellow
         return [*self.judgements.late(), *yellow]
 
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """What the tier has counted since its start, see `Telemetry.totals`; nothing unless up."""
+        return {} if self._health is None else self._health.totals
+
+    def red_partitions(self) -> dict[tuple[bytes, int], str]:
+        """Why partitions are red, by topic id and partition; the first hundred or so."""
+        red = () if self._health is None else self._health.red
+        return {(one.topic_id, one.partition): one.reason for one in red if one.partition >= 0}
+
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health

@@ -43,6 +43,7 @@ from broker.coordinator.group.joining import has_memory, join, refuse_for_memory
 from broker.coordinator.group.leaving import heartbeat, leave, session_timer_fired
 from broker.coordinator.group.lifecycle import GroupStatus, GroupType
 from broker.coordinator.group.member import Asked
+from broker.coordinator.group.offsets import unpack
 from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_time_is_up
 from broker.coordinator.group.records import new_group_record
 from broker.coordinator.group.replaying import LoggedRecord, Replay
@@ -52,7 +53,7 @@ from broker.coordinator.group.turn import GroupLimits, Totals, Turn
 from kafka_protocol.errors import ErrorCode
 from runtime.work import Steps
 
-__all__ = ["GroupCounts", "GroupLimits", "GroupState", "ListedGroup"]
+__all__ = ["GroupCounts", "GroupLimits", "GroupProgress", "GroupState", "ListedGroup"]
 
 
 class ListedGroup(NamedTuple):
@@ -62,6 +63,15 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     type: str
+
+
+class GroupProgress(NamedTuple):
+    """How a group is; `offsets`: how many it has committed."""
+
+    group_id: str
+    state: str
+    members: int
+    offsets: int
 
 
 class GroupCounts(NamedTuple):
@@ -280,6 +290,22 @@ class GroupState:
         for group_id, group_type in self._replay.foreign.items():
             kind = PROTOCOL_TYPES[group_type]
             yield ListedGroup(group_id, kind, GroupStatus.EMPTY.value, group_type.value)
+
+    def progress(self) -> Iterator[GroupProgress]:
+        """Say of all groups how they are; may be walked over many turns of the loop."""
+        for group in list(self._groups.values()):
+            offsets = self._offsets.count_of(group.group_id)
+            yield GroupProgress(group.group_id, group.status.value, len(group.members), offsets)
+
+    def committed(self) -> Iterator[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of all commits; may be walked over many turns.
+
+        A topic's partitions are of one moment; those of open transactions are not among them.
+        """
+        for group_id in list(self._offsets.groups):
+            for topic, partitions in list(self._offsets.of_group(group_id).items()):
+                for partition, stored in list(partitions.items()):
+                    yield group_id, topic, partition, unpack(stored).committed.offset
 
     # Time.
 

@@ -69,3 +69,19 @@ def test_a_topic_made_anew_under_its_name_before_the_old_one_went_goes_on_counti
     assert samples(telemetry, "orders")
     telemetry.forget(AGAIN)
     assert samples(telemetry, "orders") == []
+
+
+def test_totals_are_of_all_topics_and_never_fall(telemetry: Telemetry) -> None:
+    for tip in (FIRST, OTHER):
+        telemetry.assigned(tip)
+        count_all(telemetry, tip)
+    before = telemetry.totals()
+    assert before == {
+        "remote_copy_bytes": 200,
+        "remote_copy_requests": 4,
+        "remote_copy_errors": 2,
+        "remote_delete_requests": 4,
+        "remote_delete_errors": 2,
+    }
+    telemetry.forget(FIRST)
+    assert telemetry.totals() == before

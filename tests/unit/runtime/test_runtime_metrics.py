@@ -125,6 +125,25 @@ def test_forgotten_labels_are_gone():
     assert (registry.samples(), counter.value("t")) == ([], 0)
 
 
+def test_the_total_of_a_counter_never_falls():
+    counter = Registry().counter("bytes_total", "h", ["topic"])
+    counter.inc(5, "a")
+    counter.inc(7, "b")
+    assert counter.total() == 12
+    counter.remove("a")
+    counter.remove("never-seen")
+    assert counter.total() == 12
+    counter.inc(1, "a")
+    assert (counter.value("a"), counter.total()) == (1, 13)
+
+
+def test_a_metric_is_found_by_its_name():
+    registry = Registry()
+    counter = registry.counter("bytes_total", "h")
+    assert registry.get("bytes_total") is counter
+    assert registry.get("other") is None
+
+
 def test_outside_text_cannot_forge_a_log_line():
     assert escape("a\nb\x1b[0m") == "a\\nb\\x1b[0m"
     assert escape(b"\xff\xfea") == "\\\\xff\\\\xfea"

@@ -1,0 +1,184 @@
+"""Answers browsers: the page, its script and style, and the state as JSON.
+
+The listener asks nobody who he is, so a browser must not be made to read it for somebody else: a
+name that an attacker lets point to this machine (DNS rebinding) is refused by the Host header, no
+other site may frame the page or load the state, and nothing but the files of the wheel runs in it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from broker.config.listeners import is_loopback
+from broker.observe.console.facts import NothingYet, Source
+from broker.observe.console.history import History
+from broker.observe.console.reasons import health
+from broker.observe.console.selection import Activity
+from broker.observe.console.state import describe
+from broker.observe.health import Health
+from broker.observe.http import HttpAnswer, HttpRequest, Reply, Respond, text_answer
+from runtime.clock import Clock
+from runtime.work import run_in_steps
+
+log = logging.getLogger(__name__)
+
+PAGE: Final = "/"
+STATE: Final = "/console/state.json"
+FRESH_MS: Final = 1_000
+"""All who ask within such a time get the same state."""
+
+_FILES: Final = {
+    PAGE: ("page.html", "text/html; charset=utf-8"),
+    "/console/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/console/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/console/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_HEADERS: Final = (
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whether the page is served, and under which names.
+
+    Attributes:
+        is_open: it is served at all.
+        hosts: names beside those of loopback, in lower case, without ports.
+    """
+
+    is_open: bool
+    hosts: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, listener: str, enable: bool | None, hosts: tuple[str, ...]) -> "Access":
+        """Work it out.
+
+        Args:
+            listener: host that is listened on; "" and other wildcards are no name.
+            enable: `tidemark.console.enable`; None: only on loopback.
+            hosts: `tidemark.console.hosts`.
+        """
+        names = {name.lower() for name in (*hosts, listener)} - {"", "0.0.0.0", "::"}
+        return cls(is_loopback(listener) if enable is None else enable, frozenset(names))
+
+    def allows(self, host: str) -> bool:
+        """Whether a Host header, as it was sent, names this node; any port does."""
+        name = _name_of(host)
+        return bool(name) and (is_loopback(name) or name in self.hosts)
+
+
+def _name_of(host: str) -> str:
+    """The host of a Host header in lower case, IPv6 without brackets; "" where it is none."""
+    if host.startswith("["):
+        name, bracket, port = host[1:].partition("]")
+        is_whole = bool(bracket) and (not port or port.startswith(":"))
+        port = port[1:]
+    else:
+        name, _, port = host.partition(":")
+        is_whole = True
+    if not is_whole or (port and not (port.isascii() and port.isdigit())):
+        return ""
+    return name.lower().removesuffix(".")
+
+
+class StateMaker:
+    """Makes the state, at most once in `FRESH_MS`, in slices; all who ask meanwhile share it.
+
+    Attributes:
+        source: the node; it says nothing before it runs.
+        history: the last five minutes.
+    """
+
+    def __init__(self, node: Callable[[], dict[str, Any]], clock: Clock) -> None:
+        """Make nothing yet.
+
+        Args:
+            node: who it is and how it is; small, asked at each state.
+            clock: of the process.
+        """
+        self.source: Source = NothingYet()
+        self.history = History()
+        self._node, self._clock = node, clock
+        self._activity = Activity()
+        self._making: asyncio.Task[bytes] | None = None
+        self._last, self._last_ms = b"", 0
+
+    async def state(self) -> bytes:
+        """The newest state."""
+        if self._last and self._clock.monotonic_ms() - self._last_ms < FRESH_MS:
+            return self._last
+        if self._making is None:
+            self._making = asyncio.create_task(self._make())
+        return await asyncio.shield(self._making)  # others may wait for it when one leaves
+
+    async def _make(self) -> bytes:
+        try:
+            now_ms = self._clock.monotonic_ms()
+            steps = describe(self.source, self._activity, self.history, now_ms)
+            value = await run_in_steps(steps)
+            self._last = msgspec.json.encode(self._node() | value)
+            self._last_ms = self._clock.monotonic_ms()
+            return self._last
+        finally:
+            self._making = None
+
+
+def node_facts(found: Health, version: str, clock: Clock) -> Callable[[], dict[str, Any]]:
+    """Make what says who the node is and how it is."""
+
+    def facts() -> dict[str, Any]:
+        return {
+            "version": version,
+            "node_id": found.node_id,
+            "kind": found.kind,
+            "time_ms": clock.wall_ms(),
+            "health": health(found.report()),
+        }
+
+    return facts
+
+
+class Console:
+    """Answers for the paths of the page, and leaves all others to `others`."""
+
+    def __init__(self, access: Access, states: StateMaker, others: Respond) -> None:
+        self._access, self._states, self._others = access, states, others
+        self._files = {
+            path: HttpAnswer(200, kind, _read(name), headers=_HEADERS)
+            for path, (name, kind) in (_FILES.items() if access.is_open else ())
+        }
+
+    def respond(self, request: HttpRequest) -> Reply:
+        """Answer one request."""
+        if request.path != STATE and request.path not in _FILES:
+            return self._others(request)
+        if not self._access.is_open:
+            return text_answer(404, "this page is off; tidemark.console.enable=true serves it")
+        if not self._access.allows(request.headers.get("host", "")):
+            return text_answer(421, "not under this name; tidemark.console.hosts allows others")
+        if request.method != "GET":
+            return replace(text_answer(405, "only GET is served"), headers=(("Allow", "GET"),))
+        found = self._files.get(request.path)
+        return self._state() if found is None else found
+
+    async def _state(self) -> HttpAnswer:
+        body = await self._states.state()
+        return HttpAnswer(200, "application/json", body, headers=_HEADERS)
+
+
+def _read(name: str) -> bytes:
+    return files("broker.observe.console").joinpath("static", name).read_bytes()

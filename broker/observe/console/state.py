@@ -1,0 +1,257 @@
+"""The JSON value of a page: made of facts in steps, bounded whatever a node hosts. Pure.
+
+Names of topics, groups and hosts are other people's text: each is cut to `TEXT_MAX` characters and
+has no lone surrogates, nothing else of it is changed. The page shows it as text.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from broker.observe.console.facts import (
+    BrokerFacts,
+    GroupFacts,
+    PartitionFacts,
+    QuorumFacts,
+    Source,
+    TierFacts,
+)
+from broker.observe.console.history import EVERY_MS, History
+from broker.observe.console.selection import (
+    ACTIVE_MS,
+    PARTITIONS_MAX,
+    Activity,
+    Place,
+    Selection,
+)
+from runtime.work import Pace, Steps
+
+TEXT_MAX: Final = 250
+REASON_MAX: Final = 1_000
+BROKERS_MAX: Final = 100
+GROUPS_MAX: Final = 100
+GROUPS_SEEN_MAX: Final = 2_000
+OFFSETS_SEEN_MAX: Final = 10_000
+MARKS_MAX: Final = 8
+"""Groups that are drawn on one partition: those that are furthest behind."""
+
+_PARTITION_WORK: Final = 15
+_OFFSET_WORK: Final = 10
+_GROUP_WORK: Final = 5
+_JSON_WORK: Final = 20
+"""Units of `Pace`, some microseconds each, of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a group is in a partition; lag -1: how far the partition reaches is not known."""
+
+    group_id: str
+    offset: int
+    lag: int
+
+
+@dataclass(slots=True)
+class Lags:
+    """Committed offsets, as far as they were looked at.
+
+    Attributes:
+        marks: by partition.
+        by_group: records that a group has not read, over the partitions of which it is known.
+        is_whole: all offsets were looked at.
+    """
+
+    marks: dict[Place, list[Mark]] = field(default_factory=dict)
+    by_group: dict[str, int] = field(default_factory=dict)
+    is_whole: bool = True
+
+    def largest(self, place: Place) -> int:
+        """The largest lag on a partition; -1 where none is known."""
+        return max((mark.lag for mark in self.marks.get(place, ())), default=-1)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Over all partitions, the shown ones and the others."""
+
+    partitions: int = 0
+    led: int = 0
+    tiered: int = 0
+    ill: int = 0
+    local_bytes: int = 0
+
+    def add(self, found: PartitionFacts) -> None:
+        """Count one."""
+        self.partitions += 1
+        self.led += found.is_led
+        self.tiered += found.is_tiered
+        self.ill += bool(found.problem)
+        self.local_bytes += found.size_bytes
+
+
+def shown(text: str, most: int = TEXT_MAX) -> str:
+    """Return text of anybody, short, and such that it can be encoded."""
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return cut.encode("utf-8", "replace").decode()
+
+
+def describe(
+    source: Source, activity: Activity, history: History, now_ms: int
+) -> Steps[dict[str, Any]]:
+    """Make the value, but for health.
+
+    Args:
+        source: the node.
+        activity: of the looks before this one; this one is noted in it.
+        history: the last five minutes.
+        now_ms: monotonic.
+    """
+    pace = Pace()
+    lags = yield from _lags(source, pace)
+    sums, selection = Sums(), Selection()
+    activity.begin()
+    for found in source.partitions():
+        sums.add(found)
+        changed_ms = activity.note(found, now_ms)
+        selection.add(found, lags.largest((found.topic, found.partition)), changed_ms)
+        if pace.is_step_over(_PARTITION_WORK):
+            yield
+    activity.end()
+    partitions = []
+    for found, changed_ms in selection.chosen():
+        is_active = changed_ms >= 0 and now_ms - changed_ms <= ACTIVE_MS
+        marks = lags.marks.get((found.topic, found.partition), ())
+        partitions.append(_partition(found, marks, is_active=is_active))
+        if pace.is_step_over(_JSON_WORK):
+            yield
+    groups = yield from _groups(source, lags, pace)
+    brokers = list(islice(source.brokers(), BROKERS_MAX + 1))
+    return {
+        "sums": {
+            "partitions": sums.partitions,
+            "led": sums.led,
+            "tiered": sums.tiered,
+            "ill": sums.ill,
+            "local_bytes": sums.local_bytes,
+        },
+        "partitions": partitions,
+        "more_partitions": sums.partitions - len(partitions),
+        "partitions_max": PARTITIONS_MAX,
+        **groups,
+        "offsets_are_whole": lags.is_whole,
+        "brokers": [_broker(one) for one in brokers[:BROKERS_MAX]],
+        "more_brokers": len(brokers) > BROKERS_MAX,
+        "quorum": _quorum(source.quorum()),
+        "tier": _tier(source.tier()),
+        "every_ms": EVERY_MS,
+        "rates": history.rates(),
+    }
+
+
+def _lags(source: Source, pace: Pace) -> Steps[Lags]:
+    lags = Lags()
+    for number, found in enumerate(source.committed()):
+        if number >= OFFSETS_SEEN_MAX:
+            lags.is_whole = False
+            break
+        end = source.committed_end(found.topic, found.partition)
+        lag = -1 if end < 0 else max(end - found.offset, 0)
+        mark = Mark(found.group_id, found.offset, lag)
+        lags.marks.setdefault((found.topic, found.partition), []).append(mark)
+        if lag >= 0:
+            lags.by_group[found.group_id] = lags.by_group.get(found.group_id, 0) + lag
+        if pace.is_step_over(_OFFSET_WORK):
+            yield
+    return lags
+
+
+def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
+    """Groups with members and the largest lag first."""
+    seen: list[GroupFacts] = []
+    more = 0
+    for found in source.groups():
+        if len(seen) < GROUPS_SEEN_MAX:
+            seen.append(found)
+        else:
+            more += 1
+        if pace.is_step_over(_GROUP_WORK):
+            yield
+
+    def place(one: GroupFacts) -> tuple[bool, int, str]:
+        return not one.members, -lags.by_group.get(one.group_id, -1), one.group_id
+
+    seen.sort(key=place)
+    return {
+        "groups": [
+            {
+                "group": shown(one.group_id),
+                "state": shown(one.state),
+                "members": one.members,
+                "offsets": one.offsets,
+                "lag": lags.by_group.get(one.group_id, -1),
+            }
+            for one in seen[:GROUPS_MAX]
+        ],
+        "more_groups": more + max(len(seen) - GROUPS_MAX, 0),
+    }
+
+
+def _partition(found: PartitionFacts, marks: Sequence[Mark], *, is_active: bool) -> dict[str, Any]:
+    drawn = sorted(marks, key=lambda one: (-one.lag, one.group_id))
+    return {
+        "topic": shown(found.topic),
+        "partition": found.partition,
+        "internal": found.is_internal,
+        "led": found.is_led,
+        "leader": found.leader,
+        "replicas": found.replicas,
+        "isr": found.isr,
+        "tiered": found.is_tiered,
+        "log_start": found.log_start,
+        "local_start": found.local_start,
+        "copied_end": found.copied_end,
+        "committed_end": found.committed_end,
+        "log_end": found.log_end,
+        "size_bytes": found.size_bytes,
+        "problem": shown(found.problem, REASON_MAX),
+        "active": is_active,
+        "lag": max((one.lag for one in marks), default=-1),
+        "groups": [
+            {"group": shown(one.group_id), "offset": one.offset, "lag": one.lag}
+            for one in drawn[:MARKS_MAX]
+        ],
+        "more_groups": max(len(drawn) - MARKS_MAX, 0),
+    }
+
+
+def _broker(found: BrokerFacts) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "endpoints": [shown(one) for one in islice(found.endpoints, MARKS_MAX)],
+        "rack": shown(found.rack),
+        "fenced": found.fenced,
+        "in_controlled_shutdown": found.in_controlled_shutdown,
+        "has_tier": found.has_tier,
+    }
+
+
+def _quorum(found: QuorumFacts | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "epoch": found.epoch,
+        "leader": found.leader_id,
+        "is_leader": found.is_leader,
+        "high_watermark": found.high_watermark,
+        "voters": [one._asdict() for one in _first(found.voters)],
+        "observers": [one._asdict() for one in _first(found.observers)],
+    }
+
+
+def _first(found: Sequence[Any]) -> Iterator[Any]:
+    return islice(found, BROKERS_MAX)
+
+
+def _tier(found: TierFacts | None) -> dict[str, Any] | None:
+    return None if found is None else found._asdict()

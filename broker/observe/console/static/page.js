@@ -1,0 +1,320 @@
+// Draws the state of a node. All text that comes from it is set as text, never as markup.
+"use strict";
+
+const STATE = "/console/state.json";
+const POLL_MS = 2000;
+const ANSWER_MS = 10000;
+const TURN_MS = 8; // of drawing, before the browser may do other things
+const AXIS = 1000; // units of the drawing's width
+const SVG = "http://www.w3.org/2000/svg";
+const SIGNS = { green: "●", yellow: "▲", red: "■" };
+
+const CHARTS = [
+  { title: "clients, bytes", unit: bytes, lines: [["bytes_in", "in"], ["bytes_out", "out"]] },
+  { title: "records in", unit: number, lines: [["messages_in", "in"]] },
+  { title: "requests for partitions", unit: number,
+    lines: [["produce_requests", "produce"], ["fetch_requests", "fetch"]] },
+  { title: "remote tier, bytes", unit: bytes, tier: true,
+    lines: [["remote_copy_bytes", "to the tier"], ["remote_fetch_bytes", "from the tier"]] },
+  { title: "other brokers, bytes", unit: bytes, replication: true,
+    lines: [["replication_bytes_in", "in"], ["replication_bytes_out", "out"]] },
+];
+const ACTIVITY = [
+  ["segments copied", "remote_copy_requests", "remote_copy_errors"],
+  ["segments deleted", "remote_delete_requests", "remote_delete_errors"],
+  ["reads of clients", "remote_fetch_requests", "remote_fetch_errors"],
+];
+
+const rows = new Map(); // of partitions and topics, by key
+const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+let newest = null;
+let answeredAt = 0;
+let drawing = null;
+
+function byId(id) { return document.getElementById(id); }
+
+function make(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function shape(tag, attributes) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+// What is the same is left alone: a change costs layout.
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function number(value) { return plain.format(value); }
+
+function count(value, one, many) { return `${number(value)} ${value === 1 ? one : many}`; }
+
+function bytes(value) {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let power = 0;
+  while (value >= 1000 && power < units.length - 1) { value /= 1000; power += 1; }
+  return `${number(value)} ${units[power]}`;
+}
+
+// -- the parts of the page
+
+function drawHead(state) {
+  const health = state.health;
+  say(byId("who"), `${state.kind} ${state.node_id}, version ${state.version || "unknown"}, ${health.stage}`);
+  const status = byId("status");
+  status.className = health.status;
+  say(status, `${SIGNS[health.status] || ""} ${health.status}`);
+  document.title = `Tidemark ${state.node_id}: ${health.status}`;
+  const lines = health.reasons.map((one) => {
+    const line = make("li");
+    line.append(make("strong", one.status, `${SIGNS[one.status] || ""} ${one.part}: `), make("span", "name", one.text));
+    if (one.remedy) line.append(make("span", "remedy", `What to do: ${one.remedy}.`));
+    return line;
+  });
+  if (health.more_reasons) lines.push(make("li", "", `and ${health.more_reasons} more`));
+  if (!lines.length) lines.push(make("li", "quiet", `all parts are well: ${Object.keys(health.parts).join(", ") || "none yet"}`));
+  byId("reasons").replaceChildren(...lines);
+  byId("notes").replaceChildren(...health.notes.map((line) => make("li", "name", line)));
+}
+
+function known(values) { return values.filter((value) => value !== null); }
+
+function drawCharts(state) {
+  const replicated = known(state.rates.replication_bytes_in).some((one) => one > 0)
+    || known(state.rates.replication_bytes_out).some((one) => one > 0);
+  const charts = CHARTS.filter((one) => (!one.tier || state.tier) && (!one.replication || replicated));
+  byId("rates-section").hidden = state.kind === "controller";
+  byId("charts").replaceChildren(...charts.map((one) => chart(one, state)));
+}
+
+function chart(spec, state) {
+  const values = spec.lines.map(([name]) => state.rates[name] || []);
+  const top = Math.max(...values.flatMap(known), 0);
+  const most = 59;
+  const drawn = shape("svg", { class: "chart", viewBox: "0 0 590 100", preserveAspectRatio: "none", role: "img" });
+  drawn.setAttribute("aria-label", `${spec.title}, a second`);
+  values.forEach((line, index) => {
+    let path = "", on = false;
+    line.forEach((value, place) => {
+      if (value === null) { on = false; return; }
+      const x = (place + most - line.length) * 10, y = 98 - (top ? (value / top) * 94 : 0);
+      path += `${on ? "L" : "M"}${x} ${y.toFixed(1)}h10`;
+      on = true;
+    });
+    drawn.append(shape("path", { class: index ? "second" : "first", d: path || "M0 98" }));
+  });
+  const figure = make("figure");
+  const caption = make("figcaption", "", `${spec.title}, a second; top ${spec.unit(top)}`);
+  const nowLine = make("div", "quiet");
+  spec.lines.forEach(([, label], index) => {
+    const last = values[index].at(-1);
+    const text = `${index ? "┅" : "━"} ${label} ${last === undefined || last === null ? "-" : spec.unit(last)}  `;
+    nowLine.append(make("span", index ? "second-key" : "first-key", text));
+  });
+  figure.append(caption, drawn, nowLine);
+  return figure;
+}
+
+function drawTier(state) {
+  const tier = state.tier;
+  byId("tier-section").hidden = !tier;
+  if (!tier) return;
+  say(byId("tier-process"), `process ${tier.process}` + (tier.pid > 0 ? `, pid ${tier.pid}` : "")
+    + `, restarted ${count(tier.restarts, "time", "times")}; ${number(tier.ready)} of `
+    + `${count(tier.assigned, "partition", "partitions")} ready`);
+  const sum = (name) => Math.round(known(state.rates[name]).reduce((all, one) => all + one, 0) * state.every_ms / 1000);
+  byId("tier-activity").replaceChildren(...ACTIVITY.map(([title, tried, failed]) => {
+    const line = make("tr"), errors = sum(failed);
+    line.append(make("td", "", title), make("td", "number", number(Math.max(sum(tried) - errors, 0))),
+      make("td", errors ? "number red" : "number", errors ? `■ ${number(errors)}` : "0"));
+    return line;
+  }));
+}
+
+function cells(line, values) {
+  for (const value of values) {
+    const isNumber = typeof value === "number";
+    line.append(make("td", isNumber ? "number" : "name", isNumber ? (value < 0 ? "-" : number(value)) : value));
+  }
+  return line;
+}
+
+function drawGroups(state) {
+  byId("groups-section").hidden = !state.groups.length;
+  byId("groups").replaceChildren(...state.groups.map((one) =>
+    cells(make("tr"), [one.group, one.state, one.members, one.offsets, one.lag])));
+  const left = [];
+  if (state.more_groups) left.push(`${count(state.more_groups, "group", "groups")} more.`);
+  if (!state.offsets_are_whole) left.push("There are more offsets than are looked at: lags are of some of them.");
+  say(byId("more-groups"), left.join(" "));
+}
+
+function drawNodes(state) {
+  byId("brokers").replaceChildren(...state.brokers.map((one) => {
+    const condition = one.in_controlled_shutdown ? "stopping" : one.fenced ? "■ fenced" : "● serves";
+    return cells(make("tr"), [String(one.id), condition, one.endpoints.join(", "), one.rack, one.has_tier ? "yes" : "no"]);
+  }));
+  const quorum = state.quorum;
+  byId("quorum-table").hidden = !quorum;
+  if (!quorum) return;
+  const leader = quorum.leader < 0 ? "no leader is known" : `node ${quorum.leader} leads`;
+  say(byId("quorum"), `Metadata quorum: ${leader}, epoch ${quorum.epoch}, committed up to offset ${number(quorum.high_watermark)}`
+    + (quorum.is_leader ? "" : "; how far the others are, only the leader knows"));
+  const line = (one, vote) => cells(make("tr"), [String(one.id), vote, one.log_end, one.behind]);
+  byId("voters").replaceChildren(...quorum.voters.map((one) => line(one, one.id === quorum.leader ? "leader" : "voter")),
+    ...quorum.observers.map((one) => line(one, "observer")));
+}
+
+// -- partitions, some in a turn
+
+function topicRow(topic) {
+  const key = `t ${topic}`;
+  let row = rows.get(key);
+  if (!row) { row = make("h3", "", topic); rows.set(key, row); }
+  return [key, row];
+}
+
+function partitionRow(one) {
+  const key = `p ${one.partition} ${one.topic}`;
+  let row = rows.get(key);
+  if (!row) {
+    row = make("div", "partition");
+    const head = make("div", "head"), bars = make("div", "bars"), labels = make("div", "labels");
+    row.parts = {
+      title: make("strong"), role: make("span"), problem: make("span", "red name"), lag: make("span"),
+      drawn: shape("svg", { viewBox: `0 0 ${AXIS} 30`, preserveAspectRatio: "none", role: "img" }),
+      remoteLabel: make("span", "", "remote"), numbers: make("div", "numbers quiet"), groups: make("div", "numbers name"),
+    };
+    const parts = row.parts;
+    head.append(parts.title, parts.role, parts.lag, parts.problem);
+    labels.append(parts.remoteLabel, make("span", "", "local"));
+    bars.append(labels, parts.drawn);
+    row.append(head, bars, parts.numbers, parts.groups);
+    rows.set(key, row);
+  }
+  const mark = JSON.stringify(one);
+  if (row.mark !== mark) { row.mark = mark; fill(row.parts, one); }
+  return [key, row];
+}
+
+function fill(parts, one) {
+  say(parts.title, `${one.topic}-${one.partition}`);
+  say(parts.role, one.led ? `leader, ${one.isr} of ${one.replicas} in sync` : `led by node ${one.leader}`);
+  say(parts.problem, one.problem ? `■ ${one.problem}` : "");
+  say(parts.lag, one.lag < 0 ? "" : `lag ${number(one.lag)}`);
+  say(parts.remoteLabel, one.tiered ? "remote" : "");
+  const said = [`log start ${number(one.log_start)}`];
+  if (one.tiered) said.push(one.copied_end < 0 ? "nothing copied yet" : `copied through ${number(one.copied_end - 1)}`);
+  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`, `${bytes(one.size_bytes)} here`);
+  say(parts.numbers, one.log_end < 0 ? "" : said.join(" · "));
+  const groups = one.groups.map((group) => `┃ ${group.group} at ${number(group.offset)}` + (group.lag < 0 ? "" : `, lag ${number(group.lag)}`));
+  if (one.more_groups) groups.push(`and ${count(one.more_groups, "group", "groups")} more`);
+  say(parts.groups, groups.join("   "));
+  parts.drawn.replaceChildren(...bars(one));
+  parts.drawn.setAttribute("aria-label", said.join(", "));
+}
+
+function bars(one) {
+  const low = one.log_start, length = one.log_end - low;
+  const drawn = [shape("path", { class: "axis", d: `M0 29H${AXIS}` })];
+  if (one.log_end < 0 || length <= 0) return drawn;
+  const place = (offset) => Math.min(Math.max((offset - low) / length, 0), 1) * AXIS;
+  const bar = (from, end, y, name) => {
+    const x = place(from), width = Math.max(place(end) - x, 2);
+    if (end > from) drawn.push(shape("rect", { class: name, x: Math.min(x, AXIS - width), y, width, height: 11 }));
+  };
+  if (one.tiered && one.copied_end > 0) bar(low, one.copied_end, 1, "remote");
+  bar(one.local_start, one.log_end, 16, "local");
+  for (const group of one.groups) {
+    const x = place(group.offset).toFixed(1), line = shape("path", { class: "group", d: `M${x} 0V30` });
+    const title = shape("title", {});
+    title.textContent = `${group.group} at ${number(group.offset)}`;
+    line.append(title);
+    drawn.push(line);
+  }
+  return drawn;
+}
+
+function* drawPartitions(state) {
+  const wanted = byId("filter").value.trim().toLowerCase(), withInternal = byId("internal").checked;
+  const container = byId("partitions"), kept = new Set();
+  let at = container.firstChild, topic = null, shownCount = 0;
+  const put = ([key, row]) => {
+    kept.add(key);
+    if (row === at) at = at.nextSibling;
+    else container.insertBefore(row, at);
+  };
+  for (const one of state.partitions) {
+    const isWanted = wanted ? one.topic.toLowerCase().includes(wanted) : !one.internal || withInternal || one.problem;
+    if (!isWanted) continue;
+    if (one.topic !== topic) { topic = one.topic; put(topicRow(topic)); }
+    put(partitionRow(one));
+    shownCount += 1;
+    yield;
+  }
+  for (const [key, row] of rows) {
+    if (!kept.has(key)) { row.remove(); rows.delete(key); yield; }
+  }
+  const sums = state.sums;
+  byId("partitions-section").hidden = state.kind === "controller";
+  say(byId("sums"), `${count(sums.partitions, "partition", "partitions")} here, ${number(sums.led)} led, ${number(sums.tiered)} tiered, `
+    + `${sums.ill ? `■ ${number(sums.ill)} ill` : "none ill"}, ${bytes(sums.local_bytes)} on local disk; ${number(shownCount)} shown`);
+  say(byId("more-partitions"), state.more_partitions ? `${number(state.more_partitions)} more: those come first that are ill, lag, or have changed.` : "");
+}
+
+function draw(state) {
+  drawing = parts(state);
+  turn();
+}
+
+function* parts(state) {
+  for (const part of [drawHead, drawCharts, drawTier, drawGroups, drawNodes]) { part(state); yield; }
+  yield* drawPartitions(state);
+  document.body.dataset.drawn = String(state.time_ms);
+}
+
+let isTurning = false;
+
+function turn() {
+  if (isTurning || !drawing) return;
+  const ends = performance.now() + TURN_MS;
+  while (performance.now() < ends) {
+    if (drawing.next().done) { drawing = null; return; }
+  }
+  isTurning = true;
+  setTimeout(() => { isTurning = false; turn(); }, 0);
+}
+
+// -- asking
+
+async function ask() {
+  try {
+    const answer = await fetch(STATE, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_MS) });
+    if (!answer.ok) throw new Error(await answer.text());
+    newest = await answer.json();
+    answeredAt = Date.now();
+    byId("away").hidden = true;
+    draw(newest);
+  } catch (error) {
+    const since = answeredAt ? ` for ${Math.round((Date.now() - answeredAt) / 1000)} s; what stands below is as old` : "";
+    say(byId("away"), `This node does not answer${since}. (${error.message})`);
+    byId("away").hidden = false;
+  }
+}
+
+async function poll() {
+  if (!document.hidden) await ask();
+  setTimeout(poll, POLL_MS);
+}
+
+for (const id of ["filter", "internal"]) {
+  byId(id).addEventListener("input", () => { if (newest) draw(newest); });
+}
+document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+poll();

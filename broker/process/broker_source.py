@@ -1,0 +1,105 @@
+"""What the page shows of a broker: its replicas, groups and tier process, read in memory."""
+
+from collections.abc import Iterator, Mapping
+
+from broker.coordinator.service import GroupCoordinator
+from broker.coordinator.shard import ShardStage
+from broker.observe.console.facts import (
+    CommittedFacts,
+    GroupFacts,
+    PartitionFacts,
+    TierFacts,
+)
+from broker.process.console import NodeSource
+from broker.remote.tier import RemoteTier
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafka_protocol.types import TopicPartition
+from metadata_topic.quorum.node import MetadataNode
+from rlm.link.messages import Loss
+
+
+class BrokerSource(NodeSource):
+    """A node that serves clients."""
+
+    def __init__(
+        self,
+        node: MetadataNode,
+        replicas: ReplicaManager,
+        groups: GroupCoordinator,
+        tier: RemoteTier | None,
+    ) -> None:
+        super().__init__(node)
+        self._replicas, self._groups, self._tier = replicas, groups, tier
+
+    def partitions(self) -> Iterator[PartitionFacts]:
+        """See `Source`."""
+        red = {} if self._tier is None else self._tier.red_partitions()
+        hosted = self._replicas.partitions
+        for tp, reason in list(self._replicas.offline.items()):
+            if tp not in hosted:
+                yield PartitionFacts(tp.topic, tp.partition, problem=f"offline: {reason}")
+        for partition in list(hosted.values()):
+            yield _partition(partition, red)
+
+    def groups(self) -> Iterator[GroupFacts]:
+        """See `Source`."""
+        for shard in list(self._groups.shards.values()):
+            if shard.stage is ShardStage.ACTIVE:
+                for found in shard.state.progress():
+                    yield GroupFacts(*found)
+
+    def committed(self) -> Iterator[CommittedFacts]:
+        """See `Source`."""
+        for shard in list(self._groups.shards.values()):
+            if shard.stage is ShardStage.ACTIVE:
+                for found in shard.state.committed():
+                    yield CommittedFacts(*found)
+
+    def committed_end(self, topic: str, partition: int) -> int:
+        """See `Source`."""
+        found = self._replicas.partitions.get(TopicPartition(topic, partition))
+        return -1 if found is None else found.high_watermark
+
+    def tier(self) -> TierFacts | None:
+        """See `Source`."""
+        if self._tier is None:
+            return None
+        state = self._tier.state()
+        return TierFacts(
+            state.process, state.pid or -1, state.restarts, state.assigned, state.ready
+        )
+
+
+def _partition(found: Partition, red: Mapping[tuple[bytes, int], str]) -> PartitionFacts:
+    local = found.log
+    copied = local.copied_through
+    return PartitionFacts(
+        topic=found.topic,
+        partition=found.partition,
+        is_internal=found.is_internal,
+        is_led=found.is_leader,
+        leader=found.leader_id,
+        replicas=len(found.replicas),
+        isr=len(found.isr),
+        is_tiered=local.config.is_tiered,
+        log_start=local.log_start_offset,
+        local_start=local.local_log_start_offset,
+        copied_end=copied + 1 if copied >= 0 else -1,
+        committed_end=local.high_watermark,
+        log_end=local.log_end_offset,
+        size_bytes=local.size_bytes,
+        problem=_problem(found, red),
+    )
+
+
+def _problem(found: Partition, red: Mapping[tuple[bytes, int], str]) -> str:
+    if found.log.is_offline:
+        return "offline: its disk failed"
+    if (reason := red.get((found.topic_id, found.partition))) is not None:
+        return reason
+    if isinstance(found.verdict, Loss):
+        return found.verdict.value
+    if found.is_leader and len(found.isr) < len(found.replicas):
+        return f"{len(found.replicas) - len(found.isr)} of its replicas are not in sync"
+    return ""

@@ -1,0 +1,135 @@
+"""The page at `/` of a process, and what it shows of any node: brokers, quorum, totals.
+
+Everything is read where it lies in memory: no disk, no tier and no other node is asked. What only
+a broker has is gathered in `broker_source`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from broker.config.broker_config import BrokerConfig
+from broker.observe.console.facts import (
+    BrokerFacts,
+    NothingYet,
+    QuorumFacts,
+    ReplicaOfQuorum,
+    Source,
+)
+from broker.observe.console.history import BROKER_TOTALS, EVERY_MS
+from broker.observe.console.serving import Access, Console, StateMaker, node_facts
+from broker.observe.health import Health
+from broker.observe.http import Respond
+from metadata_topic.quorum.node import MetadataNode
+from metadata_topic.quorum.view import QuorumView, ReplicaProgress
+from runtime.metrics import Counter, Registry
+from runtime.ports import Ports
+from runtime.work import Runner, Steps, logged
+
+_DISTRIBUTION: Final = "tidemark-broker"
+
+
+class NodeSource(NothingYet):
+    """Brokers and quorum, of any node that has the metadata log."""
+
+    def __init__(self, node: MetadataNode) -> None:
+        self._node = node
+
+    def brokers(self) -> Iterator[BrokerFacts]:
+        """See `Source`."""
+        for one in list(self._node.image.brokers.values()):
+            yield BrokerFacts(
+                one.id,
+                [f"{each.host}:{each.port}" for each in one.endpoints],
+                one.rack or "",
+                one.fenced,
+                one.in_controlled_shutdown,
+                one.remote_store is not None,
+            )
+
+    def quorum(self) -> QuorumFacts | None:
+        """See `Source`."""
+        view = self._node.describe()
+        end = max((one.log_end_offset for one in view.voters), default=-1)
+        return QuorumFacts(
+            epoch=view.epoch,
+            leader_id=view.leader_id,
+            is_leader=view.is_leader,
+            high_watermark=view.high_watermark,
+            voters=[_replica(one, end) for one in view.voters] or _nodes(view),
+            observers=[_replica(one, end) for one in view.observers],
+        )
+
+
+def _replica(found: ReplicaProgress, end: int) -> ReplicaOfQuorum:
+    known = found.log_end_offset >= 0
+    behind = max(end - found.log_end_offset, 0) if known else -1
+    return ReplicaOfQuorum(found.key.id, found.log_end_offset, behind)
+
+
+def _nodes(view: QuorumView) -> list[ReplicaOfQuorum]:
+    return [ReplicaOfQuorum(one.id, -1, -1) for one in view.nodes]
+
+
+class ConsoleWiring:
+    """The page of a process: serves from the start on, and is told of the parts as they come."""
+
+    def __init__(self, config: BrokerConfig, health: Health, ports: Ports) -> None:
+        """Gather nothing yet.
+
+        Args:
+            config: says where and whether it is served.
+            health: of the process.
+            ports: of the process.
+        """
+        self._config, self._ports = config, ports
+        node = node_facts(health, own_version(), ports.clock)
+        self._states = StateMaker(node, ports.clock)
+        self._tier_totals: Callable[[], Mapping[str, float]] = dict
+        self._sampling = Runner(self._sample, ports.scheduler, failed=logged("totals of the page"))
+
+    def respond_or(self, others: Respond, host: str) -> Respond:
+        """Answer for the page's paths, and leave the others to `others`; `host` is listened on."""
+        config = self._config
+        enable, hosts = config.tidemark_console_enable, config.tidemark_console_hosts
+        return Console(Access.of(host, enable, hosts), self._states, others).respond
+
+    def begin(self) -> Callable[[], None]:
+        """Take samples from now on; returns what ends that."""
+        self._sampling.start()
+        timer = self._ports.scheduler.every(EVERY_MS, self._sampling.start, "totals of the page")
+
+        def end() -> None:
+            timer.cancel()
+            self._sampling.cancel()
+
+        return end
+
+    def show(self, source: Source, tier_totals: Callable[[], Mapping[str, float]] = dict) -> None:
+        """Gather from `source` from now on; `tier_totals` are `TIER_TOTALS` as far as known."""
+        self._states.source, self._tier_totals = source, tier_totals
+
+    def _sample(self) -> Steps[None]:
+        """A counter a step: each has a value a topic."""
+        found = dict(self._tier_totals())
+        for name, counter in broker_counters(self._ports.metrics).items():
+            found[name] = counter.total()
+            yield
+        self._states.history.add(self._ports.clock.monotonic_ms(), found)
+
+
+def broker_counters(metrics: Registry) -> dict[str, Counter]:
+    """The counters of `BROKER_TOTALS` that are there."""
+    found = {
+        name: metrics.get(f"kafka_server_BrokerTopicMetrics_{one}_total")
+        for name, one in BROKER_TOTALS.items()
+    }
+    return {name: one for name, one in found.items() if isinstance(one, Counter)}
+
+
+def own_version() -> str:
+    """Of the installed package; "" where it runs from a tree that is not installed."""
+    try:
+        return version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        return ""
