@@ -5,6 +5,7 @@ a broker has is gathered in `broker_source`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -83,16 +84,14 @@ class ConsoleWiring:
             ports: of the process.
         """
         self._config, self._ports = config, ports
-        node = node_facts(health, own_version(), ports.clock)
+        node = node_facts(health, own_version, ports.clock)
         self._states = StateMaker(node, ports.clock)
         self._tier_totals: Callable[[], Mapping[str, float]] = dict
         self._sampling = Runner(self._sample, ports.scheduler, failed=logged("totals of the page"))
 
     def respond_or(self, others: Respond, host: str) -> Respond:
         """Answer for the page's paths, and leave the others to `others`; `host` is listened on."""
-        config = self._config
-        enable, hosts = config.tidemark_console_enable, config.tidemark_console_hosts
-        return Console(Access.of(host, enable, hosts), self._states, others).respond
+        return Console(_access(self._config, host), self._states, others).respond
 
     def begin(self) -> Callable[[], None]:
         """Take samples from now on; returns what ends that."""
@@ -118,6 +117,27 @@ class ConsoleWiring:
         self._states.history.add(self._ports.clock.monotonic_ms(), found)
 
 
+def console_url(config: BrokerConfig, address: tuple[str, int] | None) -> str:
+    """Return where the page of a node is.
+
+    Args:
+        config: of the node.
+        address: host and port that are listened on; None: there are no pages.
+
+    Returns:
+        "" where there is none; of a listener on all addresses that of loopback.
+    """
+    if address is None or not _access(config, address[0]).is_open:
+        return ""
+    host, port = address
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _access(config: BrokerConfig, host: str) -> Access:
+    return Access.of(host, config.tidemark_console_enable, config.tidemark_console_hosts)
+
+
 def broker_counters(metrics: Registry) -> dict[str, Counter]:
     """The counters of `BROKER_TOTALS` that are there."""
     found = {
@@ -127,8 +147,9 @@ def broker_counters(metrics: Registry) -> dict[str, Counter]:
     return {name: one for name, one in found.items() if isinstance(one, Counter)}
 
 
+@cache
 def own_version() -> str:
-    """Of the installed package; "" where it runs from a tree that is not installed."""
+    """Of the installed package, read when it is first asked for; "" where none is installed."""
     try:
         return version(_DISTRIBUTION)
     except PackageNotFoundError:

@@ -1,6 +1,7 @@
 """`tidemark.Broker` in a test suite: life, clock, tier; with confluent-kafka as client."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -8,6 +9,7 @@ from collections.abc import Awaitable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -59,6 +61,13 @@ def test_topics_are_there_when_it_is_started(shared: tidemark.Broker) -> None:
 
 
 @pytest.mark.smoke
+def test_it_has_a_page_to_look_at(shared: tidemark.Broker) -> None:
+    """Only a real start finds a port that is not told, or a page that a test's broker lacks."""
+    with urlopen(f"{shared.console_url}console/state.json", timeout=30) as answer:
+        topics = {one["topic"] for one in json.load(answer)["partitions"]}
+    assert {"names", "counts"} <= topics
+
+
 @pytest.mark.parametrize("end", ["stop", "kill", "restart"])
 def test_records_survive_each_end_at_the_same_address(shared: tidemark.Broker, end: str) -> None:
     topic, address = f"survives-{end}", shared.bootstrap_servers

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -120,6 +121,9 @@ rsm.config.dir={tmp_path}/remote
 
     try:
         until(is_up, "the tier has reached its store", deadline_s=60)
+        for path in ("", "console/page.js", "console/page.css", "console/icon.svg"):
+            with urlopen(f"http://127.0.0.1:{http}/{path}", timeout=30) as answer:
+                assert answer.read()
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
         producer.produce("theirs", b"record")
         assert producer.flush(30) == 0

@@ -170,9 +170,13 @@ def _seeding(
 
 def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str:
     """Say what to do next: make a tiered topic, fill it, read it back as a group."""
+    from broker.process.console import console_url
+
     listener = config.advertised_listeners[0]
     address = f"{listener.host}:{listener.port}"
     http = config.http_listener
+    page = console_url(config, http)
+    look = f"  {page}  # in a browser: topics, both tiers, groups, rates\n" if page else ""
     watch = f"  curl -s http://{http[0]}:{http[1]}/metrics | grep -i remote\n" if http else ""
     places = f"  ls {data}/logs/tides-0" + ("" if s3 else f" {data}/remote-tier")
     if s3:
@@ -192,5 +196,5 @@ Fill it, and read it as a group; what is no longer on local disk comes from the 
   kcat -b {address} -G readers -X auto.offset.reset=earliest tides -c 3
 
 Watch it happen:
-{places}
+{look}{places}
 {watch}"""

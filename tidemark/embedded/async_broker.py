@@ -146,6 +146,11 @@ class AsyncBroker:
         return self._broker.bootstrap_servers
 
     @property
+    def console_url(self) -> str:
+        """See `Broker.console_url`."""
+        return self._broker.console_url
+
+    @property
     def data_dir(self) -> Path:
         """See `Broker.data_dir`."""
         return self._broker.data_dir

@@ -323,6 +323,25 @@ class Broker:
         return self._nodes.bootstrap_servers
 
     @property
+    def console_url(self) -> str:
+        """Address of the (first) broker's page, to look at while a debugger waits.
+
+        Another one after each start, unless `tidemark.http.listener` is set.
+
+        Raises:
+            BrokerError: it was never started, or its page is off.
+        """
+        found = self._nodes.console_urls.get(self._nodes.brokers[0])
+        if found is None:
+            raise BrokerError("the broker is not started, so it has no page")
+        if not found:
+            raise BrokerError(
+                "the broker has no page: tidemark.http.listener is empty, or "
+                "tidemark.console.enable does not serve one there"
+            )
+        return found
+
+    @property
     def broker_pids(self) -> dict[int, int]:
         """Processes of the brokers that run, by id."""
         return self._pids(self._nodes.brokers)

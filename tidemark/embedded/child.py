@@ -50,6 +50,7 @@ def _run(
 ) -> int:
     from broker.app import run
     from broker.node.cluster_secret import draw_cluster_secret
+    from broker.process.console import console_url
     from broker.process.server_process import ServerProcess
     from runtime.clock import ShiftedClock
     from runtime.dice import SystemDice
@@ -98,6 +99,7 @@ def _run(
             addresses = {
                 "bootstrap_servers": bootstrap_servers(node.config),
                 "control_address": control.address,
+                "console_url": console_url(node.config, node.http_address),
             }
         tell("ready", warnings=warnings, **addresses)
 

@@ -44,6 +44,7 @@ class Nodes:
         starts: how often each node was started.
         offset_ms: how far the clock of the brokers is moved when they start.
         bootstrap_servers: of the brokers; "" before the first start.
+        console_urls: of the brokers by id, as they were started last; "" where one has no page.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Nodes:
         self._settings, self._start_timeout_s = settings, start_timeout_s
         self._ports: ClusterPorts | None = None
         self._control_addresses: dict[int, str] = {}
+        self.console_urls: dict[int, str] = {}
         self.token = secrets.token_urlsafe(24)
 
     @property
@@ -160,6 +162,7 @@ class Nodes:
         if node_id in self.controllers:
             return
         self._control_addresses[node_id] = str(said["control_address"])
+        self.console_urls[node_id] = str(said["console_url"])
         others = self._ports.others
         self.bootstrap_servers = (
             ",".join(f"{HOST}:{port}" for port in (self._ports.broker, *others))

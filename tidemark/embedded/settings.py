@@ -1,4 +1,4 @@
-"""Settings of the nodes of a test suite: those of `tidemark dev`, quicker, and without pages."""
+"""Settings of the nodes of a test suite: those of `tidemark dev`, quicker, pages on any port."""
 
 import re
 from collections.abc import Mapping
@@ -52,6 +52,7 @@ def node_settings(
             are.
     """
     broker = {
+        "tidemark.http.listener": f"{HOST}:0",
         "tidemark.control.listener": f"{HOST}:0",
         "tidemark.control.token": token,
         # fewer files at the start
@@ -65,7 +66,6 @@ def node_settings(
             "listeners": f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:0",
             "controller.quorum.bootstrap.servers": f"{HOST}:1",
         }
-        settings.pop("tidemark.http.listener")
         return {LONE_ID: settings | broker | dict(given)}
     theirs = {name: value for name, value in given.items() if not _BROKERS_ALONE.match(name)}
     found = {

@@ -163,6 +163,11 @@ def commit_timestamp_ms(value: bytes) -> int | None:
     return read.commit_timestamp_ms if read.expire_timestamp_ms == NO_EXPIRY else None
 
 
+def offset_of_value(value: bytes) -> int:
+    """The committed offset of a readable OffsetCommitValue: first in all versions."""
+    return int(_LONG.unpack_from(value, 2)[0])
+
+
 def read_offset_value(value: bytes) -> CommittedOffset:
     """Read an OffsetCommitValue of any version.
 

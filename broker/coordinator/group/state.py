@@ -43,9 +43,9 @@ from broker.coordinator.group.joining import has_memory, join, refuse_for_memory
 from broker.coordinator.group.leaving import heartbeat, leave, session_timer_fired
 from broker.coordinator.group.lifecycle import GroupStatus, GroupType
 from broker.coordinator.group.member import Asked
-from broker.coordinator.group.offsets import unpack
+from broker.coordinator.group.offsets import value_of
 from broker.coordinator.group.rebalance import join_time_is_up, prepare, sync_time_is_up
-from broker.coordinator.group.records import new_group_record
+from broker.coordinator.group.records import new_group_record, offset_of_value
 from broker.coordinator.group.replaying import LoggedRecord, Replay
 from broker.coordinator.group.retention import expired
 from broker.coordinator.group.syncing import lacks_protocol, sync
@@ -305,7 +305,7 @@ class GroupState:
         for group_id in list(self._offsets.groups):
             for topic, partitions in list(self._offsets.of_group(group_id).items()):
                 for partition, stored in list(partitions.items()):
-                    yield group_id, topic, partition, unpack(stored).committed.offset
+                    yield group_id, topic, partition, offset_of_value(value_of(stored))
 
     # Time.
 

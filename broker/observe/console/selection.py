@@ -70,6 +70,10 @@ def rank(found: PartitionFacts, lag: int, changed_ms: int) -> Rank:
     )
 
 
+def _shown_at(found: PartitionFacts) -> tuple[bool, bool, str, int]:
+    return not found.problem, found.is_internal, found.topic, found.partition
+
+
 class Selection:
     """Keeps the first of all that it is given; never more than twice as many at a time."""
 
@@ -88,7 +92,7 @@ class Selection:
         del self._kept[self._most :]
 
     def chosen(self) -> list[tuple[PartitionFacts, int]]:
-        """The first ones and when they changed, by topic and partition."""
+        """The first ones and when they changed: ill ones, then by topic and partition."""
         self._cut()
         found = [(found, changed_ms) for _, found, changed_ms in self._kept]
-        return sorted(found, key=lambda one: (one[0].is_internal, one[0].topic, one[0].partition))
+        return sorted(found, key=lambda one: _shown_at(one[0]))

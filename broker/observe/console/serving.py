@@ -137,12 +137,14 @@ class StateMaker:
             self._making = None
 
 
-def node_facts(found: Health, version: str, clock: Clock) -> Callable[[], dict[str, Any]]:
+def node_facts(
+    found: Health, version: Callable[[], str], clock: Clock
+) -> Callable[[], dict[str, Any]]:
     """Make what says who the node is and how it is."""
 
     def facts() -> dict[str, Any]:
         return {
-            "version": version,
+            "version": version(),
             "node_id": found.node_id,
             "kind": found.kind,
             "time_ms": clock.wall_ms(),

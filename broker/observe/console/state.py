@@ -7,7 +7,7 @@ has no lone surrogates, nothing else of it is changed. The page shows it as text
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.observe.console.facts import (
     BrokerFacts,
@@ -43,8 +43,7 @@ _JSON_WORK: Final = 20
 """Units of `Pace`, some microseconds each, of one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Where a group is in a partition; lag -1: how far the partition reaches is not known."""
 
     group_id: str
@@ -68,7 +67,8 @@ class Lags:
 
     def largest(self, place: Place) -> int:
         """The largest lag on a partition; -1 where none is known."""
-        return max((mark.lag for mark in self.marks.get(place, ())), default=-1)
+        marks = self.marks.get(place)
+        return max(mark.lag for mark in marks) if marks else -1
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ SCREENSHOTS: Final = os.environ.get("TIDEMARK_SCREENSHOTS", "")
 _WATCH_TASKS: Final = """
 window.longTasks = [];
 new PerformanceObserver((list) => {
-  for (const one of list.getEntries()) window.longTasks.push(one.duration);
+  for (const one of list.getEntries()) window.longTasks.push([one.startTime, one.duration]);
 }).observe({ type: "longtask", buffered: true });
 """
 
@@ -71,9 +71,9 @@ class Page:
         """What the browser has logged since it was last asked: errors, refused files."""
         return [str(one["message"]) for one in self.driver.get_log("browser")]
 
-    def long_tasks(self) -> list[float]:
-        """Milliseconds of those that held the page above 50 ms since it was loaded."""
-        found: list[float] = self.run("return window.longTasks")
+    def long_tasks(self) -> list[list[float]]:
+        """When (ms since the load) the page was held above 50 ms, and how long."""
+        found: list[list[float]] = self.run("return window.longTasks")
         return found
 
     def keep(self, name: str) -> None:

@@ -1,9 +1,13 @@
 """What the tier counts of a topic is there as long as the topic is."""
 
+from pathlib import Path
+
 import pytest
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import Health
 from rlm.telemetry import Telemetry
+from tests.support.tier.pair import Pair
 
 FIRST, SECOND = (TopicIdPartition(b"o" * 16, number, "orders") for number in (0, 1))
 AGAIN = TopicIdPartition(b"p" * 16, 0, "orders")
@@ -85,3 +89,13 @@ def test_totals_are_of_all_topics_and_never_fall(telemetry: Telemetry) -> None:
     }
     telemetry.forget(FIRST)
     assert telemetry.totals() == before
+
+
+def test_the_totals_come_with_the_health(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.log.fill(3)
+    pair.assign()
+    assert pair.reasons() == []
+    told = [each for each in pair.told if isinstance(each, Health)][-1]
+    assert told.totals == pair.tier.telemetry.totals()
+    assert told.totals["remote_copy_requests"] > 0 < told.totals["remote_copy_bytes"]

@@ -173,10 +173,10 @@ function drawNodes(state) {
 
 // -- partitions, some in a turn
 
-function topicRow(topic) {
-  const key = `t ${topic}`;
+function headingRow(text, isIll) {
+  const key = `${isIll ? "i" : "t"} ${text}`;
   let row = rows.get(key);
-  if (!row) { row = make("h3", "", topic); rows.set(key, row); }
+  if (!row) { row = make("h3", isIll ? "red" : "", text); rows.set(key, row); }
   return [key, row];
 }
 
@@ -244,7 +244,7 @@ function bars(one) {
 function* drawPartitions(state) {
   const wanted = byId("filter").value.trim().toLowerCase(), withInternal = byId("internal").checked;
   const container = byId("partitions"), kept = new Set();
-  let at = container.firstChild, topic = null, shownCount = 0;
+  let at = container.firstChild, heading = null, shownCount = 0;
   const put = ([key, row]) => {
     kept.add(key);
     if (row === at) at = at.nextSibling;
@@ -253,7 +253,8 @@ function* drawPartitions(state) {
   for (const one of state.partitions) {
     const isWanted = wanted ? one.topic.toLowerCase().includes(wanted) : !one.internal || withInternal || one.problem;
     if (!isWanted) continue;
-    if (one.topic !== topic) { topic = one.topic; put(topicRow(topic)); }
+    const text = one.problem ? "■ not well" : one.topic;
+    if (text !== heading) { heading = text; put(headingRow(text, Boolean(one.problem))); }
     put(partitionRow(one));
     shownCount += 1;
     yield;

@@ -11,7 +11,7 @@ from broker.config.broker_config import BrokerConfig
 from broker.observe.console.facts import CommittedFacts, PartitionFacts, TierFacts
 from broker.observe.health import Health
 from broker.process.broker_source import BrokerSource
-from broker.process.console import ConsoleWiring, NodeSource, broker_counters
+from broker.process.console import ConsoleWiring, NodeSource, broker_counters, console_url
 from broker.replica.judgement import Judgement
 from broker.replica.topic_metrics import TopicMetrics
 from kafka_protocol.types import TopicPartition
@@ -216,3 +216,22 @@ def test_totals_of_counters_that_are_not_there_are_left_out(is_registered: bool)
     found = broker_counters(metrics)
     assert ("bytes_in" in found) is is_registered
     assert "remote_fetch_bytes" not in found
+
+
+@pytest.mark.parametrize(
+    ("address", "enable", "url"),
+    [
+        (("127.0.0.1", 9464), None, "http://127.0.0.1:9464/"),
+        (("::1", 1), None, "http://[::1]:1/"),
+        (("127.0.0.1", 9464), "false", ""),
+        (("h1", 9464), None, ""),
+        (("h1", 9464), "true", "http://h1:9464/"),
+        (("0.0.0.0", 9464), "true", "http://127.0.0.1:9464/"),
+        (("", 9464), "true", "http://127.0.0.1:9464/"),
+        (("::", 9464), "true", "http://[::1]:9464/"),
+        (None, "true", ""),
+    ],
+)
+def test_where_the_page_is(address: tuple[str, int] | None, enable: str | None, url: str) -> None:
+    settings = {} if enable is None else {"tidemark.console.enable": enable}
+    assert console_url(load_entries(settings), address) == url

@@ -8,7 +8,7 @@ import pytest
 from broker.remote.supervisor import TierStartError
 from broker.remote.tier import RemoteTier
 from rlm.config import TierConfig
-from rlm.link.messages import Health
+from rlm.link.messages import Health, PartitionHealth
 from rlmm.red import RedText
 from runtime.ports import system_ports
 
@@ -32,6 +32,23 @@ async def test_what_the_tier_calls_yellow_is_a_warning_of_the_broker(tmp_path: P
     assert tier.warnings() == []
     tier.on_health(Health(0, 0, 0, [], [RedText("a deletion fails for long")]))
     assert tier.warnings() == ["a deletion fails for long"]
+    ports.executors.shutdown()
+
+
+async def test_what_the_page_shows_of_the_tier_goes_when_the_tier_does(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    ports = system_ports(loop)
+    tier = RemoteTier(config_of(tmp_path), ports, loop)
+    assert (tier.totals, tier.red_partitions()) == ({}, {})
+    red = [
+        PartitionHealth(b"t" * 16, 3, RedText("a hole")),
+        PartitionHealth(b"", -1, RedText("the whole tier")),
+    ]
+    tier.on_health(Health(0, 0, 0, red, totals={"remote_copy_bytes": 9}))
+    assert tier.totals == {"remote_copy_bytes": 9}
+    assert tier.red_partitions() == {(b"t" * 16, 3): "a hole"}
+    tier.on_down()
+    assert (tier.totals, tier.red_partitions()) == ({}, {})
     ports.executors.shutdown()
 
 

@@ -108,7 +108,12 @@ def test_what_is_said_of_a_container_can_be_said_and_what_needs_one_is_named() -
 
 def test_what_is_not_started_says_so() -> None:
     broker = tidemark.Broker()
-    for ask in (lambda: broker.bootstrap_servers, lambda: broker.data_dir, broker.producer):
+    for ask in (
+        lambda: broker.bootstrap_servers,
+        lambda: broker.data_dir,
+        lambda: broker.console_url,
+        broker.producer,
+    ):
         with pytest.raises(tidemark.BrokerError, match="is not started"):
             ask()
     for ask in (broker.status, broker.pause, broker.resume):

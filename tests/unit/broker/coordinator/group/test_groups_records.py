@@ -17,6 +17,7 @@ from broker.coordinator.group.records import (
     is_plain_offset_value,
     key_group,
     offset_key,
+    offset_of_value,
     offset_value,
     read_offset_value,
 )
@@ -180,6 +181,7 @@ def test_offsets_are_written_as_the_schema_says(committed: CommittedOffset) -> N
 def test_offsets_of_every_version_are_read(committed: CommittedOffset, version: int) -> None:
     value = by_schema(committed, version)
     read = read_offset_value(value)
+    assert offset_of_value(value) == read.offset
     assert read[0] == committed.offset
     assert (read.metadata, read.commit_timestamp_ms) == (
         committed.metadata,

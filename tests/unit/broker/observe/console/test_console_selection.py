@@ -38,12 +38,13 @@ def test_topics_of_brokers_come_last_unless_they_are_ill_or_behind() -> None:
     assert names(selection) == {"user", "__ill"}
 
 
-def test_what_is_shown_stands_by_topic_and_partition_the_brokers_own_topics_last() -> None:
+def test_ill_ones_stand_first_then_topics_the_brokers_own_ones_last() -> None:
     selection = Selection()
     for found in (log_of("b", 2), log_of("__a", is_internal=True), log_of("b", 10), log_of("a", 1)):
         selection.add(found, 0, -1)
+    selection.add(log_of("z", problem="offline"), -1, -1)
     found = [(one.topic, one.partition) for one, _ in selection.chosen()]
-    assert found == [("a", 1), ("b", 2), ("b", 10), ("__a", 0)]
+    assert found == [("z", 0), ("a", 1), ("b", 2), ("b", 10), ("__a", 0)]
 
 
 @pytest.mark.parametrize("seed", range(5))

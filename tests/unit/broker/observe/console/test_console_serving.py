@@ -26,7 +26,7 @@ class Served:
 
     def __init__(self, access: Access = LOOPBACK) -> None:
         self.clock, self.health = ManualClock(), Health(1)
-        self.states = StateMaker(node_facts(self.health, "1.2", self.clock), self.clock)
+        self.states = StateMaker(node_facts(self.health, lambda: "1.2", self.clock), self.clock)
         self.source = self.states.source = ListedSource([log_of("t")])
         others = pages(routes(self.health, MetricsPage(Registry())))
         self.respond = Console(access, self.states, others).respond
