@@ -106,8 +106,7 @@ async def _run(
             starting.cancel()
             await asyncio.wait({starting})
     except _EXPECTED as error:
-        log.error("the process ends: %s", error)  # noqa: TRY400 - the message says it all
-        sys.stderr.write(f"tidemark: {error}\n")
+        _tell(error)
         return EXIT_FAILED
     except Exception:
         log.exception("the process ends")
@@ -120,6 +119,13 @@ async def _run(
         if server.fatal.done():
             server.fatal.exception()  # seen: where the start failed by it, that was told
     return EXIT_OK
+
+
+def _tell(error: Exception) -> None:
+    """Say what ended the process, once: on a terminal the log and stderr are one place."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        log.error("the process ends: %s", error)
+    sys.stderr.write(f"tidemark: {error}\n")
 
 
 def _server(

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import click
 
+from tidemark.platforms import why_no_command
+
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "brokers": "Say whether a broker can be stopped now: safe-to-stop.",
@@ -24,6 +26,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "features": "Show and raise the levels of features: describe, upgrade.",
         "format": "Prepare the log directories of a node.",
         "groups": "List and describe consumer groups, set their offsets anew, delete them.",
+        "init": "Write a server.properties to begin with, with comments.",
         "log": "Look at the files of one partition: inspect, accept.",
         "metadata-quorum": "Describe the quorum of the controllers: who leads, how far all are.",
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
@@ -62,6 +65,8 @@ class LazyGroup(click.Group):
         """See click."""
         if cmd_name not in self._names:
             return None
+        if why := why_no_command(cmd_name):
+            raise click.ClickException(why)
         module = self._module.format(cmd_name.replace("-", "_"))
         command = importlib.import_module(module).command
         assert isinstance(command, click.Command)

@@ -42,6 +42,7 @@ SHORT_FILES = {
     "tidemark/commands/*": "one command, which is imported by its name when it is called",
     "tidemark/embedded/errors.py": "a test suite's process imports nothing else of ours",
     "rsm_plugins/place.py": "below the link of broker and tier, which names no plugin",
+    "tidemark/platforms.py": "asked before anything else of ours is loaded",
     "tidemark/errors.py": "public: the errors that users catch",
     "tidemark/plugins/testing.py": "public: needs pytest, the rest of `tidemark.plugins` does not",
     "tidemark/records/progress.py": "pure: when a consumer has all; `consuming` is not",

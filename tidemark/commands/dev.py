@@ -1,24 +1,41 @@
 """`tidemark dev`: one broker for development, with a remote tier to watch."""
 
+import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from broker.config.broker_config import BrokerConfig
-from broker.config.properties import dump
 from broker.node.cluster_secret import draw_cluster_secret
+from broker.node.directories import DirectoryError
+from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from tidemark.dev.settings import BROKERS_MAX, CONTROLLERS_MAX, PROPERTIES, S3Bucket, dev_settings
+from tidemark.dev.ports import refuse_taken_ports, typed
+from tidemark.dev.settings import (
+    BROKERS_MAX,
+    CONTROLLERS_MAX,
+    HTTP_ABOVE,
+    PORT_MAX,
+    PROPERTIES,
+    S3Bucket,
+    dev_settings,
+    properties_text,
+)
 from tidemark.node_files.formatting import format_node, is_formatted
 from tidemark.node_files.loading import load, log_to_stdout
 from tidemark.node_files.log_directories import stopped
 
 if TYPE_CHECKING:
     from broker.process.server_process import ServerProcess
+
+_DATA: Final = Path("./data")
+_WORDY: Final = ("metadata_topic", "broker", "local_log")
+"""Of a node that is alone nobody wants to read how it elects itself."""
 
 
 def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket | None:
@@ -30,12 +47,13 @@ def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket
 
 @click.command("dev")
 @click.option(
-    "--data", default="./data", show_default=True, type=click.Path(path_type=Path, file_okay=False),
+    "--data", default=_DATA, show_default=True, type=click.Path(path_type=Path, file_okay=False),
     help="Directory for everything the broker writes.",
 )  # fmt: skip
 @click.option(
-    "--port", default=9092, show_default=True, type=click.IntRange(1, 65534),
-    help="Port for clients; the controller takes the next one.",
+    "--port", default=9092, show_default=True, type=click.IntRange(1, PORT_MAX),
+    help="Port for clients; the controller takes the next one, metrics and health one that is"
+    f" {HTTP_ABOVE} above.",
 )  # fmt: skip
 @click.option(
     "--s3", metavar="URL/BUCKET", callback=_bucket,
@@ -71,35 +89,92 @@ def command(
     if controllers is not None or brokers is not None:
         counts = controllers or 3, brokers or 1
         sys.exit(_cluster(data.absolute(), port, counts, override, s3, seed))
+    began_ms = SystemClock().monotonic_ms()
     log_to_stdout()
     directory = data.absolute()
-    config = load(
-        dev_settings(directory, port, s3), override, list_without_effect=False, starts=True
-    )
-    on_started = None
+    own = dev_settings(directory, port, s3)
+    config = load(own, override, list_without_effect=False, starts=True)
+    refuse_taken_ports(config, port, partial(_command, data, s3, seed, override, config))
+    say_ready = partial(_say_ready, config, directory, s3, began_ms)
+    on_started = _say_ready_at_start(directory, say_ready)
     if seed is not None:
-        on_started = _seeding(seed, config, directory, welcome(config, directory, s3))
+        on_started = _seeding(seed, config, directory, say_ready)
     if secret := config.tidemark_cluster_secret_file:
         draw_cluster_secret(Path(secret), Disk(), SystemDice())
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
-    _write_properties(config, directory)
-    if on_started is None:
-        _warn_of_half_a_topic(directory)
-        click.echo(welcome(config, directory, s3))
+    _write_properties(config, directory, own)
     from broker.app import run  # a wrong configuration fails before this loads
     from broker.testing import extension_of
 
-    extend = extension_of(config)
-    sys.exit(
-        run(config, extend=extend)
-        if on_started is None
-        else run(config, on_started=on_started, extend=extend)
-    )
+    _be_quiet(until_ready=True)
+    try:
+        sys.exit(run(config, on_started=on_started, extend=extension_of(config)))
+    finally:
+        _be_quiet(until_ready=False)
 
 
-def _write_properties(config: BrokerConfig, data: Path) -> None:
+def _command(
+    data: Path,
+    s3: S3Bucket | None,
+    seed: Path | None,
+    override: tuple[str, ...],
+    config: BrokerConfig,
+    port: int,
+) -> str:
+    """What was typed, with another port, and with other data where a node has them in use."""
+    arguments = ["dev", "--port", str(port)]
+    if _are_in_use(config):
+        arguments += ["--data", f"{data}-{port}"]
+    elif data != _DATA:
+        arguments += ["--data", str(data)]
+    if s3 is not None:
+        arguments += ["--s3", f"{s3.endpoint_url}/{s3.bucket}"]
+    if seed is not None:
+        arguments += ["--seed", str(seed)]
+    return typed([*arguments, *(word for one in override for word in ("--override", one))])
+
+
+def _are_in_use(config: BrokerConfig) -> bool:
+    """Whether a node runs on these data; nothing is made where there are none."""
+    if not is_formatted(config):
+        return False
+    try:
+        with stopped(config, Disk()):
+            return False
+    except DirectoryError:
+        return True
+
+
+def _be_quiet(*, until_ready: bool) -> None:
+    """Log nothing but warnings of a start that goes well; from then on all that happens."""
+    for name in _WORDY:
+        logging.getLogger(name).setLevel(logging.WARNING if until_ready else logging.NOTSET)
+
+
+def _say_ready(config: BrokerConfig, data: Path, s3: S3Bucket | None, began_ms: int) -> None:
+    """Say that it is ready, and what to try."""
+    _be_quiet(until_ready=False)
+    took_s = (SystemClock().monotonic_ms() - began_ms) / 1000
+    click.echo(f"\nready in {took_s:.1f} s\n{welcome(config, data, s3)}")
+
+
+def _say_ready_at_start(
+    data: Path, say_ready: Callable[[], None]
+) -> "Callable[[ServerProcess], None]":
+    """What a start without a seed has called when clients are served."""
+
+    def started(_: "ServerProcess") -> None:
+        _warn_of_half_a_topic(data)
+        say_ready()
+
+    return started
+
+
+def _write_properties(config: BrokerConfig, data: Path, own: dict[str, str]) -> None:
     """Leave what the node is started with, for commands that take `--config`.
+
+    `own`: what `tidemark dev` sets where it is told nothing.
 
     Raises:
         DirectoryError: it runs already, maybe with other settings.
@@ -109,7 +184,7 @@ def _write_properties(config: BrokerConfig, data: Path) -> None:
     with stopped(config, disk):
         disk.make_dirs(data)
         disk.unlink(draft)
-        disk.create_private(draft, dump(config.layers.static).encode())  # an override may be secret
+        disk.create_private(draft, properties_text(config.layers.static, own).encode())
         disk.rename(draft, file, durable=True)
 
 
@@ -146,9 +221,9 @@ def _warn_of_half_a_topic(data: Path) -> None:
 
 
 def _seeding(
-    file: Path, config: BrokerConfig, data: Path, then: str
+    file: Path, config: BrokerConfig, data: Path, then: Callable[[], None]
 ) -> "Callable[[ServerProcess], None]":
-    """Read a seed; returns what carries it out in a broker that has started, and prints `then`.
+    """Read a seed; returns what carries it out in a broker that has started, and calls `then`.
 
     Raises:
         SeedError: something is wrong with it, and nothing was written.
@@ -163,7 +238,7 @@ def _seeding(
     def seed(broker: "ServerProcess") -> None:
         address = f"{listener.host}:{listener.port}"
         seeder = Seeder(plan, address, UnfinishedSeed(data), click.echo)
-        seed_at_start(broker.fatal, seeder, lambda: click.echo(then))
+        seed_at_start(broker.fatal, seeder, then)
 
     return seed
 
@@ -182,8 +257,8 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
     if s3:
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
-    return f"""
-Tidemark on {address}, data in {data}, settings in {data / PROPERTIES}. Stop it with Ctrl-C.
+    settings = data / PROPERTIES
+    return f"""Tidemark on {address}, data in {data}, settings in {settings}. Stop it with Ctrl-C.
 
 A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
   from confluent_kafka.admin import AdminClient, NewTopic
@@ -193,8 +268,9 @@ A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/pytho
 
 Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
   seq 1 500000 | kcat -b {address} -t tides -P
-  kcat -b {address} -G readers -X auto.offset.reset=earliest tides -c 3
+  kcat -b {address} -G readers -X auto.offset.reset=earliest -f '%k at %o\\n' tides -c 3
 
 Watch it happen:
-{look}{places}
+{look}  {typed(["remote", "segments", "tides", "--bootstrap-server", address])}
+{places}
 {watch}"""

@@ -3,21 +3,27 @@
 Intervals are short so that copying and local expiry can be watched; they are not for production.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from broker.config.keys import BROKER_KEYS
+from broker.config.properties import dump
+
 HOST: Final = "127.0.0.1"
-HTTP_PORT: Final = 9464
+HTTP_ABOVE: Final = 372
+"""What a lone node's port of the pages is above that for clients: 9464 above 9092."""
+PORT_MAX: Final = 65_535 - HTTP_ABOVE
 CONTROLLERS_MAX: Final = 5
 BROKER_ID: Final = 11
 """Of the first broker beside controllers, whose ids are 1 to 5; others follow it."""
 BROKERS_MAX: Final = 5
 COPIES: Final = 3
 """Of a partition, where there are as many brokers."""
-PROPERTIES: Final = "dev.properties"
-"""In the directory of a lone node: what it was last started with."""
+PROPERTIES: Final = "server.properties"
+"""In the directory of a lone node: what it was last started with, for commands to read."""
 _MEBIBYTE: Final = 1 << 20
 
 
@@ -47,7 +53,8 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
 
     Args:
         data: directory for the log, and for the remote tier where no bucket is given.
-        port: of the listener for clients; the controller's is the next one.
+        port: of the listener for clients; the controller's is the next one, that of the pages
+            `HTTP_ABOVE` above it.
         s3: the remote tier; None for a directory beside the log.
     """
     return {
@@ -57,7 +64,7 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": f"{HOST}:{port + 1}",
         "log.dirs": str(data / "logs"),
-        "tidemark.http.listener": f"{HOST}:{HTTP_PORT}",
+        "tidemark.http.listener": f"{HOST}:{port + HTTP_ABOVE}",
         # one broker: internal topics cannot have more than one replica
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
@@ -66,7 +73,11 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "share.coordinator.state.topic.min.isr": "1",
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "rlmm.config.remote.log.metadata.topic.min.isr": "1",
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+        # and one partition of each is enough for it
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         "remote.log.storage.system.enable": "true",
         **(_bucket(s3) if s3 else _directory(data / "remote-tier")),
@@ -80,6 +91,28 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "tidemark.remote.copy.max.ms": "30000",
         "tidemark.remote.delete.grace.ms": "5000",
     }
+
+
+def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
+    """Write settings for others to read; what may be a secret is named and left out.
+
+    Args:
+        entries: all of them.
+        own: names of those that `tidemark dev` sets itself, which are no secrets. Of the others a
+            password is one, and whatever only a plugin knows may be one.
+    """
+    shown = {
+        name: text
+        for name, text in entries.items()
+        if name in own or (name in BROKER_KEYS and not BROKER_KEYS[name].is_sensitive)
+    }
+    lines = [
+        "# What `tidemark dev` was last started with. It writes this anew at each start and never",
+        "# reads it: it is for commands that take --config. For a file of your own: tidemark init",
+    ]
+    if missing := [name for name in entries if name not in shown]:
+        lines.append(f"# Left out, since they may be secrets: {', '.join(missing)}")
+    return "\n".join(lines) + "\n" + dump(shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidemark.embedded.errors import BrokerError
+from tidemark.platforms import why_not_here
 
 _PROGRAM: Final = Path(__file__).with_name("guardian.py")
 _PACKAGES_ROOT: Final = Path(__file__).resolve().parents[2]
@@ -39,6 +40,8 @@ class Guarded:
         Raises:
             BrokerError: it does not answer, or cannot be here.
         """
+        if why := why_not_here("a broker inside a test suite"):
+            raise BrokerError(why)
         if not hasattr(os, "pidfd_open"):
             raise BrokerError("a broker inside a test suite needs Linux 5.3 or newer")
         self._owner_pid = os.getpid()

@@ -53,6 +53,14 @@ def free_ports_in_a_row(count: int) -> int:
     raise AssertionError(f"no {count} ports in a row are free")
 
 
+def free_dev_port() -> int:
+    """A port for `tidemark dev`: the controller's and that of the pages are free, too."""
+    for port in _in_turn():
+        if all(map(_is_free, (port, port + 1, port + 372))):
+            return port
+    raise AssertionError("no port is free with those that belong to it")
+
+
 def _in_turn() -> Iterator[int]:
     """This worker's ports, from the one after the last that was taken on."""
     if not _line_of_ports:

@@ -36,12 +36,14 @@ from metadata_topic.raft.messages import Node
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
+from tests.support.brokers.process import free_dev_port
 from tests.support.rounds import rounds
 from tests.support.samples.command_line import CLUSTER, tidemark, write_config
 from tests.support.sim.dice import SeededDice
 from tests.support.sim.ports import simulated
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
 from tests.support.worlds.one_node import looped, sole_voter
+from tidemark.dev.settings import PROPERTIES
 from tidemark.node_files.log_directories import stopped
 from tidemark.node_files.split import NOTE, Split, SplitError, split_node
 from tidemark.node_files.split_properties import pages
@@ -287,22 +289,22 @@ def test_a_development_node_is_split_by_the_file_that_it_leaves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "run", lambda _config, **_: 0)
-    told = ("--override", "num.partitions=7", "--override", "rsm.config.secret=a=b\\")
-    assert tidemark("dev", "--data", tmp_path, "--port", 19092, *told).exit_code == 0
+    told = ("--override", "num.partitions=7")
+    port = free_dev_port()
+    assert tidemark("dev", "--data", tmp_path, "--port", port, *told).exit_code == 0
     live(tmp_path, names=("logs",))
     (tmp_path / "logs" / CLEAN_SHUTDOWN).touch()
-    config, into = tmp_path / "dev.properties", tmp_path / "new"
+    config, into = tmp_path / PROPERTIES, tmp_path / "new"
     done = tidemark("split", "--config", config, "--controllers", NEW, "--into", into)
     assert done.exit_code == 0, done.output
     said = entries(into / "broker-1.properties")
     assert (said["log.dirs"], said["num.partitions"]) == (str(tmp_path / "logs"), "7")
-    assert said["listeners"] == "PLAINTEXT://127.0.0.1:19092"
-    for one, line in zip((101, 102, 103), (9465, 9466, 9467), strict=True):
+    assert said["listeners"] == f"PLAINTEXT://127.0.0.1:{port}"
+    for one, line in zip((101, 102, 103), range(port + 373, port + 376), strict=True):
         assert entries(into / f"controller-{one}.properties")["tidemark.http.listener"].endswith(
             f":{line}"
         )
         assert f"(tidemark.http.listener): 127.0.0.1:{line}\n" in done.output
-    assert entries(config)["rsm.config.secret"] == "a=b\\"
 
 
 def test_voters_in_the_log_are_found_by_their_addresses(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker import app
+from tests.support.brokers.process import free_dev_port
 from tests.support.samples.command_line import tidemark
 
 CONTROL = [
@@ -34,6 +35,8 @@ def test_a_broker_is_extended_where_a_control_listener_is_set(
         "controller.listener.names=CONTROLLER\n"
     )
     where = ["--config", str(file)] if command == "start" else ["--data", str(tmp_path / "data")]
+    if command == "dev":
+        where += ["--port", str(free_dev_port())]
     done = tidemark(command, *where, *control)
     assert done.exit_code == 0, done.output
     (arguments,) = given

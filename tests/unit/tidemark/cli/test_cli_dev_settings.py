@@ -2,13 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import app
 from broker.config.broker_config import BrokerConfig
 from runtime.disk import Disk
 from tests.support.samples.command_line import tidemark
 from tidemark.commands.dev import welcome
 from tidemark.dev.settings import (
-    PROPERTIES,
     ClusterPorts,
     S3Bucket,
     dev_broker_settings,
@@ -117,26 +115,3 @@ def test_a_cluster_with_a_node_that_runs_already_is_not_started(tmp_path: Path) 
     assert result.stderr.startswith(said)
     assert result.stderr.count("\n") == 1
     assert not list(tmp_path.glob("*/server.*"))
-
-
-def test_each_start_leaves_the_settings_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "run", lambda _config, **_: 0)
-    for count in ("3", "5"):
-        told = ("--override", f"num.partitions={count}")
-        assert tidemark("dev", "--data", tmp_path, *told).exit_code == 0
-        assert f"num.partitions={count}\n" in (tmp_path / PROPERTIES).read_text()
-
-
-def test_a_start_beside_a_node_that_runs_leaves_its_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "run", lambda _config, **_: 0)
-    assert tidemark("dev", "--data", tmp_path).exit_code == 0
-    before = (tmp_path / PROPERTIES).read_bytes()
-    lock = Disk().lock(tmp_path / "logs" / ".lock")
-    result = tidemark("dev", "--data", tmp_path, "--override", "num.partitions=5")
-    lock.release()
-    assert (result.exit_code, "is locked by another process" in result.stderr) == (1, True)
-    assert (tmp_path / PROPERTIES).read_bytes() == before
