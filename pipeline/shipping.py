@@ -66,8 +66,8 @@ def _loader() -> Callable[[bytes], Any]:
         except ImportError as error:
             raise ImportError(
                 f"{sys.executable} on host {socket.gethostname()} cannot run Tidemark's code:"
-                f" {error}; install it for the Python of every executor with: pip install"
-                " 'tidemark-broker[spark]'"
+                f" {error}; set PYSPARK_PYTHON to a Python that has it on every executor, or"
+                " install it there: pip install 'tidemark-broker[spark]'"
             ) from None
 
     return load

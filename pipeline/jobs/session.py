@@ -1,12 +1,27 @@
 """A SparkSession for a command, which no user has made."""
 
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from pipeline.errors import need
 from pipeline.java_home import provide_java
+
+_PYTHON: Final = "spark.pyspark.python"
+
+
+def name_workers_python(
+    master: str | None, settings: Mapping[str, str], environ: MutableMapping[str, str]
+) -> None:
+    """Have workers on this machine run this Python, or that of the settings.
+
+    Spark asks the environment alone for it, and takes the first `python3` of PATH where that says
+    nothing, which need not have Tidemark. Workers on other machines have Pythons of their own.
+    """
+    if master is not None and master.startswith("local"):
+        environ.setdefault("PYSPARK_PYTHON", settings.get(_PYTHON, sys.executable))
 
 
 @contextmanager
@@ -23,9 +38,10 @@ def spark_session(name: str, master: str | None, settings: Mapping[str, str]) ->
     """
     need("spark", "pyspark", "pyarrow", "numpy")
     provide_java()
+    name_workers_python(master, settings, os.environ)
     from pyspark.sql import SparkSession
 
-    ours = {"spark.pyspark.python": sys.executable, "spark.ui.showConsoleProgress": "false"}
+    ours = {_PYTHON: sys.executable, "spark.ui.showConsoleProgress": "false"}
     builder = SparkSession.builder.appName(name)
     if master is not None:
         builder = builder.master(master)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.brokers.guide_reader import GUIDE, Reader, blocks
+from tests.support.brokers.page_reader import GUIDE, Reader, blocks
+from tests.support.brokers.process import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.lasts(seconds=20)]
 
@@ -14,7 +15,8 @@ PLUGIN_LINES_MAX = 80
 
 @pytest.mark.slow
 def test_the_guide_works_word_for_word(tmp_path: Path) -> None:
-    Reader(tmp_path, Path(sys.executable).parent).read_all()
+    ports = dict(zip(("9092", "9093"), map(str, free_ports(2)), strict=True))
+    Reader(tmp_path, Path(sys.executable).parent, ports).read_all()
 
 
 def test_the_worked_example_is_short() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.brokers.page_reader import Reader, blocks
 from tests.support.brokers.process import ROOT, environment, free_ports, until
 
-pytestmark = [pytest.mark.lasts(seconds=100), pytest.mark.timeout(1_000)]
+pytestmark = [pytest.mark.lasts(seconds=180), pytest.mark.timeout(1_500)]
 
 PAGE = ROOT / "docs" / "spark.md"
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RECORDS = 80_000
 DEADLINE_S = 500
 
@@ -69,19 +69,14 @@ def test_one_command_gives_a_first_query(stand: RunSpark) -> None:
 
 
 def test_the_page_on_spark_works_word_for_word(stand: RunSpark, tmp_path: Path) -> None:
-    blocks = [body for kind, body in BLOCK.findall(PAGE.read_text()) if kind == "python"]
-    assert len(blocks) >= 5
-    page = tmp_path / "page.py"
-    page.write_text("\n".join(blocks).replace("127.0.0.1:9092", f"127.0.0.1:{stand.port}"))
-    done = subprocess.run(
-        [sys.executable, str(page)],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    numbers = [int(line) for line in done.stdout.split() if line.isdigit()]
+    page = blocks(PAGE)
+    assert page[0] == ("", "", "make run-spark\n")
+    assert [kind for kind, _, _ in page].count("python") >= 5
+    assert sum(body.count(".venv/bin/") for kind, _, body in page if kind == "sh") == 3
+    ports = {"9092": str(stand.port)}
+    reader = Reader(tmp_path, Path(sys.executable).parent, ports, is_active=False)
+    reader.read(page)
+    numbers = [int(line) for line in reader.printed_lines() if line.isdigit()]
     assert numbers == [RECORDS, RECORDS], "of scan, and of the stream"
+    assert sum(line.startswith('{"') for line in reader.printed_lines()) == 3
+    assert list((tmp_path / "lake" / "tides").rglob("*.parquet"))

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.brokers.guide_reader import Reader, environment
+from tests.support.brokers.page_reader import Reader, environment
 from tests.support.brokers.process import free_ports, until
 
 pytestmark = pytest.mark.lasts(seconds=20)
@@ -68,7 +68,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long  # the guide itself: test_plugin_guide.py
 @pytest.mark.timeout(600)
 def test_the_plugin_guide_works_with_the_wheel(programs: Path, tmp_path: Path) -> None:
-    Reader(tmp_path, programs).read_all()
+    ports = dict(zip(("9092", "9093"), map(str, free_ports(2)), strict=True))
+    Reader(tmp_path, programs, ports).read_all()
 
 
 @pytest.mark.slow

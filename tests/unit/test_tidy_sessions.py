@@ -1,0 +1,62 @@
+"""Each Python block of README and docs is taken by Python's plain prompt as it stands there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers.prompt import refusal, sessions
+
+ROOT = Path(__file__).parents[2]
+TYPED = re.compile(r"^```((python|sh)\b|\w+ \S)", re.MULTILINE)
+FOLLOWED = {
+    "README.md": "tests/integration/test_readme.py",
+    "docs/controllers.md": "tests/integration/test_operators_page.py",
+    "docs/plugin-guide.md": "tests/contract/test_plugin_guide.py",
+    "docs/replication.md": "tests/integration/test_operators_page.py",
+    "docs/spark.md": "tests/integration/test_run_spark.py",
+    "docs/testing-with-tidemark.md": "tests/integration/test_embedded_plugin.py",
+}
+"""Pages with blocks that a reader types or makes files of, and the tests that do so."""
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_has_typed_at_the_prompt_is_taken(page: Path) -> None:
+    refused = [
+        f"{page.name}:{line}: {why}"
+        for line, session in sessions(page.read_text())
+        if (why := refusal(session))
+    ]
+    assert refused == []
+
+
+def test_each_page_that_is_typed_is_typed_by_a_test() -> None:
+    typed = [page for page in PAGES if TYPED.search(page.read_text())]
+    assert [str(page.relative_to(ROOT)) for page in typed] == list(FOLLOWED)
+    for page, test in FOLLOWED.items():
+        words = (Path(page).name, Path(page).stem.upper(), "GUIDE")
+        assert any(word in (ROOT / test).read_text() for word in words), page
+
+
+@pytest.mark.parametrize(
+    ("session", "words"),
+    [
+        ("for n in range(2):\n    print(n)\nprint()\n", "line 3, 'print()': invalid syntax"),
+        ("def one():\n    a = 1\n\n    return a\n", "unexpected indent"),
+        ("print((1,\n", "it does not end"),
+        ("print(1\n)\nx == = 1\n", "line 3"),
+    ],
+)
+def test_what_the_prompt_refuses_is_named(session: str, words: str) -> None:
+    assert words in refusal(session)
+
+
+def test_what_the_prompt_takes() -> None:
+    assert refusal("for n in range(2):\n    print(n)\n\nx = {\n    1: 2,\n}\n") == ""
+    assert refusal("with open(1) as f:\n    pass\n") == ""
+
+
+def test_sessions_are_blocks_without_a_name() -> None:
+    text = "a\n```python\nx\n```\n```python file.py\ny\n```\n```python\nz\n```\n"
+    assert list(sessions(text)) == [(2, "x\n"), (8, "z\n")]
