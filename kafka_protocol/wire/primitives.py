@@ -115,6 +115,21 @@ def uuid_to_text(value: bytes) -> str:
     return urlsafe_b64encode(value).decode("ascii").rstrip("=")
 
 
+def uuid_from_any_text(text: str) -> bytes:
+    """Read a uuid that a person copied: Kafka's text form, or 32 hexadecimal digits.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    digits = text.replace("-", "")
+    if len(digits) == 2 * UUID_SIZE:
+        try:
+            return bytes.fromhex(digits)
+        except ValueError:
+            pass
+    return uuid_from_text(text)
+
+
 def uuid_from_text(text: str) -> bytes:
     """Read Kafka's text form of a uuid.
 

@@ -111,6 +111,45 @@ def report(inspection: Inspection) -> list[str]:
     return [*lines, *(f"  {line}" for line in consequences(inspection.plan))]
 
 
+def as_json(inspection: Inspection) -> dict[str, object]:
+    """The same for programs; `end` of offsets is exclusive.
+
+    `faults` are what is wrong, refused or accepted; `next_start` is what a start does, or would
+    do once the log is accepted.
+    """
+    survey, verdict = inspection.survey, inspection.verdict
+    faults = verdict.facts.faults if isinstance(verdict, Refused) else verdict.accepted
+    chain = survey.chain
+    return {
+        "topic": inspection.partition.topic,
+        "partition": inspection.partition.partition,
+        "directory": str(inspection.request.directory),
+        "is_refused": inspection.is_refused,
+        "faults": [describe(fault) for fault in faults],
+        "next_start": [*consequences(inspection.plan)],
+        "log_start_offset": survey.log_start,
+        "recovery_point": survey.recovery_point,
+        "high_watermark": survey.high_watermark,
+        "was_stopped_clean": survey.is_clean,
+        "leader_epochs": None
+        if chain is None
+        else [{"epoch": epoch, "start_offset": offset} for epoch, offset in chain],
+        "segments": [
+            {
+                "base_offset": one.base_offset,
+                "end_offset": one.end_offset,
+                "size_bytes": one.size_bytes,
+                "whole_bytes": one.whole_bytes,
+                "ending": one.ending.name.lower(),
+                "was_read": one.was_read,
+            }
+            for one in survey.segments
+        ],
+        "set_aside": [{"file": name, "size_bytes": size} for name, size in inspection.set_aside],
+        "deleted": list(inspection.deleted),
+    }
+
+
 def _marks(survey: LogSurvey) -> Iterator[str]:
     def shown(offset: int | None) -> str:
         return "unknown" if offset is None else str(offset)

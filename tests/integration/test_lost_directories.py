@@ -44,15 +44,13 @@ class Node:
         with urllib.request.urlopen(page, timeout=10) as answer:
             return json.load(answer)
 
-    def tool(
-        self, *arguments: str, answer: str = "", group: str = "directories"
-    ) -> subprocess.CompletedProcess[str]:
+    def tool(self, *arguments: str, group: str = "directories") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tidemark.cli", group, *arguments]
         return subprocess.run(
             [*command, "--config", str(self.broker.config_file)],
             capture_output=True,
             text=True,
-            input=answer,
+            stdin=subprocess.DEVNULL,
             timeout=60,
             check=False,
             cwd=Path(__file__).parents[2],
@@ -160,7 +158,7 @@ def test_what_forgetting_takes_from_the_remote_store_is_said(
     there = sorted(p.name for p in node.second.glob("tiered-*"))
     assert there
     node.second.rename(tmp_path / "away")
-    asked = node.tool("forget", node.missing(), answer="n\n")
+    asked = node.tool("forget", node.missing())
     assert asked.returncode == 1
     assert f"{len(there)} of them are tiered ({', '.join(there)})" in asked.stdout
 
@@ -186,8 +184,8 @@ def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(
     assert running.returncode == 1
     assert "already running" in running.stderr
     assert node.broker.terminate() == 0
-    assert node.tool("accept", directory_id[0], answer="n\n").returncode == 1
-    accepted = node.tool("accept", directory_id[0], answer="y\n")
+    assert node.tool("accept", directory_id[0]).returncode == 1
+    accepted = node.tool("accept", directory_id[0], "--yes")
     assert accepted.returncode == 0, accepted.stderr
     node.broker.start()
     assert node.health()["status"] == "green"
@@ -205,10 +203,10 @@ def test_a_forgotten_directory_begins_anew_and_its_old_copy_is_put_aside(
     assert refused.returncode == 1
     assert "already running" in refused.stderr
     assert node.broker.terminate() == 0
-    no = node.tool("forget", directory_id, answer="n\n")
+    no = node.tool("forget", directory_id)
     assert no.returncode == 1
     assert all(f"t-{p}" in no.stdout for p in node.there)
-    done = node.tool("forget", directory_id, answer="y\n")
+    done = node.tool("forget", directory_id, "--yes")
     assert done.returncode == 0, done.stderr
     assert f"{len(node.there)} partitions had their last copy there" in done.stdout
     # Nothing begins anew before a person says how much is given up.

@@ -82,7 +82,7 @@ class Groups:
             client: asks.
             deadline_s: how long a question is asked again while a coordinator, or a leader, moves.
         """
-        self._asker = Asker(client, deadline_s)
+        self._client, self._asker = client, Asker(client, deadline_s)
         self._asker.look(deadline_s=0)  # where nobody listens, nobody is asked again
 
     def all(self) -> list[Listed]:
@@ -234,8 +234,7 @@ class Groups:
     def _coordinator(self, group: str) -> int:
         """The node that coordinates a group."""
         body = codec.request(ApiKey.FIND_COORDINATOR).cls(coordinator_keys=[group])
-        node = next(iter(self._asker.cluster.brokers), -1)
-        answer = self._asker.ask(node, ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR, body)
+        answer = self._client.ask_any(ApiKey.FIND_COORDINATOR, _FIND_COORDINATOR, body)
         (found,) = answer.coordinators
         _check(found.error_code, f"coordinator of group {group}")
         coordinator: int = found.node_id

@@ -1,6 +1,7 @@
 """`tidemark directories`: look at a node's log directories, and the ways out for lost ones."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -19,7 +20,13 @@ from tidemark.node_files.log_directories import (
     lost_by_forgetting,
 )
 from tidemark.node_files.lost_vote import abstain
-from tidemark.remote.options import config_options
+from tidemark.remote.options import (
+    config_options,
+    confirm,
+    json_option,
+    print_json,
+    yes_option,
+)
 
 _SHOWN_MAX = 20
 
@@ -55,7 +62,7 @@ def abstain_command(epoch: int, config_file: Path, override: tuple[str, ...]) ->
 @command.command("accept", short_help="Use a directory that is a copy of another time, as it is.")
 @click.argument("directory", metavar="ID")
 @config_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def accept_command(directory: str, config_file: Path, override: tuple[str, ...], yes: bool) -> None:
     """Use log directory ID although it is a copy of another time. The broker must be stopped."""
     config = load(config_file, override, list_without_effect=False)
@@ -65,7 +72,7 @@ def accept_command(directory: str, config_file: Path, override: tuple[str, ...],
             "written since the copy was taken is lost, and offsets that were acknowledged then "
             "will be given again."
         )
-        click.confirm("Use it as it is?", abort=True)
+    confirm("Use it as it is?", yes=yes)
     path = accept(config, directory, Disk())
     click.echo(f"accepted: log directory {directory} ({path}); the next start uses it")
 
@@ -86,7 +93,7 @@ def _record_count(
     "--records-given-up", callback=_record_count, metavar="N|unknown",
     help="Begin last copies anew, empty: so many committed records are given up.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def forget_command(
     directory: str,
     config_file: Path,
@@ -116,8 +123,7 @@ def forget_command(
             )
         for line in beyond_the_disk(config, lost, disk):
             click.echo(line)
-        if not yes:
-            click.confirm("Forget this directory?", abort=True)
+        confirm("Forget this directory?", yes=yes)
     leaderless = forget(
         config, directory, disk, begins_last_copies=records_given_up is not None
     ).leaderless
@@ -137,10 +143,14 @@ def _some(names: list[str]) -> str:
 
 
 @command.command("list", short_help="Show the directories as disks and metadata know them.")
+@json_option
 @config_options
-def list_command(config_file: Path, override: tuple[str, ...]) -> None:
+def list_command(config_file: Path, override: tuple[str, ...], *, as_json: bool) -> None:
     """Show the log directories of a node, running or not; nothing is changed."""
     config = load(config_file, override, list_without_effect=False)
+    if as_json:
+        print_json({"directories": [asdict(row) for row in directory_rows(config, Disk())]})
+        return
     table = Table("directory id", "path", "replicas", "state", box=None)
     for row in directory_rows(config, Disk()):
         table.add_row(row.id or "-", row.path or "-", str(row.replicas), row.state)

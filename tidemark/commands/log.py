@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from local_log.recovery import inspection
 from local_log.recovery.inspection import accept, report
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
@@ -13,7 +14,7 @@ from tidemark.node_files.offline_topics import (
     placement_problem,
     refused_snapshots,
 )
-from tidemark.remote.options import partition_options
+from tidemark.remote.options import confirm, json_option, partition_options, print_json, yes_option
 
 
 @click.group("log")
@@ -23,7 +24,7 @@ def command() -> None:
 
 @command.command("accept", short_help="Take a partition that a start has refused as it is.")
 @partition_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def accept_command(
     topic: str, partition: int, config_file: Path, override: tuple[str, ...], yes: bool
 ) -> None:
@@ -47,30 +48,34 @@ def accept_command(
     if not found[0].is_refused:
         click.echo("there is nothing to accept")
         return
-    if not yes:
-        click.confirm("take the log as it is?", abort=True)
+    confirm("take the log as it is?", yes=yes)
     accept(disk, found[0])
     click.echo("accepted; restart the broker to open the log")
 
 
 @command.command("inspect", short_help="Show what is there of a partition, what is lost and why.")
+@json_option
 @partition_options
 def inspect_command(
-    topic: str, partition: int, config_file: Path, override: tuple[str, ...]
+    topic: str, partition: int, config_file: Path, override: tuple[str, ...], *, as_json: bool
 ) -> None:
     """Show what is there of a partition, what is lost and why; nothing is changed."""
     config, disk = load(config_file, override, list_without_effect=False), Disk()
-    for line in refused_snapshots(config, disk):
-        click.echo(line)
+    notes = [*refused_snapshots(config, disk)]
     problem = placement_problem(config, topic, partition, disk)
     if problem:
-        click.echo(f"{topic}-{partition} is offline: {problem}")
+        notes.append(f"{topic}-{partition} is offline: {problem}")
     try:
         found = inspections(config, topic, partition, disk)
     except OfflineLogError:
         if not problem:
             raise
-        return  # its files are in no directory, which was said
+        found = []  # its files are in no directory, which is said
+    if as_json:
+        print_json({"notes": notes, "logs": [inspection.as_json(one) for one in found]})
+        return
+    for line in notes:
+        click.echo(line)
     for one in found:
         for line in report(one):
             click.echo(line)

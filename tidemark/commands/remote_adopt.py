@@ -24,7 +24,7 @@ from tidemark.remote.adopting import (
     write_end,
 )
 from tidemark.remote.adoption import adopt_end
-from tidemark.remote.options import partition_options
+from tidemark.remote.options import confirm, partition_options, yes_option
 from tidemark.remote.storage import opened, storage_settings
 
 
@@ -37,7 +37,7 @@ from tidemark.remote.storage import opened, storage_settings
 @click.option(
     "--segment", metavar="ID", help="Take the epoch chain from the index of this remote segment."
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--undo-file", metavar="FILE", type=click.Path(path_type=Path),
     help="Where to write what was there before; default adopted-TOPIC-PARTITION.json.",
@@ -76,7 +76,7 @@ def command(
                 decided = adopt_end(found.log, found.history, log_end)
             for line in end_lines(found, decided):
                 click.echo(line)
-            _ask(yes, "Begin there?")
+            confirm("Begin there?", yes=yes)
             _write_undo(disk, found, ACCEPTED, path)
             write_end(disk, found, decided)
         else:
@@ -88,15 +88,10 @@ def command(
             click.echo(f"{found.name} in {found.directory}")
             click.echo(f"  epoch chain now:  {chain_text(found.inspection.survey.chain or ())}")
             click.echo(f"  it becomes:       {chain_text(chain)}")
-            _ask(yes, "Take this chain?")
+            confirm("Take this chain?", yes=yes)
             _write_undo(disk, found, EPOCH_CHECKPOINT, path)
             write_chain(disk, found, chain)
     click.echo(f"adopted; the next start goes on with it; undo file {path}")
-
-
-def _ask(yes: bool, question: str) -> None:
-    if not yes:
-        click.confirm(question, abort=True)
 
 
 def _write_undo(disk: Disk, found: Found, name: str, path: Path) -> None:

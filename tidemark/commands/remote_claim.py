@@ -8,7 +8,7 @@ from runtime.clock import SystemClock
 from runtime.disk import Disk
 from tidemark.node_files.loading import load
 from tidemark.remote.claim import compare, locked, take
-from tidemark.remote.options import config_options
+from tidemark.remote.options import config_options, confirm, yes_option
 from tidemark.remote.storage import opened, storage_settings
 
 _WARNING = """\
@@ -20,7 +20,7 @@ Another machine that runs as this broker must never start again."""
 
 @click.command("claim")
 @config_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 def command(config_file: Path, override: tuple[str, ...], yes: bool) -> None:
     """Take the claim on the store for these files. The broker must be stopped.
 
@@ -40,8 +40,7 @@ def command(config_file: Path, override: tuple[str, ...], yes: bool) -> None:
             return
         click.echo(compared.reason)
         click.echo(_WARNING)
-        if not yes:
-            click.confirm(f"Set the counter to {compared.wanted.number}?", abort=True)
+        confirm(f"Set the counter to {compared.wanted.number}?", yes=yes)
         kept = take(config, compared, storage, disk)
     click.echo(f"the counter is {compared.wanted.number}; start the broker to take the claim")
     if kept is not None:

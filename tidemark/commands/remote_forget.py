@@ -16,7 +16,7 @@ from tidemark.remote.forget import (
     parse_topic_id,
     undo_text,
 )
-from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.options import ToolCommand, cluster_options, confirm, yes_option
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import count_text, size_text
 from tidemark.remote.session import Session, connected
@@ -24,7 +24,7 @@ from tidemark.remote.session import Session, connected
 
 @click.command("forget", cls=ToolCommand)
 @click.argument("topic_id", metavar="TOPIC_ID")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option(
     "--undo-file", metavar="FILE", type=click.Path(path_type=Path),
     help="Where to write what was changed; default forgotten-TOPIC_ID.json.",
@@ -54,8 +54,7 @@ def command(
             return
         click.echo(f"To be deleted from the remote store: {_text(found)}.")
         click.echo("With the plugins of Tidemark each segment is three objects.")
-        if not yes:
-            click.confirm("Forget this topic id?", abort=True)
+        confirm("Forget this topic id?", yes=yes)
         path = undo_file or Path(f"forgotten-{uuid_to_text(wanted)}.json")
         _write_undo(session, found, path)
         ask(session.client, session.cluster.brokers, wanted, RemoteDataWish.FORGET)

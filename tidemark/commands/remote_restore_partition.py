@@ -7,7 +7,7 @@ import click
 from kafka_client.blocking import BlockingClient
 from tidemark.cluster.asking import Cluster
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.options import ToolCommand, cluster_options, confirm, yes_option
 from tidemark.remote.restoring import above, ask, check_nobody_returns, find, restore
 
 _STORE_S = 150.0
@@ -25,7 +25,7 @@ _STORE_S = 150.0
     "--log-end", metavar="OFFSET", type=click.IntRange(min=1),
     help="Where new records begin; default: above all that is proved to have been given.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_options
 def command(
     *,
@@ -52,7 +52,6 @@ def command(
         found = above(ask(client, leader, wanted), log_end)
         for line in found.lines(wanted):
             click.echo(line)
-        if not yes:
-            click.confirm("Begin there?", abort=True)
+        confirm("Begin there?", yes=yes)
         restore(client, leader, wanted, found)
     click.echo(f"restored: {wanted} goes on at offset {found.end}; health is green in a moment")

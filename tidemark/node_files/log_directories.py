@@ -18,7 +18,7 @@ from broker.node.lives import Life, dump_lives, read_lives
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
-from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_to_text
 from local_log.manager.log_dir import LIVES
 from metadata_topic.controller.directories import (
     Forgotten,
@@ -270,7 +270,7 @@ def parse_directory_id(text: str) -> bytes:
     if text == LOST:
         return DIRECTORY_LOST
     try:
-        return uuid_from_text(text)
+        return uuid_from_any_text(text)
     except ValueError as error:
         raise LogDirectoryError(
             f"{text!r} is no directory id (22 characters, as in {META_PROPERTIES}), nor `lost`"

@@ -10,7 +10,7 @@ from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import META_PROPERTIES, parse_meta_properties
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_to_text
 from metadata_topic.raft.voters import ReplicaKey, Voter
 from runtime.disk import Disk
 from tidemark.quorum.description import QuorumError
@@ -80,7 +80,7 @@ def key_of(controller_id: int, directory_id: str) -> ReplicaKey:
     if controller_id < 0:
         raise QuorumError(f"Invalid negative --controller-id: {controller_id}")
     try:
-        return ReplicaKey(controller_id, uuid_from_text(directory_id))
+        return ReplicaKey(controller_id, uuid_from_any_text(directory_id))
     except ValueError as error:
         raise QuorumError(f"Failed to parse --controller-directory-id: {error}") from error
 

@@ -16,7 +16,7 @@ from broker.config.broker_config import BrokerConfig
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
-from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_to_text
 from local_log.checked_files import CheckedFiles
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.leader_epoch_cache import LeaderEpochCache
@@ -168,7 +168,7 @@ def segment_of(found: Found, text: str) -> RemoteLogSegmentMetadata:
         OfflineLogError: the metadata know none of that id.
     """
     try:
-        wanted = uuid_from_text(text)
+        wanted = uuid_from_any_text(text)
     except ValueError:
         wanted = b""
     for segment in found.history.segments:

@@ -16,7 +16,7 @@ from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import ZERO_UUID
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_to_text
 from metadata_topic.controller.topic_deletion import RemoteDataWish
 from pipeline.cluster.cluster import Cluster
 from rlmm.api import PartitionDeleteState
@@ -61,12 +61,13 @@ def parse_topic_id(text: str) -> bytes:
         ForgetRefusedError: it is none.
     """
     try:
-        topic_id = uuid_from_text(text)
+        topic_id = uuid_from_any_text(text)
     except ValueError:
         topic_id = ZERO_UUID
     if topic_id == ZERO_UUID:
         raise ForgetRefusedError(
-            f"{text[:60]!r} is no topic id (22 characters, as health shows it)"
+            f"{text[:60]!r} is no topic id: 22 characters, as health shows it, or 32 hexadecimal "
+            "digits"
         )
     return topic_id
 

@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -9,7 +10,7 @@ from kafka_protocol.wire.api_keys import ApiKey, header_versions
 from kafka_protocol.wire.codec import Gather, Message, message, parse, request, response
 from kafka_protocol.wire.framing import part_size, read_request_header, response_parts
 from kafka_protocol.wire.messages import FAMILIES
-from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
+from kafka_protocol.wire.primitives import uuid_from_any_text, uuid_from_text, uuid_to_text
 from kafka_protocol.wire.schema import snake_case
 from tests.support.samples.protocol import whole
 
@@ -208,5 +209,15 @@ def test_uuids_have_a_text_form() -> None:
 
 @pytest.mark.parametrize("text", ["", "short", "AQIDBAUGBwgJCgsMDQ4P!!", "A" * 23, "é" * 22])
 def test_text_that_is_no_uuid_is_refused(text: str) -> None:
+    for read in (uuid_from_text, uuid_from_any_text):
+        with pytest.raises(ValueError, match="uuid"):
+            read(text)
+
+
+def test_a_person_may_give_a_uuid_as_logs_show_it() -> None:
+    for text in (uuid_to_text(TOPIC_ID), TOPIC_ID.hex(), str(UUID(bytes=TOPIC_ID)).upper()):
+        assert uuid_from_any_text(text) == TOPIC_ID
     with pytest.raises(ValueError, match="uuid"):
-        uuid_from_text(text)
+        uuid_from_any_text("x" * 32)
+    with pytest.raises(ValueError, match="uuid"):
+        uuid_from_text(TOPIC_ID.hex())

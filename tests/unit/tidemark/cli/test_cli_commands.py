@@ -1,5 +1,6 @@
 """The command line as a user meets it: what it writes, what it refuses, what it says."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -231,3 +232,15 @@ def test_bad_input_a_secret_without_a_place_is_refused(tmp_path: Path) -> None:
     assert result.exit_code != 0
     assert "tidemark.cluster.secret.file" in result.stderr
     assert not (tmp_path / "logs").exists()
+
+
+def test_log_directories_are_listed_for_programs(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    assert tidemark("format", "--config", config, "--standalone").exit_code == 0
+    done = tidemark("directories", "list", "--config", config, "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["directories"]
+    assert [row["path"] for row in rows] == [str(tmp_path / "one"), str(tmp_path / "two")]
+    for row in rows:
+        assert row["id"] in (Path(row["path"]) / "meta.properties").read_text()
+        assert (row["replicas"], row["state"]) == (0, "there")

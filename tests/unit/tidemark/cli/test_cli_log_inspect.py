@@ -1,7 +1,9 @@
 """What `tidemark log inspect` says of the metadata that it reads beside a stopped broker."""
 
+import json
 from pathlib import Path
 
+from kafka_protocol.records.records import build_batch
 from metadata_topic.image.records import make
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, SnapshotId, snapshot_chunks
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
@@ -59,3 +61,30 @@ def test_without_meta_properties_no_cluster_is_compared(tmp_path: Path) -> None:
     (tmp_path / "one" / "meta.properties").unlink()
     shown = tidemark("log", "inspect", "theirs", "0", "--config", config)
     assert "cannot be used" not in shown.output
+
+
+def test_programs_get_the_same(tmp_path: Path) -> None:
+    config = formatted(tmp_path)
+    directory = tmp_path / "one" / "theirs-0"
+    directory.mkdir()
+    put_snapshot(tmp_path, CLUSTER)
+    whole = build_batch([(1, None, b"value", [])], base_offset=7)
+    (directory / "00000000000000000007.log").write_bytes(whole + b"torn")
+    asked = "log", "inspect", "theirs", "0", "--config", config
+    (note,), (log,) = json.loads(tidemark(*asked, "--json").stdout).values()
+    lines = tidemark(*asked).stdout.splitlines()
+    assert note == lines[0]
+    assert f"theirs-0 in {log['directory']}" == lines[1]
+    assert (log["topic"], log["partition"], log["is_refused"]) == ("theirs", 0, False)
+    assert log["segments"] == [
+        {
+            "base_offset": 7,
+            "end_offset": 8,
+            "size_bytes": len(whole) + 4,
+            "whole_bytes": len(whole),
+            "ending": "torn",
+            "was_read": True,
+        }
+    ]
+    assert [f"  {line}" for line in log["next_start"]] == lines[-len(log["next_start"]) :]
+    assert (log["leader_epochs"], log["set_aside"], log["deleted"]) == (None, [], [])
