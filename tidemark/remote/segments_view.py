@@ -21,6 +21,8 @@ LINES_SHOWN = 20
 
 _WIDTH_WITHOUT_TERMINAL = 120
 _LABEL = 8
+_GAP = 2
+_WIDTH_OF_WIDE_GAPS = 100
 _STATES = {
     SegmentState.COPY_SEGMENT_STARTED: ("copying", "yellow"),
     SegmentState.COPY_SEGMENT_FINISHED: ("finished", ""),
@@ -128,12 +130,14 @@ def _partition(
     yield Text(f"{topic}-{found.partition}  {range_text}", style="bold")
     if not is_empty:
         yield from _drawing(found, width, ink)
+    left_out = 0 if everything else max(0, len(found.segments) - LINES_SHOWN)
     if found.segments:
-        yield _table(found.segments, now_ms, everything)
+        yield _table(found.segments, now_ms, width, left_out)
     under_way = len(found.segments) - found.finished_count
     more = f", {under_way:,} being copied or deleted" if under_way else ""
     count, size = count_text(found.finished_count, "segment"), size_text(found.finished_bytes)
-    total = f"{count} finished, {size}{more}"
+    hidden = f"; {left_out:,} are not shown, --all shows them" if left_out else ""
+    total = f"{count} finished, {size}{more}{hidden}"
     yield Text(total if found.segments else "nothing in the remote tier")
     shown = found.problems if everything else found.problems[:LINES_SHOWN]
     for problem in shown:
@@ -169,27 +173,42 @@ def _drawing(found: PartitionReport, width: int, ink: axis.Ink) -> Iterator[Text
         letters, pointers = axis.ruler(below, span, columns, ink.up)
         yield Text(indent + pointers, style="dim")
         yield Text(indent + letters, style="dim")
-        yield Text(indent + "   ".join(legend), style="dim")
+        for line in _filled(legend, columns):
+            yield Text(indent + line, style="dim")
     yield Text(f"{indent}{ink.whole} all offsets   {ink.part} some   {ink.none} none", style="dim")
 
 
+def _filled(items: Sequence[str], columns: int) -> Iterator[str]:
+    """Items beside one another, on as many lines as they need; none is broken."""
+    line = ""
+    for item in items:
+        longer = f"{line}   {item}" if line else item
+        if line and len(longer) > columns:
+            yield line
+            longer = item
+        line = longer
+    if line:
+        yield line
+
+
 def _table(
-    segments: Sequence[RemoteLogSegmentMetadata], now_ms: int, everything: bool
+    segments: Sequence[RemoteLogSegmentMetadata], now_ms: int, width: int, left_out: int
 ) -> RenderableType:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """Where the terminal is narrow, columns move together, and at last the ids are folded."""
+    gap = _GAP if width >= _WIDTH_OF_WIDE_GAPS else 1
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for name in ("base", "end", "size"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("epochs", overflow="fold")
-    table.add_column("state")
-    table.add_column("age", justify="right")
-    table.add_column("segment id", no_wrap=True)
-    table.add_column("broker", justify="right")
-    left_out = 0 if everything else max(0, len(segments) - LINES_SHOWN)
+    table.add_column("epochs", overflow="fold", min_width=len("epochs"))
+    table.add_column("state", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True)
+    table.add_column("segment id", overflow="fold", min_width=len("segment id"))
+    table.add_column("broker", justify="right", no_wrap=True)
     head = (len(segments) - left_out + 1) // 2 if left_out else len(segments)
     for one in segments[:head]:
         table.add_row(*_row(one, now_ms))
     if left_out:
-        table.add_row("...", f"{left_out:,} more", "", "", "(--all shows them)")
+        table.add_row("...", f"{left_out:,} more")
         for one in segments[head + left_out :]:
             table.add_row(*_row(one, now_ms))
     return table

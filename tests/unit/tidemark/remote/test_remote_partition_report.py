@@ -14,7 +14,14 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.samples.remote import DELETING, NOW_MS, STARTED, metadata
 from tidemark.remote.axis import ASCII, UNICODE, Ink, Stretch
 from tidemark.remote.partition_report import PartitionReport, report
-from tidemark.remote.segments_view import TopicReport, age_text, as_json, as_text, size_text
+from tidemark.remote.segments_view import (
+    LINES_SHOWN,
+    TopicReport,
+    age_text,
+    as_json,
+    as_text,
+    size_text,
+)
 
 CHAIN = [EpochEntry(0, 0)]
 SNAPSHOT = Path(__file__).with_name("segments_view.txt")
@@ -155,6 +162,29 @@ def test_a_narrow_terminal_and_ascii_lose_no_line() -> None:
     text = shown(scenario(), 80, ASCII)
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
+
+
+def test_of_large_offsets_the_states_are_whole_at_80_columns() -> None:
+    billions = 12_345_678_901
+    segments = [metadata(billions + 10 * n, billions + 10 * n + 9) for n in range(21)]
+    found = of(offsets(billions, billions, billions + 209, billions + 210), *segments)
+    text = shown(TopicReport("orders", bytes(16), "cluster", True, [found]), 80, UNICODE)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len([one for one in lines if " finished " in one]) == LINES_SHOWN
+    (head,) = [one for one in lines if one.lstrip().startswith("base")]
+    assert head.split() == [
+        "base",
+        "end",
+        "size",
+        "epochs",
+        "state",
+        "age",
+        *["segment", "id"],
+        "broker",
+    ]
+    for item in ("T highest tiered 12,345,679,110", "E log end 12,345,679,111"):
+        assert any(item in one for one in lines)
 
 
 def test_a_leader_that_does_not_know_what_is_tiered_is_shown_with_the_rest() -> None:
