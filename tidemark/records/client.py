@@ -21,13 +21,16 @@ API_TIMEOUT_MS: Final = 5_000
 """DIFFERS: Kafka's tools wait a minute for a broker that is not there."""
 _ATTEMPT_S: Final = 0.5
 _PAUSE_S: Final = 0.05
+_MADE_S: Final = 2.0
+"""Kafka answers that it knows no such topic while it creates it."""
 _QUIET: Final[Mapping[str, Any]] = {
     "log_level": 0,
-    "log.connection.close": False,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,
     "client.id": "tidemark",
 }
+DISCONNECTED: Final = "Disconnected"
+"""The reason of a connection that was idle for long, or that spoke otherwise than the broker."""
 _WAYS_OUT: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
 
 
@@ -68,6 +71,7 @@ class RecordsClient:
         self.bootstrap = bootstrap
         self._timeout_ms = given.api_timeout_ms or API_TIMEOUT_MS
         self._trouble: Any = None
+        self._is_down = False
         settings = {**_QUIET, **given.settings, **ours, "bootstrap.servers": bootstrap}
         try:
             self.client = make({**settings, "error_cb": self._hear})
@@ -75,15 +79,32 @@ class RecordsClient:
             raise ClusterError(f"settings of the client: {_said(error)}") from None
 
     def _hear(self, error: Any) -> None:
+        """Keep what says most: `_ALL_BROKERS_DOWN` says less than the errors around it."""
         from confluent_kafka import KafkaError
 
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it says less than those before
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._is_down = True
+        elif not self._is_refused():
             self._trouble = error
+
+    def _is_refused(self) -> bool:
+        from confluent_kafka import KafkaError
+
+        return self._trouble is not None and self._trouble.code() == KafkaError._AUTHENTICATION
 
     def trouble(self) -> str | None:
         """Take the last error of a connection, if there was one since the last call."""
         error, self._trouble = self._trouble, None
         return None if error is None else _reason(error.str())
+
+    def explain(self, error: Any) -> str:
+        """Why a record was not written; where nobody answered, with the address."""
+        from confluent_kafka import KafkaError
+
+        if error.code() != KafkaError._MSG_TIMED_OUT:
+            return str(error.str())
+        why = "" if self._trouble is None else f": {_reason(self._trouble.str())}"
+        return f"no broker at {self.bootstrap} has acknowledged it in time{why}"
 
     def ask(self, question: Callable[[float], Any]) -> Any:
         """Ask until there is an answer.
@@ -106,19 +127,22 @@ class RecordsClient:
                 cause = error.args[0]
                 if not is_transient(cause):
                     raise ClusterError(f"{self.bootstrap}: {cause.str()}") from None
-                self._check_refused()
+                if self._is_refused():
+                    raise UnreachableError(f"{self.bootstrap}: {self.trouble()}") from None
                 if time.monotonic() > ends_at:
                     raise UnreachableError(self._unreachable(cause)) from None
                 time.sleep(_PAUSE_S)
 
-    def _check_refused(self) -> None:
+    def _unreachable(self, cause: Any) -> str:
         from confluent_kafka import KafkaError
 
-        if self._trouble is not None and self._trouble.code() == KafkaError._AUTHENTICATION:
-            raise UnreachableError(f"{self.bootstrap}: {self.trouble()}")
-
-    def _unreachable(self, cause: Any) -> str:
-        why = self.trouble() or cause.str()
+        why = self.trouble()
+        if why in (None, DISCONNECTED) and self._is_down:
+            why = "it ends the connection: is security.protocol of --command-config right?"
+        elif why is None and cause.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT):
+            why = "it takes the connection and says nothing"
+        elif why is None:
+            why = cause.str()
         return (
             f"no broker answers at {self.bootstrap} ({why}) within {self._timeout_ms / 1_000:g} s;"
             f" {_WAYS_OUT}"
@@ -150,15 +174,22 @@ class RecordsClient:
         """
         from confluent_kafka import KafkaError, KafkaException
 
+        unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
+        ends_at = time.monotonic() + _MADE_S
+
         def look(timeout_s: float) -> Any:
             found = self.client.list_topics(topic, timeout=timeout_s).topics[topic]
-            if found.error is not None and found.error.code() == KafkaError.LEADER_NOT_AVAILABLE:
+            code = None if found.error is None else found.error.code()
+            if code == KafkaError.LEADER_NOT_AVAILABLE:
                 raise KafkaException(found.error)  # it is being made
             return found
 
         found = self.ask(look)
-        if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return self.partitions(topic)
+        while found.error is not None and found.error.code() == unknown:
+            if time.monotonic() > ends_at:
+                return self.partitions(topic)
+            time.sleep(_PAUSE_S)
+            found = self.ask(look)
         return self._numbers(found, topic)
 
     def check_partition(self, topic: str, there: list[int], asked: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka_client.blocking import ClusterError, UnreachableError
-from tidemark.records.client import RecordsClient, is_transient
+from tidemark.records.client import DISCONNECTED, RecordsClient, is_transient
 from tidemark.records.formats import Consumed
 from tidemark.records.places import AtTime, Bounds, Place, PlaceError, Word, describe, starts
 from tidemark.records.progress import Ahead
@@ -229,7 +229,7 @@ class Reading:
 
     def _check_connection(self, now: float) -> None:
         why = self._client.trouble()
-        if why is None:
+        if why is None or why == DISCONNECTED:  # it is opened again when it is needed
             return
         if self._silent_since is None:
             self._silent_since = now

@@ -143,7 +143,12 @@ def _send(client: RecordsClient, asked: Asked, lines: Iterable[bytes], outcome: 
         except LineError as error:
             outcome.unread = f"line {number}: {error}"
             return
-        record = {"key": key, "value": value, "on_delivery": _noting(outcome, number), **given}
+        record = {
+            "key": key,
+            "value": value,
+            "on_delivery": _noting(client, outcome, number),
+            **given,
+        }
         try:
             _enqueue(client.client, asked.topic, record)
         except KafkaException as error:
@@ -162,8 +167,8 @@ def _enqueue(producer: Any, topic: str, record: Mapping[str, Any]) -> None:
             return
 
 
-def _noting(outcome: Outcome, number: int) -> Any:
+def _noting(client: RecordsClient, outcome: Outcome, number: int) -> Any:
     def done(error: Any, _message: Any) -> None:
-        outcome.note(number, None if error is None else error.str())
+        outcome.note(number, None if error is None else client.explain(error))
 
     return done

@@ -76,12 +76,32 @@ def test_one_that_is_starting_is_asked_again() -> None:
     assert one.partitions("orders") == [0, 1]
 
 
-def test_refused_credentials_are_not_tried_again() -> None:
+def test_refused_credentials_are_not_tried_again_nor_hidden_by_what_follows() -> None:
     said = KafkaError(KafkaError._AUTHENTICATION, "127.0.0.1:9/bootstrap: wrong password")
     one = client(KafkaError(KafkaError._TRANSPORT), said=said, given=Translated({}, 3_000, ()))
+    one.client.poll(0)
+    one.client.said = KafkaError(KafkaError._TRANSPORT, REFUSED)
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9: wrong password"):
         one.partitions("orders")
     assert len(one.client.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "127.0.0.1:9/1: Disconnected (after 3ms in state UP)",
+            r"security\.protocol of --command-",
+        ),
+        (None, "it takes the connection and says nothing"),
+    ],
+)
+def test_a_broker_that_ends_the_connection_is_not_one_that_says_nothing(
+    said: str | None, words: str
+) -> None:
+    heard = None if said is None else KafkaError(KafkaError._TRANSPORT, said)
+    with pytest.raises(UnreachableError, match=words):
+        client(KafkaError(KafkaError._TRANSPORT), said=heard).partitions("orders")
 
 
 def test_an_unknown_topic_is_named_with_the_one_that_was_meant_and_not_created() -> None:
@@ -92,13 +112,15 @@ def test_an_unknown_topic_is_named_with_the_one_that_was_meant_and_not_created()
 
 
 def test_a_topic_that_a_broker_makes_is_waited_for() -> None:
+    begun = topics(new=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     making = topics(new=KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-    one = client(making, topics(new=3), given=Translated({}, 3_000, ()))
+    one = client(begun, making, topics(new=3), given=Translated({}, 3_000, ()))
     assert one.partitions_made("new") == [0, 1, 2]
-    assert one.client.asked == ["new", "new"]
+    assert one.client.asked == ["new"] * 3
 
 
-def test_a_topic_that_no_broker_makes_is_unknown() -> None:
+def test_a_topic_that_no_broker_makes_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidemark.records.client._MADE_S", -1.0)
     unknown = topics(new=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     with pytest.raises(ClusterError, match="there is no topic new at"):
         client(unknown, topics(orders=1)).partitions_made("new")
@@ -125,6 +147,17 @@ def test_a_setting_that_there_is_not_is_one_line() -> None:
 
     with pytest.raises(ClusterError, match='settings of the client: No such property: "foo"'):
         RecordsClient(refuse, "127.0.0.1:9", HASTE, {})
+
+
+def test_a_record_that_nobody_answers_for_is_told_with_address_and_reason() -> None:
+    one = client(topics(orders=1), said=KafkaError(KafkaError._TRANSPORT, REFUSED))
+    late = KafkaError(KafkaError._MSG_TIMED_OUT)
+    assert one.explain(late) == "no broker at 127.0.0.1:9 has acknowledged it in time"
+    one.client.poll(0)
+    assert one.explain(late).endswith(
+        "in time: Connect to ipv4#127.0.0.1:9 failed: Connection refused"
+    )
+    assert one.explain(KafkaError(KafkaError.INVALID_RECORD)).startswith("Broker: ")
 
 
 def test_the_command_wins_over_the_user_and_the_user_over_quiet_defaults() -> None:

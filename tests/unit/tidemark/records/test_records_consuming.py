@@ -55,6 +55,8 @@ class FakeConsumer:
         self.done: list[Any] = []
         self.given: list[int] | None = None
         self.asked_in_vain = 0
+        self.heard: list[str] = []
+        self.settings: dict[str, Any] = {}
         self._on_assign: Any = None
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> Any:
@@ -77,6 +79,8 @@ class FakeConsumer:
         if self._on_assign is not None:
             self._on_assign(self, [TopicPartition("orders", one) for one in self.given or []])
             self._on_assign = None
+        if self.heard:
+            self.settings["error_cb"](KafkaError(KafkaError._TRANSPORT, self.heard.pop(0)))
         if self.batches:
             return self.batches.pop(0)
         self.asked_in_vain += 1
@@ -91,7 +95,11 @@ class FakeConsumer:
 
 
 def run(consumer: FakeConsumer, asked: Asked, said: list[str] | None = None) -> int:
-    client = RecordsClient(lambda _: consumer, "127.0.0.1:9", Translated({}, 1, ()), {})
+    def make(settings: dict[str, Any]) -> FakeConsumer:
+        consumer.settings = settings
+        return consumer
+
+    client = RecordsClient(make, "127.0.0.1:9", Translated({}, 1, ()), {})
 
     def write(records: list[Consumed]) -> None:
         consumer.done.append([(one.partition, one.offset) for one in records])
@@ -199,3 +207,11 @@ def test_a_transient_error_of_a_partition_is_told_and_waited_for() -> None:
     consumer, said = FakeConsumer({0: (0, 1)}, batches), list[str]()
     assert run(consumer, Asked("orders", Word.EARLIEST), said) == 1
     assert said == ["orders at 127.0.0.1:9: Broker: Leader not available; trying again"]
+
+
+def test_a_lost_connection_is_told_once_and_one_that_rested_is_not() -> None:
+    refused = "h:1/1: Connect to ipv4#h:1 failed: Connection refused (after 0ms in state CONNECT)"
+    consumer, said = FakeConsumer({0: (0, 1)}, [[], [], [], [Message(0, 0)]]), list[str]()
+    consumer.heard = ["h:1/1: Disconnected (after 600000ms in state UP)", refused, refused]
+    assert run(consumer, Asked("orders", Word.EARLIEST), said) == 1
+    assert said == ["127.0.0.1:9: Connect to ipv4#h:1 failed: Connection refused; trying again"]
