@@ -5,16 +5,22 @@ page that holds the browser up. Values are the matter of `test_console_state.py`
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers.process import BrokerProcess, until
-from tests.support.console.browser import Page, opened
+from tests.support.console.browser import Page, chromium_and_driver, opened
 
 pytestmark = [pytest.mark.lasts(seconds=30), pytest.mark.slow]
 
+NO_COORDINATOR_YET = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
 TIDES = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
 HOSTILE = "</td><img src=x onerror=document.title='harm'>"
 
@@ -34,8 +40,19 @@ def fill(broker: BrokerProcess) -> None:
     assert producer.flush(60) == 0
     for group, topic, offset in ((HOSTILE, "tides", 4_000), ("billing", "orders", 10)):
         reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
-        reader.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        until(partial(has_committed, reader, topic, offset), f"{group} has committed")
         reader.close()
+
+
+def has_committed(reader: Consumer, topic: str, offset: int) -> bool:
+    """Commit; False while the group has no coordinator: its topic is being made."""
+    try:
+        reader.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() in NO_COORDINATOR_YET:
+            return False
+        raise
+    return True
 
 
 def copied(broker: BrokerProcess) -> bool:
@@ -43,6 +60,12 @@ def copied(broker: BrokerProcess) -> bool:
     state = json.loads(broker.http("/console/state.json")[1])
     found = [one for one in state["partitions"] if one["topic"] == "tides"]
     return len(found) == 2 and all(one["local_start"] > 0 < one["copied_end"] for one in found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def browser_is_there() -> None:
+    """Before a broker is started for nothing."""
+    chromium_and_driver()
 
 
 @pytest.fixture(scope="module")

@@ -72,13 +72,19 @@ class Access:
             enable: `tidemark.console.enable`; None: only on loopback.
             hosts: `tidemark.console.hosts`.
         """
-        names = {name.lower() for name in (*hosts, listener)} - {"", "0.0.0.0", "::"}
+        names = {listener.lower(), *map(_name_in_settings, hosts)} - {"", "0.0.0.0", "::"}
         return cls(is_loopback(listener) if enable is None else enable, frozenset(names))
 
     def allows(self, host: str) -> bool:
         """Whether a Host header, as it was sent, names this node; any port does."""
         name = _name_of(host)
         return bool(name) and (is_loopback(name) or name in self.hosts)
+
+
+def _name_in_settings(text: str) -> str:
+    """The host, also of one that is written with a port, or as IPv6 without brackets."""
+    is_bare_ipv6 = text.count(":") > 1 and not text.startswith("[")
+    return text.lower() if is_bare_ipv6 else _name_of(text)
 
 
 def _name_of(host: str) -> str:

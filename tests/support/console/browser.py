@@ -83,13 +83,19 @@ class Page:
             assert self.driver.save_screenshot(str(Path(SCREENSHOTS) / f"{name}.png"))
 
 
-@contextmanager
-def opened(url: str) -> Iterator[Page]:
-    """A page that is not loaded yet, in a browser of its own; skips where there is none."""
+def chromium_and_driver() -> tuple[str, str]:
+    """Paths of both programs; skips where one of them, or Selenium, is not there."""
     pytest.importorskip("selenium", reason="Selenium is not installed: extra `test`")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("there is no browser: apt-get install chromium chromium-driver")
+    return chromium, driver
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Page]:
+    """A page that is not loaded yet, in a browser of its own; skips where there is none."""
+    chromium, driver = chromium_and_driver()
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -15,7 +15,7 @@ const CHARTS = [
   { title: "requests for partitions", unit: number,
     lines: [["produce_requests", "produce"], ["fetch_requests", "fetch"]] },
   { title: "remote tier, bytes", unit: bytes, tier: true,
-    lines: [["remote_copy_bytes", "to the tier"], ["remote_fetch_bytes", "from the tier"]] },
+    lines: [["remote_copy_bytes", "to it"], ["remote_fetch_bytes", "from it"]] },
   { title: "other brokers, bytes", unit: bytes, replication: true,
     lines: [["replication_bytes_in", "in"], ["replication_bytes_out", "out"]] },
 ];
@@ -98,7 +98,7 @@ function chart(spec, state) {
   const top = Math.max(...values.flatMap(known), 0);
   const most = 59;
   const drawn = shape("svg", { class: "chart", viewBox: "0 0 590 100", preserveAspectRatio: "none", role: "img" });
-  drawn.setAttribute("aria-label", `${spec.title}, a second`);
+  drawn.setAttribute("aria-label", `${spec.title} a second`);
   values.forEach((line, index) => {
     let path = "", on = false;
     line.forEach((value, place) => {
@@ -110,13 +110,14 @@ function chart(spec, state) {
     drawn.append(shape("path", { class: index ? "second" : "first", d: path || "M0 98" }));
   });
   const figure = make("figure");
-  const caption = make("figcaption", "", `${spec.title}, a second; top ${spec.unit(top)}`);
+  const caption = make("figcaption", "", `${spec.title} a second`);
   const nowLine = make("div", "quiet");
   spec.lines.forEach(([, label], index) => {
     const last = values[index].at(-1);
     const text = `${index ? "┅" : "━"} ${label} ${last === undefined || last === null ? "-" : spec.unit(last)}  `;
     nowLine.append(make("span", index ? "second-key" : "first-key", text));
   });
+  nowLine.append(make("span", "", `top ${spec.unit(top)}`));
   figure.append(caption, drawn, nowLine);
   return figure;
 }
@@ -176,9 +177,28 @@ function drawNodes(state) {
 function headingRow(text, isIll) {
   const key = `${isIll ? "i" : "t"} ${text}`;
   let row = rows.get(key);
-  if (!row) { row = make("h3", isIll ? "red" : "", text); rows.set(key, row); }
+  if (!row) {
+    row = make("h3");
+    row.append(make("span", isIll ? "red name" : "name", text), make("span", "quiet"));
+    rows.set(key, row);
+  }
   return [key, row];
 }
+
+// Of those that are shown, by heading.
+function sumsOf(partitions) {
+  const sums = new Map();
+  for (const one of partitions) {
+    const heading = headingOf(one), found = sums.get(heading) || { partitions: 0, size: 0, lag: -1 };
+    found.partitions += 1;
+    found.size += one.size_bytes;
+    if (one.lag >= 0) found.lag = Math.max(found.lag, 0) + one.lag;
+    sums.set(heading, found);
+  }
+  return sums;
+}
+
+function headingOf(one) { return one.problem ? "■ not well" : one.topic; }
 
 function partitionRow(one) {
   const key = `p ${one.partition} ${one.topic}`;
@@ -243,7 +263,7 @@ function bars(one) {
 
 function* drawPartitions(state) {
   const wanted = byId("filter").value.trim().toLowerCase(), withInternal = byId("internal").checked;
-  const container = byId("partitions"), kept = new Set();
+  const container = byId("partitions"), kept = new Set(), sums = sumsOf(state.partitions);
   let at = container.firstChild, heading = null, shownCount = 0;
   const put = ([key, row]) => {
     kept.add(key);
@@ -253,8 +273,14 @@ function* drawPartitions(state) {
   for (const one of state.partitions) {
     const isWanted = wanted ? one.topic.toLowerCase().includes(wanted) : !one.internal || withInternal || one.problem;
     if (!isWanted) continue;
-    const text = one.problem ? "■ not well" : one.topic;
-    if (text !== heading) { heading = text; put(headingRow(text, Boolean(one.problem))); }
+    const text = headingOf(one);
+    if (text !== heading) {
+      heading = text;
+      const placed = headingRow(text, Boolean(one.problem)), sum = sums.get(text);
+      say(placed[1].lastChild, ` ${count(sum.partitions, "partition", "partitions")}, ${bytes(sum.size)} here`
+        + (sum.lag < 0 ? "" : `, lag ${number(sum.lag)} in all`));
+      put(placed);
+    }
     put(partitionRow(one));
     shownCount += 1;
     yield;
@@ -262,10 +288,10 @@ function* drawPartitions(state) {
   for (const [key, row] of rows) {
     if (!kept.has(key)) { row.remove(); rows.delete(key); yield; }
   }
-  const sums = state.sums;
+  const all = state.sums;
   byId("partitions-section").hidden = state.kind === "controller";
-  say(byId("sums"), `${count(sums.partitions, "partition", "partitions")} here, ${number(sums.led)} led, ${number(sums.tiered)} tiered, `
-    + `${sums.ill ? `■ ${number(sums.ill)} ill` : "none ill"}, ${bytes(sums.local_bytes)} on local disk; ${number(shownCount)} shown`);
+  say(byId("sums"), `${count(all.partitions, "partition", "partitions")} here, ${number(all.led)} led, ${number(all.tiered)} tiered, `
+    + `${all.ill ? `■ ${number(all.ill)} ill` : "none ill"}, ${bytes(all.local_bytes)} on local disk; ${number(shownCount)} shown`);
   say(byId("more-partitions"), state.more_partitions ? `${number(state.more_partitions)} more: those come first that are ill, lag, or have changed.` : "");
 }
 

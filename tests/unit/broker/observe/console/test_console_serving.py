@@ -121,8 +121,10 @@ async def test_no_other_name_is_served(path: str, host: str | None) -> None:
 
 
 async def test_names_that_are_set_and_that_of_the_listener_are_served() -> None:
-    served = Served(Access.of("h1.example", True, ("Console.Example", "10.0.0.7")))
-    for host in ("h1.example:9464", "console.example", "CONSOLE.example:80", "10.0.0.7"):
+    names = ("Console.Example", "10.0.0.7:9464", "FD00::7", "[fd00::8]:80")
+    served = Served(Access.of("h1.example", True, names))
+    good = ("h1.example:9464", "console.example", "CONSOLE.example:80", "10.0.0.7", "[fd00::7]:1")
+    for host in (*good, "[FD00::8]"):
         assert (await served.ask("/", host)).status == 200, host
     assert (await served.ask("/", "h2.example")).status == 421
 
