@@ -5,19 +5,26 @@ Nothing is imported and nothing starts before a test asks for one of them. PYTES
 
 import re
 import secrets
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from confluent_kafka.admin import AdminClient
 
     from tidemark.embedded.broker import Broker
     from tidemark.embedded.faults import Faults
 
 _TOPIC_CHARS_MAX: Final = 200
+_MARKER: Final = "kafka_topic"
+_sizes: "pytest.StashKey[Mapping[Path, int]]" = pytest.StashKey()
+"""Of the logs of all brokers that were known when a test began."""
+_known: "WeakSet[Broker]" = WeakSet()
 _admins: "WeakKeyDictionary[Broker, tuple[str, AdminClient]]" = WeakKeyDictionary()
 
 
@@ -31,6 +38,56 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "tidemark_start_timeout", "seconds that the start of this broker may take", default="60"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(partitions=1, configs=None): of the topic that the fixtures kafka_topic and"
+        " tidemark_cluster_topic create",
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note how far the logs of the brokers are."""
+    if _known:
+        from tidemark.embedded.log_lines import log_sizes
+
+        item.stash[_sizes] = {
+            path: size for broker in _known for path, size in log_sizes(_logs(broker)).items()
+        }
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, Any, None]:
+    """Show with a failure what the test's brokers have warned of since it began."""
+    outcome = yield
+    module = sys.modules.get("tidemark.embedded.broker")
+    if module is None:
+        return
+    given = getattr(item, "funcargs", {}).values()
+    brokers = {one for one in given if isinstance(one, module.Broker)}
+    _known.update(brokers)
+    report = outcome.get_result()
+    if not report.failed:
+        return
+    from tidemark.embedded.log_lines import warnings_since
+
+    for broker in brokers:
+        if said := warnings_since(_logs(broker), item.stash.get(_sizes, {})):
+            report.sections.append((f"Tidemark warnings during {report.when}", said))
+
+
+def _logs(broker: "Broker") -> "dict[int, Path]":
+    from tidemark.embedded.errors import BrokerError
+
+    try:
+        return broker.log_files
+    except BrokerError:  # it is closed
+        return {}
 
 
 @pytest.fixture(scope="session")
@@ -100,12 +157,17 @@ def _admin_of(broker: "Broker") -> "AdminClient":
 
 
 def _fresh_topic(request: pytest.FixtureRequest, broker: "Broker") -> str:
-    """A topic of one partition, named after the test."""
+    """A topic as the test's marker has it, named after the test."""
     from tidemark.embedded.clients import create_topics
+    from tidemark.embedded.topics import new_topic
 
+    marker = request.node.get_closest_marker(_MARKER)
+    given = {} if marker is None else marker.kwargs
+    if marker is not None and (marker.args or given.keys() - {"partitions", "configs"}):
+        raise pytest.UsageError(f"{_MARKER}: there are partitions=... and configs=..., by name")
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_TOPIC_CHARS_MAX].strip("-")
     name = f"{words}-{secrets.token_hex(4)}"
-    create_topics(_admin_of(broker), {name: 1})
+    create_topics(_admin_of(broker), [new_topic(f"the marker {_MARKER}", name, **given)])
     return name
 
 
@@ -113,7 +175,7 @@ def _fresh_topic(request: pytest.FixtureRequest, broker: "Broker") -> str:
 def tidemark_cluster_topic(
     request: pytest.FixtureRequest, tidemark_cluster: "Broker"
 ) -> Iterator[str]:
-    """A fresh topic of one partition with three copies; deleted after the test."""
+    """A fresh topic with three copies; deleted after the test."""
     from tidemark.embedded.clients import delete_topic
 
     name = _fresh_topic(request, tidemark_cluster)
@@ -125,7 +187,7 @@ def tidemark_cluster_topic(
 def kafka_topic(
     request: pytest.FixtureRequest, tidemark_broker: "Broker", kafka_bootstrap_servers: str
 ) -> Iterator[str]:
-    """A fresh topic of one partition, named after the test; deleted after it."""
+    """A fresh topic, named after the test; deleted after it."""
     from tidemark.embedded.clients import delete_topic
 
     name = _fresh_topic(request, tidemark_broker)

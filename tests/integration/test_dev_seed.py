@@ -22,11 +22,14 @@ topics:
   - name: orders
     partitions: 3
     configs:
-      retention.ms: 86400000
+      segment.ms: 86400000
     records:
       - orders.jsonl
       - orders.csv
   - name: empty
+  - name: gone
+    configs: {retention.ms: 1000}
+    records: old.csv
 """
 
 
@@ -35,6 +38,7 @@ def write_seed(root: Path, **files: str) -> Path:
     written: Mapping[str, str] = {
         "topics.yaml": SEED,
         "orders.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "old.csv": "timestamp\n-2h\n",
         "orders.csv": "value,partition,timestamp\nlast,2,1700000000000\n",
         **{name.replace("__", "."): text for name, text in files.items()},
     }
@@ -96,7 +100,10 @@ def test_a_seed_is_there_when_the_broker_says_so_and_is_sown_once(tmp_path: Path
         resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
         admin = AdminClient({"bootstrap.servers": servers})
         configs = admin.describe_configs([resource])[resource].result(30)
-        assert configs["retention.ms"].value == "86400000"
+        assert configs["segment.ms"].value == "86400000"
+        assert configs["retention.ms"].value == "-1", "the record of 2023 stays"
+        gone = "warning: topic gone: 1 of 1 records are older than its retention.ms=1000"
+        assert gone in said(tmp_path)
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == 0
     with dev(tmp_path, seed, port):
@@ -107,7 +114,7 @@ def test_a_seed_is_there_when_the_broker_says_so_and_is_sown_once(tmp_path: Path
 
 def test_what_a_broker_refuses_ends_it_with_the_line_and_leaves_no_topic(tmp_path: Path) -> None:
     """Too large for its topic is a record that no look at the files can find."""
-    text = SEED.replace("retention.ms: 86400000", "max.message.bytes: 1000")
+    text = SEED.replace("segment.ms: 86400000", "max.message.bytes: 1000")
     large = json.dumps({"value": "x" * 2_000}) + "\n"
     seed, (port,) = write_seed(tmp_path, topics__yaml=text), free_ports(1)
     # The small ones are too much for the topic as well, where they stand in one batch.
@@ -186,7 +193,7 @@ def test_a_note_of_a_topic_that_somebody_else_made_deletes_nothing(tmp_path: Pat
 
 @pytest.mark.long(seconds=5)
 def test_a_config_that_does_not_exist_is_refused_with_its_topic(tmp_path: Path) -> None:
-    text = SEED.replace("retention.ms", "retention.mx")
+    text = SEED.replace("segment.ms", "retention.mx")
     seed, (port,) = write_seed(tmp_path, topics__yaml=text), free_ports(1)
     with dev(tmp_path, seed, port) as child:
         assert child.wait(60) == 1

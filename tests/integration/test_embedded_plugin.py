@@ -49,6 +49,74 @@ def test_fixtures_of_the_plugin(tmp_path: Path) -> None:
     assert "6 passed" in printed
 
 
+MARKED = """
+import pytest
+
+seen = []
+
+CONFIGS = {"retention.ms": 1000, "remote.storage.enable": True}
+
+@pytest.mark.kafka_topic(partitions=3, configs=CONFIGS)
+def test_the_topic_is_as_the_marker_says(tidemark_broker, kafka_topic):
+    from confluent_kafka.admin import ConfigResource
+    admin = tidemark_broker.admin()
+    assert len(admin.list_topics(kafka_topic, timeout=30).topics[kafka_topic].partitions) == 3
+    resource = ConfigResource(ConfigResource.Type.TOPIC, kafka_topic)
+    configs = admin.describe_configs([resource])[resource].result(30)
+    assert configs["retention.ms"].value == "1000"
+    assert configs["remote.storage.enable"].value == "true"
+
+@pytest.mark.kafka_topic(partition=3)
+def test_wrong_marker(kafka_topic):
+    pass
+
+def test_a_topic_is_made_and_not_twice(tidemark_broker):
+    import tidemark
+    tidemark_broker.create_topic("made", 2, {"retention.ms": 5})
+    with pytest.raises(tidemark.BrokerError, match="already exists"):
+        tidemark_broker.create_topic("made")
+    with pytest.raises(tidemark.BrokerError, match="made-too"):
+        tidemark_broker.create_topic("made-too", configs={"no.such.config": 1})
+"""
+
+
+def test_a_marker_says_how_the_topic_is(tmp_path: Path) -> None:
+    code, printed = run_suite(tmp_path, MARKED)
+    assert code == 1, printed
+    assert "2 passed" in printed
+    assert "kafka_topic: there are partitions=... and configs=..., by name" in printed
+
+
+FAILING = """
+import tidemark
+
+def warn(broker, text):
+    with broker.log_file.open("a") as log:
+        log.write(f"[2026-11-30 10:00:00,001] WARNING {text} (broker)\\n")
+
+def test_passes(tidemark_broker):
+    warn(tidemark_broker, "of a test that passes")
+
+def test_fails(tidemark_broker):
+    warn(tidemark_broker, "of a test that fails")
+    assert False
+
+def test_with_its_own():
+    with tidemark.Broker() as broker:
+        warn(broker, "of a broker that is gone")
+        assert False
+"""
+
+
+def test_a_failing_test_shows_what_the_broker_warned_of_meanwhile(tmp_path: Path) -> None:
+    code, printed = run_suite(tmp_path, FAILING, ("-p", "no:randomly"))
+    assert code == 1, printed
+    assert "Tidemark warnings during call" in printed
+    assert "WARNING of a test that fails" in printed
+    assert "WARNING of a broker that is gone" in printed
+    assert "of a test that passes" not in printed.replace('warn(tidemark_broker, "of', "")
+
+
 THREE = """
 from confluent_kafka.admin import ConfigResource
 

@@ -40,6 +40,7 @@ SHORT_FILES = {
     "kafka_protocol/files/*": "one format of a file",
     "kafka_protocol/types.py": "every package names these, and loads no more with them",
     "tidemark/commands/*": "one command, which is imported by its name when it is called",
+    "tidemark/embedded/log_lines.py": "loaded where a test fails, and knows no process",
     "tidemark/embedded/errors.py": "a test suite's process imports nothing else of ours",
     "rsm_plugins/place.py": "below the link of broker and tier, which names no plugin",
     "tidemark/platforms.py": "asked before anything else of ours is loaded",

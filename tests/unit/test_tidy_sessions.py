@@ -12,6 +12,7 @@ TYPED = re.compile(r"^```((python|sh)\b|\w+ \S)", re.MULTILINE)
 FOLLOWED = {
     "README.md": "tests/integration/test_readme.py",
     "docs/controllers.md": "tests/integration/test_operators_page.py",
+    "docs/operations.md": "tests/unit/tidemark/seed/test_seed_files.py",
     "docs/plugin-guide.md": "tests/contract/test_plugin_guide.py",
     "docs/replication.md": "tests/integration/test_operators_page.py",
     "docs/spark.md": "tests/integration/test_run_spark.py",

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from broker.config.broker_config import BrokerConfig
+from broker.config.keys import BROKER_KEYS
+from broker.config.properties import dump
 from broker.node.cluster_secret import draw_cluster_secret
 from broker.node.directories import DirectoryError
 from runtime.clock import SystemClock
@@ -24,7 +26,6 @@ from tidemark.dev.settings import (
     PROPERTIES,
     S3Bucket,
     dev_settings,
-    properties_text,
 )
 from tidemark.node_files.formatting import format_node, is_formatted
 from tidemark.node_files.loading import load, log_to_stdout
@@ -186,6 +187,28 @@ def _write_properties(config: BrokerConfig, data: Path, own: dict[str, str]) -> 
         disk.unlink(draft)
         disk.create_private(draft, properties_text(config.layers.static, own).encode())
         disk.rename(draft, file, durable=True)
+
+
+def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
+    """Write settings for others to read; what may be a secret is named and left out.
+
+    Args:
+        entries: all of them.
+        own: names of those that `tidemark dev` sets itself, which are no secrets. Of the others a
+            password is one, and whatever only a plugin knows may be one.
+    """
+    shown = {
+        name: text
+        for name, text in entries.items()
+        if name in own or (name in BROKER_KEYS and not BROKER_KEYS[name].is_sensitive)
+    }
+    lines = [
+        "# What `tidemark dev` was last started with. It writes this anew at each start and never",
+        "# reads it: it is for commands that take --config. For a file of your own: tidemark init",
+    ]
+    if missing := [name for name in entries if name not in shown]:
+        lines.append(f"# Left out, since they may be secrets: {', '.join(missing)}")
+    return "\n".join(lines) + "\n" + dump(shown)
 
 
 def _cluster(

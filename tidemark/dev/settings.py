@@ -3,14 +3,10 @@
 Intervals are short so that copying and local expiry can be watched; they are not for production.
 """
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
-
-from broker.config.keys import BROKER_KEYS
-from broker.config.properties import dump
 
 HOST: Final = "127.0.0.1"
 HTTP_ABOVE: Final = 372
@@ -91,28 +87,6 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "tidemark.remote.copy.max.ms": "30000",
         "tidemark.remote.delete.grace.ms": "5000",
     }
-
-
-def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
-    """Write settings for others to read; what may be a secret is named and left out.
-
-    Args:
-        entries: all of them.
-        own: names of those that `tidemark dev` sets itself, which are no secrets. Of the others a
-            password is one, and whatever only a plugin knows may be one.
-    """
-    shown = {
-        name: text
-        for name, text in entries.items()
-        if name in own or (name in BROKER_KEYS and not BROKER_KEYS[name].is_sensitive)
-    }
-    lines = [
-        "# What `tidemark dev` was last started with. It writes this anew at each start and never",
-        "# reads it: it is for commands that take --config. For a file of your own: tidemark init",
-    ]
-    if missing := [name for name in entries if name not in shown]:
-        lines.append(f"# Left out, since they may be secrets: {', '.join(missing)}")
-    return "\n".join(lines) + "\n" + dump(shown)
 
 
 @dataclass(frozen=True, slots=True)

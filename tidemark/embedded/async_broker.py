@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tidemark.embedded.async_faults import AsyncFaults, beside
-from tidemark.embedded.broker import Broker, Topics
+from tidemark.embedded.broker import Broker
+from tidemark.embedded.topics import Topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -51,7 +52,7 @@ class AsyncBroker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        await beside(self._broker.__exit__, kind, error, trace)
 
     async def start(self, node_id: int | None = None) -> Self:
         """See `Broker.start`; where it is cancelled, no broker is left."""
@@ -106,6 +107,12 @@ class AsyncBroker:
         """See `Broker.tier`."""
         return await beside(self._broker.tier, topic, timeout_s=timeout_s)
 
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None
+    ) -> str:
+        """See `Broker.create_topic`."""
+        return await beside(self._broker.create_topic, name, partitions, configs)
+
     async def status(self, node_id: int | None = None) -> dict[str, Any]:
         """See `Broker.status`."""
         return await beside(self._broker.status, node_id)
@@ -159,6 +166,11 @@ class AsyncBroker:
     def log_file(self) -> Path:
         """See `Broker.log_file`."""
         return self._broker.log_file
+
+    @property
+    def log_files(self) -> dict[int, Path]:
+        """See `Broker.log_files`."""
+        return self._broker.log_files
 
     def producer(self, **config: Any) -> "Producer":
         """See `Broker.producer`."""

@@ -15,11 +15,12 @@ from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tidemark.embedded import clients
+from tidemark.embedded import clients, log_lines
 from tidemark.embedded.errors import BrokerError
 from tidemark.embedded.faults import Faults
 from tidemark.embedded.guarded import Guarded
 from tidemark.embedded.nodes import Nodes
+from tidemark.embedded.topics import Topics, new_topic, setting_text, topics_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 610.0
 """A little more than the broker allows a command."""
-
-Topics = Mapping[str, int] | Iterable[str | Mapping[str, int]]
 
 
 def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -92,16 +91,20 @@ class Broker:
         Args:
             data_dir: where its data lie, and stay; None: in a temporary directory, which goes.
             settings: entries of server.properties; they replace those that suit a test.
-            topics: names, or names with their number of partitions; created where there are none.
+            topics: created where there are none: names; names with their number of partitions,
+                `{"clicks": 3}`; or mappings with name, partitions and configs.
             brokers: how many; three keep three copies of each partition.
             controllers: processes that are only controllers, beside brokers that are only brokers.
                 0: a lone broker is its own one, several have one beside them.
             start_timeout_s: how long a start may take.
+
+        Raises:
+            TypeError, ValueError: `topics` are not understood.
         """
         self._given_dir = None if data_dir is None else Path(data_dir).absolute()
-        given = {name: _text(value) for name, value in (settings or {}).items()}
+        given = {name: setting_text(value) for name, value in (settings or {}).items()}
         self._nodes = Nodes(brokers, controllers, given, start_timeout_s)
-        self._topics = _partitions_of(topics or ())
+        self._topics = topics_of(topics or ())
         self._has_started = False
         self._lock = RLock()
         self._faults = {
@@ -120,7 +123,15 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, Exception) and (said := self._warnings()):
+            error.add_note(f"warnings of the broker:\n{said}")  # its log may go with it
         self.close()
+
+    def _warnings(self) -> str:
+        try:
+            return log_lines.warnings_since(self.log_files, {})
+        except BrokerError:  # it was closed already
+            return ""
 
     def start(self, node_id: int | None = None) -> Self:
         """Start it, on the data that are there; nothing happens where it runs.
@@ -372,6 +383,11 @@ class Broker:
         """What the (first) broker has said so far; logs of other nodes lie beside it."""
         return self._nodes.log_file(self.data_dir, self._nodes.brokers[0])
 
+    @property
+    def log_files(self) -> dict[int, Path]:
+        """What each node has said, by its id."""
+        return {one: self._nodes.log_file(self.data_dir, one) for one in self._nodes.ids}
+
     # -- clients, of confluent_kafka
 
     def producer(self, **config: Any) -> "Producer":
@@ -390,6 +406,27 @@ class Broker:
     def admin(self, **config: Any) -> "AdminClient":
         """Make an admin client; settings as of `producer`."""
         return clients.admin(self.bootstrap_servers, config)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None
+    ) -> str:
+        """Create a topic, with the broker's default replication factor.
+
+        Args:
+            name: its name.
+            partitions: how many.
+            configs: its settings, such as `{"remote.storage.enable": True}`.
+
+        Returns:
+            Its name.
+
+        Raises:
+            BrokerError: the broker refuses it, or there is one of that name.
+            TypeError, ValueError: one of the arguments cannot be.
+        """
+        wanted = new_topic("create_topic", name, partitions, configs)
+        clients.create_topics(self.admin(), [wanted], may_exist=False)
+        return name
 
     # -- what only a test wants
 
@@ -507,23 +544,6 @@ class Broker:
 
 def _listed(ids: Iterable[int]) -> str:
     return ", ".join(map(str, ids))
-
-
-def _text(value: object) -> str:
-    """A setting as server.properties has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _partitions_of(topics: Topics) -> dict[str, int]:
-    """Partitions by name of topic."""
-    if isinstance(topics, str):
-        raise TypeError(f"topics={topics!r}: must be a list of names, or {{name: partitions}}")
-    if isinstance(topics, Mapping):
-        return dict(topics)
-    found: dict[str, int] = {}
-    for one in topics:
-        found.update(one if isinstance(one, Mapping) else {one: 1})
-    return found
 
 
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

@@ -1,10 +1,11 @@
 """confluent_kafka's clients with settings that fit a test; imported when one is asked for."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemark.embedded.errors import BrokerError
+from tidemark.embedded.topics import NewTopic
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -72,21 +73,27 @@ def _has_underscores(name: str) -> bool:
     return name in _WITH_UNDERSCORES or name.endswith("_cb")
 
 
-def create_topics(client: "AdminClient", topics: Mapping[str, int]) -> None:
-    """Create those of the topics (name: partitions) that do not exist yet.
+def create_topics(
+    client: "AdminClient", topics: Iterable[NewTopic], *, may_exist: bool = True
+) -> None:
+    """Create topics.
+
+    Args:
+        client: asks for it.
+        topics: those to create, with the default replication factor.
+        may_exist: one that is there already is left as it is.
 
     Raises:
         BrokerError: one cannot be created.
     """
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.cimpl import NewTopic  # where it is not only imported
+    from confluent_kafka import KafkaError, KafkaException, cimpl
 
-    wanted = [NewTopic(name, count) for name, count in topics.items()]  # the default factor
+    wanted = [cimpl.NewTopic(one.name, one.partitions, config=dict(one.configs)) for one in topics]
     for name, created in client.create_topics(wanted, request_timeout=TOPIC_S_MAX).items():
         try:
             created.result(TOPIC_S_MAX)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            if not may_exist or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise BrokerError(f"cannot create the topic {name}: {error}") from error
 
 

@@ -4,22 +4,27 @@
       - name: orders
         partitions: 3
         configs:
-          retention.ms: 86400000
+          max.message.bytes: 100000
         records: orders.jsonl
 
 It is read as a tree of nodes, which know their lines.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import need
+from runtime.clock import SystemClock
 from tidemark.seed.records import Record, SeedError, read_records, wrong
 
 PARTITIONS_MAX: Final = 10_000
 _TOPIC_FIELDS: Final = ("name", "partitions", "configs", "records")
+_RETENTION: Final = "retention.ms"
+_KEPT: Final = {_RETENTION: "-1"}
+"""Nobody seeds records to lose them: old ones stay where the file does not say another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class SeedTopic:
         line: of the seed's file, from 1.
         record_files: in their order.
         record_count: in all of them.
+        now_ms: when it was read.
+        warning: which records the topic's retention will delete at once; "" for none.
     """
 
     line: int
@@ -38,12 +45,47 @@ class SeedTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
     record_files: tuple[Path, ...] = ()
     record_count: int = 0
+    now_ms: int = 0
+    warning: str = ""
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """All records with their files, read anew."""
         for path in self.record_files:
-            for record in read_records(path, self.partitions):
+            for record in read_records(path, self.partitions, self.now_ms):
                 yield path, record
+
+    def looked_at(self) -> "SeedTopic":
+        """It with what a look at each of its records has found.
+
+        Raises:
+            SeedError: one of them is wrong.
+        """
+        limit_ms = self._expired_before_ms()
+        count = expired = 0
+        oldest_ms = limit_ms
+        for _, record in self.records():
+            count += 1
+            if record.timestamp_ms is not None and record.timestamp_ms < limit_ms:
+                expired += 1
+                oldest_ms = min(oldest_ms, record.timestamp_ms)
+        warning = ""
+        if expired:
+            warning = (
+                f"topic {self.name}: {expired} of {count} records are older than its"
+                f" {_RETENTION}={self.configs[_RETENTION]} and will be deleted, the oldest is of"
+                f" {_shown(oldest_ms)}; without {_RETENTION} all of them are kept"
+            )
+        return replace(self, record_count=count, warning=warning)
+
+    def _expired_before_ms(self) -> int:
+        """Records with an older timestamp go at once; 0: none go."""
+        configs = self.configs
+        text = configs.get(_RETENTION, "-1")
+        is_by_append = configs.get("message.timestamp.type", "").lower() == "logappendtime"
+        is_compacted = configs.get("cleanup.policy", "").strip() == "compact"
+        if is_by_append or is_compacted or not text.isdecimal():  # -1, or the broker refuses it
+            return 0
+        return max(0, self.now_ms - int(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +96,19 @@ class SeedPlan:
     topics: tuple[SeedTopic, ...]
 
 
-def read_plan(path: Path) -> SeedPlan:
+def _shown(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
+        return f"{ms} ms since 1970"
+
+
+def read_plan(path: Path, now_ms: int | None = None) -> SeedPlan:
     """Read a seed, and look at each record of it.
+
+    Args:
+        path: of its file.
+        now_ms: since 1970, what `-2h` is counted from; None: by the clock.
 
     Raises:
         SeedError: something is wrong with it; names file, line and field.
@@ -77,14 +130,15 @@ def read_plan(path: Path) -> SeedPlan:
         raise SeedError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     if root is None:
         raise SeedError(f"{path}: is empty; it must have a list of topics")
-    return SeedPlan(path, tuple(_Reader(path).topics(root)))
+    reader = _Reader(path, SystemClock().wall_ms() if now_ms is None else now_ms)
+    return SeedPlan(path, tuple(reader.topics(root)))
 
 
 class _Reader:
     """Turns the nodes of a seed's file into values."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, now_ms: int) -> None:
+        self._path, self._now_ms = path, now_ms
 
     def topics(self, root: Any) -> Iterator[SeedTopic]:
         fields = self._mapping(root, "the seed", ("topics",))
@@ -110,17 +164,14 @@ class _Reader:
         partitions = 1
         if "partitions" in fields:
             partitions = self._partitions(fields["partitions"], f"{where}.partitions")
-        topic = SeedTopic(
+        return SeedTopic(
             node.start_mark.line + 1,
             name,
             partitions,
-            self._configs(fields.get("configs"), f"{where}.configs"),
+            _KEPT | self._configs(fields.get("configs"), f"{where}.configs"),
             tuple(self._files(fields.get("records"), f"{where}.records")),
-        )
-        count = sum(1 for _ in topic.records())
-        return SeedTopic(
-            topic.line, name, partitions, topic.configs, topic.record_files, record_count=count
-        )
+            now_ms=self._now_ms,
+        ).looked_at()
 
     def _partitions(self, node: Any, where: str) -> int:
         text = self._text(node, where)

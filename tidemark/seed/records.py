@@ -5,6 +5,7 @@ The fields are the same in both: key, value, headers, timestamp, partition; none
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,10 @@ def wrong(path: Path, line: int, text: str) -> SeedError:
 FIELDS: Final = ("key", "value", "headers", "timestamp", "partition")
 FORMATS: Final = (".jsonl", ".ndjson", ".json", ".csv")
 _TIMESTAMP_MAX: Final = 2**63 - 1
+_AGO: Final = re.compile(r"-(\d{1,12})(ms|[smhdw])", re.ASCII)
+_UNITS_MS: Final = {
+    "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,13 @@ class Record:
     partition: int | None = None
 
 
-def read_records(path: Path, partitions: int) -> Iterator[Record]:
+def read_records(path: Path, partitions: int, now_ms: int) -> Iterator[Record]:
     """Read a file of records, one after the other.
 
     Args:
         path: its ending says what it is: .jsonl, .ndjson or .json for JSON lines, .csv for CSV.
         partitions: of their topic.
+        now_ms: since 1970; what times such as `-2h` are counted from.
 
     Raises:
         SeedError: it cannot be read; names the line and the field.
@@ -63,7 +69,7 @@ def read_records(path: Path, partitions: int) -> Iterator[Record]:
         with path.open(encoding="utf-8-sig", newline="" if suffix == ".csv" else None) as file:
             lines = _csv(path, file) if suffix == ".csv" else _json_lines(path, file)
             for number, fields in lines:
-                yield _record(path, number, fields, partitions)
+                yield _record(path, number, fields, (partitions, now_ms))
     except OSError as error:
         raise SeedError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -125,7 +131,8 @@ def _check_names(path: Path, line: int, names: list[str]) -> None:
             raise wrong(path, line, f"{name}: is there twice")
 
 
-def _record(path: Path, line: int, fields: dict[str, Any], partitions: int) -> Record:
+def _record(path: Path, line: int, fields: dict[str, Any], of_topic: tuple[int, int]) -> Record:
+    partitions, now_ms = of_topic
     _check_names(path, line, list(fields))
     try:
         return Record(
@@ -133,7 +140,7 @@ def _record(path: Path, line: int, fields: dict[str, Any], partitions: int) -> R
             key=_bytes(fields.get("key")),
             value=_bytes(fields.get("value")),
             headers=_headers(fields.get("headers")),
-            timestamp_ms=_timestamp(fields.get("timestamp")),
+            timestamp_ms=_timestamp(fields.get("timestamp"), now_ms),
             partition=_partition(fields.get("partition"), partitions),
         )
     except ValueError as error:
@@ -165,18 +172,20 @@ def _headers(value: Any) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((name, _bytes(content)) for name, content in pairs)
 
 
-def _timestamp(value: Any) -> int | None:
+def _timestamp(value: Any, now_ms: int) -> int | None:
     if value is None:
         return None
     found: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         found = value
     elif isinstance(value, str):
-        found = _iso_ms(value)
+        ago = _AGO.fullmatch(value)
+        found = now_ms - int(ago[1]) * _UNITS_MS[ago[2]] if ago else _iso_ms(value)
     if found is None or not 1 <= found <= _TIMESTAMP_MAX:
         raise ValueError(
-            f"timestamp={value!r}: allowed are milliseconds since 1970, from 1 on, or a date with"
-            " time and zone such as 2026-01-31T12:00:00Z"
+            f"timestamp={value!r}: allowed are milliseconds since 1970, from 1 on, a date with"
+            " time and zone such as 2026-01-31T12:00:00Z, or a time ago such as -2h (units: "
+            f"{', '.join(_UNITS_MS)})"
         )
     return found
 

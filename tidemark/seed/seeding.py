@@ -85,6 +85,8 @@ class Seeder:
             self._unfinished.end()
             what = f"partitions={topic.partitions} records={topic.record_count}"
             self._say(f"topic {topic.name} is seeded: {what}")
+            if topic.warning:
+                self._say(f"warning: {topic.warning}")
 
     def _fill_somehow(self, admin: Any, topic: SeedTopic) -> None:
         """Fill a topic with batches; where one is refused begin anew, with a batch for each record.

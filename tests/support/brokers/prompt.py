@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pexpect
-
 from tests.support.brokers.process import ROOT
 
 PROMPT = "tidemark-page> "
@@ -29,6 +27,8 @@ class Prompt:
 
     def __init__(self, python: Path, directory: Path, environment: Mapping[str, str]) -> None:
         """Start it."""
+        import pexpect  # what only looks at a page does without
+
         # Prompts that no page prints.
         first = f"import sys; sys.ps1, sys.ps2 = {PROMPT!r}, {MORE!r}"
         settings = {**environment, "TERM": "dumb", "PYTHON_BASIC_REPL": "1", "INPUTRC": "/dev/null"}

@@ -4,14 +4,14 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tidemark
 from tests.support.brokers.embedding_suite import OURS, environment
-from tidemark.embedded.broker import _partitions_of, _text, duration_ms
+from tidemark.embedded.broker import duration_ms
 from tidemark.embedded.clients import dotted
+from tidemark.embedded.topics import setting_text
 from tidemark.testing import KafkaContainer, _settings_of
 
 DAY_MS = 86_400_000
@@ -44,26 +44,8 @@ def test_what_is_no_duration_is_refused(duration: str | timedelta) -> None:
         duration_ms(duration)
 
 
-@pytest.mark.parametrize(
-    ("topics", "partitions"),
-    [
-        ((), {}),
-        (["a", "b"], {"a": 1, "b": 1}),
-        ({"a": 3}, {"a": 3}),
-        (["a", {"b": 3, "c": 2}], {"a": 1, "b": 3, "c": 2}),
-    ],
-)
-def test_topics(topics: Any, partitions: dict[str, int]) -> None:
-    assert _partitions_of(topics) == partitions
-
-
-def test_one_name_is_no_list_of_topics() -> None:
-    with pytest.raises(TypeError, match="list of names"):
-        tidemark.Broker(topics="orders")
-
-
 def test_settings_are_written_as_in_a_file() -> None:
-    assert [_text(value) for value in (True, False, 7, "x", 1.5)] == [
+    assert [setting_text(value) for value in (True, False, 7, "x", 1.5)] == [
         "true", "false", "7", "x", "1.5",
     ]  # fmt: skip
     kept = {"log_level": 2, "error_cb": print, "on_delivery": print, "on_commit": print}

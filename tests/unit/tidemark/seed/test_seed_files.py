@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.brokers.page_reader import BLOCK
+from tests.support.brokers.process import ROOT
 from tidemark.seed.plan import SeedTopic, read_plan
 from tidemark.seed.records import Record, SeedError, read_records
+
+NOW_MS = 1_800_000_000_000
+HOUR_MS = 3_600_000
+PAGE = ROOT / "docs" / "operations.md"
 
 
 def lines(*values: Any) -> str:
@@ -16,7 +22,7 @@ def lines(*values: Any) -> str:
 
 def read(path: Path, text: str, partitions: int = 3) -> list[Record]:
     path.write_bytes(text.encode())
-    return list(read_records(path, partitions))
+    return list(read_records(path, partitions, NOW_MS))
 
 
 def test_every_field_of_a_json_line_is_read(tmp_path: Path) -> None:
@@ -51,6 +57,15 @@ def test_every_field_of_a_json_line_is_read(tmp_path: Path) -> None:
     ]
 
 
+def test_times_may_be_counted_from_now(tmp_path: Path) -> None:
+    texts = ("-2h", "-90s", "-5ms", "-1d", "-2w", "-3m", "-0s")
+    found = read(tmp_path / "a.jsonl", lines(*({"timestamp": text} for text in texts)))
+    assert [NOW_MS - (record.timestamp_ms or 0) for record in found] == [
+        2 * HOUR_MS, 90_000, 5, 24 * HOUR_MS, 14 * 24 * HOUR_MS, 180_000, 0,
+    ]  # fmt: skip
+    assert read(tmp_path / "a.csv", "timestamp\n-2h\n")[0].timestamp_ms == NOW_MS - 2 * HOUR_MS
+
+
 def test_every_column_of_csv_is_read(tmp_path: Path) -> None:
     found = read(
         tmp_path / "a.csv",
@@ -78,6 +93,9 @@ def test_every_column_of_csv_is_read(tmp_path: Path) -> None:
         ("a.jsonl", lines({"timestamp": 0}), ":1: timestamp=0"),
         ("a.jsonl", lines({"timestamp": "yesterday"}), ":1: timestamp='yesterday'"),
         ("a.jsonl", lines({"timestamp": "2026-01-31T12:00:00"}), "with time and zone"),
+        ("a.jsonl", lines({"timestamp": "2h"}), "or a time ago such as -2h"),
+        ("a.jsonl", lines({"timestamp": "-2y"}), ":1: timestamp='-2y'"),
+        ("a.jsonl", lines({"timestamp": "-99999w"}), ":1: timestamp='-99999w'"),
         ("a.jsonl", lines({"headers": "x"}), ":1: headers: allowed is"),
         ("a.jsonl", lines({"headers": [["a"]]}), ":1: headers: allowed is"),
         ("a.jsonl", lines({"headers": [[1, "a"]]}), ":1: headers: allowed is"),
@@ -105,9 +123,9 @@ def test_an_error_names_file_line_and_field(
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"value": "\xff"}')
     with pytest.raises(SeedError, match="not UTF-8"):
-        list(read_records(tmp_path / "a.jsonl", 1))
+        list(read_records(tmp_path / "a.jsonl", 1, NOW_MS))
     with pytest.raises(SeedError, match="No such file"):
-        list(read_records(tmp_path / "none.jsonl", 1))
+        list(read_records(tmp_path / "none.jsonl", 1, NOW_MS))
 
 
 SEED = """
@@ -128,7 +146,7 @@ def test_a_seed_is_read_with_everything_in_it(tmp_path: Path) -> None:
     (tmp_path / "data" / "orders.jsonl").write_text(lines({}, {"partition": 2}))
     (tmp_path / "more.csv").write_text("value\na\n")
     (tmp_path / "topics.yaml").write_text(SEED)
-    plan = read_plan(tmp_path / "topics.yaml")
+    plan = read_plan(tmp_path / "topics.yaml", NOW_MS)
     assert plan.topics == (
         SeedTopic(
             3,
@@ -141,8 +159,9 @@ def test_a_seed_is_read_with_everything_in_it(tmp_path: Path) -> None:
             },
             (tmp_path / "data" / "orders.jsonl", tmp_path / "more.csv"),
             3,
+            NOW_MS,
         ),
-        SeedTopic(10, "007"),
+        SeedTopic(10, "007", configs={"retention.ms": "-1"}, now_ms=NOW_MS),
     )
     assert [record.line for _, record in plan.topics[0].records()] == [1, 2, 2]
 
@@ -180,3 +199,53 @@ def test_an_error_of_a_seed_names_line_and_field(tmp_path: Path, text: str, erro
     assert error in str(raised.value)
     assert str(tmp_path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def seeded(tmp_path: Path, configs: str, *times: Any) -> SeedTopic:
+    """A topic with these lines of configs, and a record of each of these times."""
+    (tmp_path / "a.jsonl").write_text(lines(*({"timestamp": one} for one in times), {}))
+    text = "topics:\n  - name: gauges\n    records: a.jsonl\n"
+    text += f"    configs: {{{configs}}}\n" if configs else ""
+    (tmp_path / "topics.yaml").write_text(text)
+    (topic,) = read_plan(tmp_path / "topics.yaml", NOW_MS).topics
+    return topic
+
+
+@pytest.mark.parametrize("configs", ["", "segment.bytes: 1048576", "retention.ms: -1"])
+def test_old_records_of_a_seed_are_kept_unless_it_says_otherwise(
+    tmp_path: Path, configs: str
+) -> None:
+    topic = seeded(tmp_path, configs, 1, "-500w")
+    assert topic.configs["retention.ms"] == "-1"
+    assert topic.warning == ""
+
+
+def test_records_that_retention_deletes_are_counted_with_the_oldest(tmp_path: Path) -> None:
+    day = "retention.ms: 86400000"
+    topic = seeded(tmp_path, day, "-25h", "2026-01-31T12:00:00Z", "-23h")
+    assert topic.configs["retention.ms"] == "86400000"
+    assert topic.warning == (
+        "topic gauges: 2 of 4 records are older than its retention.ms=86400000 and will be deleted,"
+        " the oldest is of 2026-01-31T12:00:00Z; without retention.ms all of them are kept"
+    )
+    assert seeded(tmp_path, day, "-24h", "-1h").warning == ""
+
+
+@pytest.mark.parametrize(
+    "configs",
+    ["message.timestamp.type: LogAppendTime", "cleanup.policy: compact", "retention.ms: soon"],
+)
+def test_what_retention_does_not_delete_is_not_warned_of(tmp_path: Path, configs: str) -> None:
+    both = configs if "retention" in configs else f"retention.ms: 1, {configs}"
+    assert seeded(tmp_path, both, 1).warning == ""
+
+
+def test_the_pages_example_keeps_its_records(tmp_path: Path) -> None:
+    named = [(name, body) for _, name, body in BLOCK.findall(PAGE.read_text()) if name]
+    assert [name for name, _ in named] == ["topics.yaml", "orders.jsonl", "more.csv"]
+    for name, body in named:
+        (tmp_path / name).write_text(body)
+    orders, empty = read_plan(tmp_path / "topics.yaml").topics
+    assert (orders.record_count, orders.partitions, empty.record_count) == (3, 3, 0)
+    assert orders.configs == {"retention.ms": "-1", "max.message.bytes": "100000"}
+    assert orders.warning == empty.warning == ""
