@@ -222,7 +222,7 @@ def test_old_records_of_a_seed_are_kept_unless_it_says_otherwise(
 
 def test_records_that_retention_deletes_are_counted_with_the_oldest(tmp_path: Path) -> None:
     day = "retention.ms: 86400000"
-    topic = seeded(tmp_path, day, "-25h", "2026-01-31T12:00:00Z", "-23h")
+    topic = seeded(tmp_path, day, "2026-01-31T12:00:00Z", "-25h", "-23h")
     assert topic.configs["retention.ms"] == "86400000"
     assert topic.warning == (
         "topic gauges: 2 of 4 records are older than its retention.ms=86400000 and will be deleted,"
