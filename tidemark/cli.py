@@ -95,9 +95,12 @@ def explained() -> Iterator[None]:
 def _is_expected(error: Exception) -> bool:
     """Say whether the message alone helps the user; any other error is our bug: show its stack."""
     # imported here: a start that goes well does not need all of them
+    from kafka_client.blocking import ClusterError
+
+    if isinstance(error, ClusterError | OSError):
+        return True  # the usual ones, of commands that need none of the others
     from broker.config.key import ConfigError
     from broker.node.directories import DirectoryError
-    from kafka_client.blocking import ClusterError
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.errors import PipelineError
@@ -112,9 +115,9 @@ def _is_expected(error: Exception) -> bool:
     from tidemark.seed.records import SeedError
 
     expected = (ConfigError, DirectoryError, AlreadyFormattedError, NotFormattedError, FormatError)
-    ours = (LogDirectoryError, OfflineLogError, ClusterError, PipelineError, PluginError)
+    ours = (LogDirectoryError, OfflineLogError, PipelineError, PluginError)
     more = (ForgetError, SeedError, UnusableMetadataError, QuorumError, OlderFormError, SplitError)
-    return isinstance(error, (*expected, *ours, *more, OSError))
+    return isinstance(error, (*expected, *ours, *more))
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, is_asked: bool) -> None:

@@ -13,7 +13,6 @@ from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tidemark.cluster.asking import Change, Cluster, Setting
 from tidemark.cluster.topics import own_settings, settings_text, source_of, topics_named
-from tidemark.node_files.loading import parse_overrides
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
     ToolCommand,
@@ -126,6 +125,8 @@ def show_command(*, keys: Sequence[str], is_all: bool, as_json: bool, **given: A
 @cluster_options
 def set_command(*, pairs: Sequence[str], as_json: bool, **given: Any) -> None:
     """Set settings: all that are given, or none."""
+    from tidemark.node_files.loading import parse_overrides  # loads every key of a broker
+
     settings = parse_overrides(pairs, option="KEY=VALUE")
     with _resource(given) as resource:
         changes = [Change(key, Operation.SET, value) for key, value in settings.items()]

@@ -18,7 +18,6 @@ from tidemark.cluster.topics import (
     topics_named,
 )
 from tidemark.commands import topics_replicate
-from tidemark.node_files.loading import parse_overrides
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
     ToolCommand,
@@ -138,6 +137,8 @@ def create_command(
     """Make topics."""
     if not names:
         raise WrongOptionError("name a topic")
+    from tidemark.node_files.loading import parse_overrides  # loads every key of a broker
+
     settings = parse_overrides(config, option="--config")
     say = (lambda _: None) if as_json else click.echo
     created: list[dict[str, object]] = []

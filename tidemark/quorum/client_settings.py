@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker.config.broker_config import read_properties
 from broker.config.key import ConfigError
 from tidemark.quorum.description import QuorumError
 
@@ -48,6 +47,8 @@ def client_settings(path: Path | None) -> ClientSettings:
     """
     if path is None:
         return ClientSettings()
+    from broker.config.broker_config import read_properties  # loads every key of a broker
+
     given = read_properties(path)
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol != "PLAINTEXT":

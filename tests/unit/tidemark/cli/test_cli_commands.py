@@ -183,6 +183,22 @@ def test_help_lists_the_commands_without_loading_them() -> None:
     assert done.stdout.endswith("loaded: []\n")
 
 
+def test_what_asks_a_cluster_loads_nothing_of_a_broker() -> None:
+    """Some hundred settings and the plugins' loader would be a third of a short command."""
+    code = (
+        "import sys; from tidemark.cli import main\n"
+        "sys.argv = ['tidemark', 'groups', 'list', '--bootstrap-server', '127.0.0.1:1']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "import tidemark.commands.topics, tidemark.commands.configs\n"
+        "heavy = ('broker.config.keys', 'rsm_plugins.loader', 'rich', 'confluent_kafka')\n"
+        "print('loaded:', [m for m in heavy if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "loaded: []\n"
+    assert done.stderr == "tidemark: 127.0.0.1:1: Connection refused\n"
+
+
 def test_the_version_is_printed() -> None:
     assert tidemark("version").output.startswith("tidemark ")
     assert tidemark("--version").output == tidemark("version").output
