@@ -20,7 +20,7 @@ from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings
 from tidemark.quorum.description import QuorumDescription, QuorumError
 from tidemark.status.facts import PAGE_KEY, TIER_KEY, VOTERS_KEY, ClusterFacts, NodeFacts
-from tidemark.status.pages import page_address, read_copy_lag, read_page
+from tidemark.status.pages import page_address, read_metrics, read_page
 
 _CLUSTER_VERSION: Final = 2
 _CONFIGS_VERSION: Final = 4
@@ -229,8 +229,8 @@ class StatusAsker:
         address = page_address(node.settings.get(PAGE_KEY, ""), node.address)
         if address is not None:
             node.page = read_page(address, node.id, self._limit())
-            if node.page.status and node.settings.get(TIER_KEY) == "true":
-                node.copy_lag = read_copy_lag(address, self._limit())
+            if node.page.status:
+                node.version, node.copy_lag = read_metrics(address, self._limit())
 
     def _limit(self) -> Callable[[], float]:
         """Seconds that one node has from now on."""

@@ -44,7 +44,8 @@ class NodeFacts:
         silence: why it does not answer; "" where it does.
         settings: those that it was asked for, by name; none of a node that does not know them.
         page: None: it has none.
-        copy_lag: of the tiered topics of which it leads a partition; None: nobody could read it.
+        version: of Tidemark, as its page says; "" where nobody could read it.
+        copy_lag: of the tiered topics of which it leads a partition, as its page says.
     """
 
     id: int
@@ -53,7 +54,8 @@ class NodeFacts:
     silence: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     page: Page | None = None
-    copy_lag: Mapping[str, CopyLag] | None = None
+    version: str = ""
+    copy_lag: Mapping[str, CopyLag] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Reads the pages of a node, within a deadline: its health, and how far its tier is."""
+"""Reads the pages of a node, within a deadline: its health, its version, how far its tier is."""
 
 import http.client
 import json
@@ -14,6 +14,7 @@ from tidemark.status.facts import PAGE_KEY, CopyLag, Page
 _EVERYWHERE: Final = frozenset(("", "0.0.0.0", "::"))
 _BYTES_MAX: Final = 1 << 20
 _METRICS_BYTES_MAX: Final = 64 << 20
+_VERSION: Final = re.compile(r'^tidemark_build_info\{[^}]*version="([^"]*)"', re.MULTILINE)
 _COPY_LAG: Final = re.compile(
     r"^kafka_server_BrokerTopicMetrics_RemoteCopyLag(Bytes|Segments)"
     r'\{[^}]*topic="([^"]*)"[^}]*\} (\S+)$',
@@ -60,21 +61,22 @@ def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Pa
         return Page("", reasons=(f"{shown} is no page of health: {error!r}",))
 
 
-def read_copy_lag(address: Address, left_s: Callable[[], float]) -> dict[str, CopyLag] | None:
-    """Ask a page how much is to be copied, by tiered topic; None: it does not say in time.
+def read_metrics(address: Address, left_s: Callable[[], float]) -> tuple[str, dict[str, CopyLag]]:
+    """Ask a page which version its node is, and how much it has to copy, by tiered topic.
 
     Args:
         address: of the page, which has said whose it is.
-        left_s: how long it may still take.
+        left_s: how long it may still take; without an answer until then nothing is known.
     """
     try:
         text = _get(address, "/metrics", left_s, _METRICS_BYTES_MAX).decode(errors="replace")
     except (OSError, http.client.HTTPException):
-        return None
+        return "", {}
     sums: dict[str, list[int]] = {}
     for what, topic, count in _COPY_LAG.findall(text):
         sums.setdefault(topic, [0, 0])[what == "Bytes"] += int(float(count))
-    return {topic: CopyLag(*counts) for topic, counts in sums.items()}
+    version = _VERSION.search(text)
+    return version[1] if version else "", {one: CopyLag(*counts) for one, counts in sums.items()}
 
 
 def _get(address: Address, path: str, left_s: Callable[[], float], bytes_max: int) -> bytes:

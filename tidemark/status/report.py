@@ -42,6 +42,7 @@ class NodeRow:
         lag: records of the metadata log that it lacks; None: the leader says nothing.
         tier: of a broker on or off; "-" where it does not say.
         health: of its page; "-" where none could be read.
+        version: of Tidemark; "-" where its page does not say it.
         page: why health is "-", or the stage of a node that is not running.
     """
 
@@ -52,6 +53,7 @@ class NodeRow:
     lag: int | None
     tier: str
     health: str
+    version: str
     page: str
 
 
@@ -210,7 +212,7 @@ def judge(facts: ClusterFacts) -> Report:
 def _topics(facts: ClusterFacts) -> tuple[TopicRow, ...]:
     lags: dict[str, CopyLag] = {}
     for broker in (facts.brokers or {}).values():
-        for topic, lag in (broker.copy_lag or {}).items():
+        for topic, lag in broker.copy_lag.items():
             before = lags.get(topic, CopyLag(0, 0))
             lags[topic] = CopyLag(
                 before.segments + lag.segments, before.size_bytes + lag.size_bytes
@@ -301,6 +303,7 @@ def _row(node: NodeFacts, facts: ClusterFacts, state: str) -> NodeRow:
         lag=lag,
         tier=tier,
         health=(page.status if page else "") or _UNKNOWN,
+        version=node.version or _UNKNOWN,
         page=_note(node),
     )
 
@@ -325,7 +328,7 @@ def _place(quorum: QuorumDescription, node_id: int) -> tuple[str, int | None]:
 
 
 def _fields(row: NodeRow, *without: str) -> dict[str, object]:
-    names = ("id", "address", "role", "state", "lag", "tier", "health", "page")
+    names = ("id", "address", "role", "state", "lag", "tier", "health", "version", "page")
     return {name: getattr(row, name) for name in names if name not in without}
 
 
@@ -338,8 +341,9 @@ def _table(rows: Sequence[NodeRow], width: int | None, *, has_tier: bool) -> lis
             *(str(one.id), one.address, one.role, one.state),
             *(_UNKNOWN if one.lag is None else str(one.lag), one.health),
             *([one.tier] if has_tier else []),
+            one.version,
         ]
         for one in rows
     ]
-    columns += ["Tier"] if has_tier else []
+    columns += ["Tier", "Version"] if has_tier else ["Version"]
     return table(columns, cells, width).splitlines()

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.clock import SystemClock
 from tidemark.status.facts import CopyLag, Page
-from tidemark.status.pages import page_address, read_copy_lag, read_page
+from tidemark.status.pages import page_address, read_metrics, read_page
 
 CLOCK = SystemClock()
 
@@ -109,10 +109,11 @@ def test_a_page_that_listens_everywhere_is_at_its_node(
     assert page_address(listener, ("h1", 9093)) == address
 
 
-def test_the_copy_lag_of_a_topic_is_that_of_its_partitions() -> None:
+def test_metrics_say_the_version_and_the_copy_lag_of_all_partitions() -> None:
     name = "kafka_server_BrokerTopicMetrics_RemoteCopyLag"
     body = f"""
 # HELP {name}Bytes Bytes of closed segments not copied yet
+tidemark_build_info{{python="3.11.7",version="1.2.3"}} 1
 {name}Bytes{{topic="a",partition="0"}} 7
 {name}Bytes{{topic="a",partition="1"}} 1e3
 {name}Bytes{{topic="b",partition="0"}} 0
@@ -122,11 +123,11 @@ def test_the_copy_lag_of_a_topic_is_that_of_its_partitions() -> None:
 {name}Bytes_of_another{{topic="a",partition="0"}} 5
 """
     with page(http(body.encode())) as port:
-        found = read_copy_lag(("127.0.0.1", port), limit(10))
-    assert found == {"a": CopyLag(3, 1_007), "b": CopyLag(0, 0)}
+        found = read_metrics(("127.0.0.1", port), limit(10))
+    assert found == ("1.2.3", {"a": CopyLag(3, 1_007), "b": CopyLag(0, 0)})
 
 
-def test_a_copy_lag_that_nobody_tells_is_unknown() -> None:
+def test_metrics_that_nobody_tells_are_unknown() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        assert read_copy_lag(bound.getsockname(), limit(10)) is None
+        assert read_metrics(bound.getsockname(), limit(10)) == ("", {})

@@ -285,3 +285,14 @@ def test_a_cluster_is_reached_where_any_node_answers() -> None:
     assert replace(nobody, brokers={}).is_reached
     assert replace(nobody, quorum=quorum()).is_reached
     assert replace(nobody, controllers={1: controller(1)}).is_reached
+
+
+def test_each_node_shows_its_own_version() -> None:
+    facts = well()
+    assert facts.brokers is not None
+    facts.brokers[11].version = "1.2.3"
+    report = judge(facts)
+    assert (report.brokers[0].version, report.controllers[0].version) == ("1.2.3", "-")
+    (line,) = [one for one in report.text().splitlines() if "h11:9092" in one]
+    assert line.split()[-1] == "1.2.3"
+    assert report.as_json()["brokers"][0]["version"] == "1.2.3"  # type: ignore[index]
