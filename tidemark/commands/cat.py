@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from broker.config.broker_config import read_properties
+from kafka_client.blocking import UnreachableError
 from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
 from tidemark.records.options import PlaceType
@@ -137,7 +138,11 @@ def command(
         options["topic_id"] = topic_id
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     where = where_of(bootstrap_beside(bucket), bucket, topic, options)
-    scan = plan_scan(topic, where, (start, end), names, options)
+    try:
+        scan = plan_scan(topic, where, (start, end), names, options)
+    except UnreachableError as error:
+        ways = "--bootstrap-server names another one, --bucket a store to read without brokers"
+        raise UnreachableError(f"{error}; {ways}") from None
     for note in scan.plan.facts.notes:
         click.echo(f"tidemark: {note}", err=True)
     for warning in scan.plan.facts.warnings:

@@ -88,6 +88,7 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
     ("arguments", "words"),
     [
         (("orders", "-b", "127.0.0.1:1"), "127.0.0.1:1: Connection refused"),
+        (("orders", "-b", "127.0.0.1:1"), "; --bootstrap-server names another one, --bucket a"),
         (("orders", "--bucket=/not/there"), "the store /not/there cannot be used from host"),
         (("ordres", "BUCKET"), "ordres"),
         (("orders", "BUCKET", "--columns=colour"), "there is no column 'colour'"),
