@@ -60,7 +60,7 @@ def told(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except PipelineError as error:
+        except TidemarkError as error:
             raise error.with_traceback(None) from None
 
     return call  # type: ignore[return-value]

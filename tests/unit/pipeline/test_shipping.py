@@ -14,7 +14,8 @@ pytest.importorskip("pyspark", reason="needs pyspark")
 
 from pyspark.cloudpickle import dumps, loads
 
-from pipeline.errors import OptionError
+from kafka_client.blocking import ClusterError
+from pipeline.errors import OptionError, told
 from pipeline.jobs.consume_task import ConsumeTask, consume_task
 from pipeline.jobs.record_hash import Digest
 from pipeline.shipping import packed_task, shipped
@@ -136,4 +137,13 @@ def test_so_does_each_method_of_the_interface(method: str) -> None:
     }[method]
     with pytest.raises(OptionError) as caught:
         call()
+    assert len(extract_tb(caught.value.__traceback__)) == 2
+
+
+def test_so_do_errors_of_the_client_which_are_of_another_package() -> None:
+    def refused() -> None:
+        raise ClusterError("there is no topic 'a'")
+
+    with pytest.raises(ClusterError) as caught:
+        told(refused)()
     assert len(extract_tb(caught.value.__traceback__)) == 2
