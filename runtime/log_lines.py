@@ -10,6 +10,8 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TextIO
 
@@ -23,6 +25,7 @@ LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 FORMATS: Final = ("text", "json")
+FILE_BYTES_MAX: Final = 4 << 20
 
 
 class _Lines(logging.Formatter):
@@ -79,6 +82,20 @@ def log_to(stream: TextIO, *, process: str = "") -> None:
     handler.setFormatter(_Lines(process))
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+
+
+def log_also_to(path: Path) -> None:
+    """Send this process's log to a file, too, in the form that it has then.
+
+    The file is begun anew when it would exceed `FILE_BYTES_MAX`; one that was there goes on, and
+    the one before it is kept as `NAME.1`.
+    """
+    root = logging.getLogger()
+    handler = RotatingFileHandler(path, maxBytes=FILE_BYTES_MAX, backupCount=1)
+    handler.setFormatter(
+        next((one.formatter for one in root.handlers if isinstance(one.formatter, _Lines)), None)
+    )
+    root.addHandler(handler)
 
 
 def apply_log_settings(levels: Iterable[str], form: str) -> None:

@@ -106,6 +106,7 @@ def test_a_seed_is_there_when_the_broker_says_so_and_is_sown_once(tmp_path: Path
         assert gone in said(tmp_path)
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == 0
+    assert "stopped: node_id=1 (" in (tmp_path / "data" / "server.log").read_text()
     with dev(tmp_path, seed, port):
         until(lambda: said(tmp_path).count(READY) == 2, "the second start")
         assert "topic orders exists already: left alone" in said(tmp_path)

@@ -17,11 +17,13 @@ from broker.node.directories import DirectoryError
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.log_lines import log_also_to
 from tidemark.dev.ports import refuse_taken_ports, typed
 from tidemark.dev.settings import (
     BROKERS_MAX,
     CONTROLLERS_MAX,
     HTTP_ABOVE,
+    LOG,
     PORT_MAX,
     PROPERTIES,
     S3Bucket,
@@ -105,6 +107,7 @@ def command(
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     _write_properties(config, directory, own)
+    log_also_to(directory / LOG)
     from broker.app import run  # a wrong configuration fails before this loads
     from broker.testing import extension_of
 

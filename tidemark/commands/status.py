@@ -11,6 +11,7 @@ from runtime.clock import SystemClock
 from runtime.disk import Disk
 from tidemark import __version__
 from tidemark.cluster.table import plain
+from tidemark.dev.settings import LOG
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
     ToolCommand,
@@ -25,7 +26,6 @@ from tidemark.status.report import GREEN, judge
 
 NOT_REACHED: Final = 2
 """Exit code: no node answers."""
-_LOG: Final = "server.log"
 _FILES_MAX: Final = 4
 _LINES: Final = 5
 _TAIL_BYTES: Final = 4_096
@@ -97,7 +97,7 @@ def last_lines(data: Path, disk: Disk) -> Iterator[str]:
     if not disk.is_dir(data):
         return
     places = [data, *sorted(data / name for name in disk.list_dir(data))]
-    found = [one / _LOG for one in places if disk.is_dir(one) and disk.exists(one / _LOG)]
+    found = [one / LOG for one in places if disk.is_dir(one) and disk.exists(one / LOG)]
     found.sort(key=lambda path: (-disk.modified_ms(path), path))
     for path in found[:_FILES_MAX]:
         file = disk.open_read(path)

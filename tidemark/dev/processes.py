@@ -9,6 +9,7 @@ from typing import Final
 from runtime.child_process import own_pid
 from runtime.clock import SystemClock
 from runtime.disk import Disk
+from tidemark.dev.settings import LOG
 
 _CLOCK: Final = SystemClock()
 _TAIL_BYTES: Final = 4_096
@@ -46,7 +47,7 @@ class NodeProcess:
     @property
     def log_file(self) -> Path:
         """What it says, of all its starts."""
-        return self.home / "server.log"
+        return self.home / LOG
 
     @property
     def pid(self) -> int:

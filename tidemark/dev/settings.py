@@ -20,6 +20,8 @@ COPIES: Final = 3
 """Of a partition, where there are as many brokers."""
 PROPERTIES: Final = "server.properties"
 """In the directory of a lone node: what it was last started with, for commands to read."""
+LOG: Final = "server.log"
+"""In the directory of each node: what it has said."""
 _MEBIBYTE: Final = 1 << 20
 
 

@@ -6,10 +6,17 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from runtime.log_lines import apply_log_settings, log_to, parse_level
+from runtime.log_lines import (
+    FILE_BYTES_MAX,
+    apply_log_settings,
+    log_also_to,
+    log_to,
+    parse_level,
+)
 
 
 @contextmanager
@@ -92,3 +99,16 @@ def test_a_level_is_read(text: str, found: tuple[str, int]) -> None:
 def test_bad_input_another_level_says_what_is_allowed(text: str) -> None:
     with pytest.raises(ValueError, match=r"PACKAGE=LEVEL, .* DEBUG, INFO, WARN"):
         parse_level(text)
+
+
+def test_a_file_gets_the_lines_too_and_is_begun_anew_where_it_is_full(tmp_path: Path) -> None:
+    file = tmp_path / "server.log"
+    file.write_text("x" * (FILE_BYTES_MAX - 10))
+    with bare_root():
+        log_to(io.StringIO())
+        log_also_to(file)
+        logging.getLogger("of.the.test").warning("disk is full")
+        logging.getLogger().handlers[-1].close()
+    assert file.read_text().endswith("WARNING disk is full (of.the.test)\n")
+    assert file.stat().st_size < 200
+    assert (tmp_path / "server.log.1").stat().st_size == FILE_BYTES_MAX - 10
