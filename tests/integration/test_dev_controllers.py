@@ -218,16 +218,11 @@ def test_no_node_outlives_a_killed_command(tmp_path: Path) -> None:
         until(cluster.none_is_left, "the nodes end")
 
 
-def test_a_port_of_another_cluster_ends_all_with_a_line(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    with dev(tmp_path / "one") as first:
-        first.until_it_serves()
-        with dev(tmp_path / "two", "--port", str(first.port)) as second:
-            until(lambda: second.process.poll() is not None, "it has ended")
-            assert second.process.returncode == 1
-            assert "has ended: exit code 1" in second.said()
-            assert "ddress already in use" in second.said()
-            assert "Stop it with Ctrl-C" not in second.said()
-        code, _ = first.status()
-        assert code == 0
+def test_a_node_that_does_not_start_ends_all_with_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with dev(tmp_path, "--override", f"rsm.config.dir={tmp_path}/file/tier") as cluster:
+        until(lambda: cluster.process.poll() is not None, "it has ended")
+        assert cluster.process.returncode == 1
+        assert "has ended: exit code 1" in cluster.said()
+        assert "allowed is the path of a directory" in cluster.said()
+        assert "Stop it with Ctrl-C" not in cluster.said()

@@ -18,7 +18,7 @@ from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.log_lines import log_also_to
-from tidemark.dev.ports import refuse_taken_ports, typed
+from tidemark.dev.ports import ports_of, refuse_taken_ports, typed
 from tidemark.dev.settings import (
     BROKERS_MAX,
     CONTROLLERS_MAX,
@@ -35,6 +35,7 @@ from tidemark.node_files.log_directories import stopped
 
 if TYPE_CHECKING:
     from broker.process.server_process import ServerProcess
+    from tidemark.dev.cluster import DevCluster
 
 _DATA: Final = Path("./data")
 _WORDY: Final = ("metadata_topic", "broker", "local_log")
@@ -89,15 +90,22 @@ def command(
     override: tuple[str, ...],
 ) -> None:
     """Run one broker with a local remote tier, ready in a second, nothing to set up."""
+    rest = _said(s3, seed, controllers, brokers, override)
     if controllers is not None or brokers is not None:
+        from tidemark.dev.cluster import DevCluster
+
         counts = controllers or 3, brokers or 1
-        sys.exit(_cluster(data.absolute(), port, counts, override, s3, seed))
+        cluster = DevCluster(data.absolute(), port, counts[0], override, s3, counts[1])
+        configs = cluster.configs()
+        row = partial(_row, 2 * sum(counts))
+        refuse_taken_ports(configs, port, row, partial(_again, rest, data, configs))
+        sys.exit(_run_cluster(cluster, data.absolute(), seed))
     began_ms = SystemClock().monotonic_ms()
     log_to_stdout()
     directory = data.absolute()
     own = dev_settings(directory, port, s3)
     config = load(own, override, list_without_effect=False, starts=True)
-    refuse_taken_ports(config, port, partial(_command, data, s3, seed, override, config))
+    refuse_taken_ports([config], port, ports_of, partial(_again, rest, data, [config]))
     say_ready = partial(_say_ready, config, directory, s3, began_ms)
     on_started = _say_ready_at_start(directory, say_ready)
     if seed is not None:
@@ -118,25 +126,37 @@ def command(
         _be_quiet(until_ready=False)
 
 
-def _command(
-    data: Path,
+def _said(
     s3: S3Bucket | None,
     seed: Path | None,
+    controllers: int | None,
+    brokers: int | None,
     override: tuple[str, ...],
-    config: BrokerConfig,
-    port: int,
-) -> str:
+) -> list[str]:
+    """The options that were given, but for those that say where."""
+    options = {
+        "--s3": None if s3 is None else f"{s3.endpoint_url}/{s3.bucket}",
+        "--seed": seed,
+        "--controllers": controllers,
+        "--brokers": brokers,
+    }
+    found = [(name, str(value)) for name, value in options.items() if value is not None]
+    return [word for one in (*found, *(("--override", k) for k in override)) for word in one]
+
+
+def _again(rest: list[str], data: Path, configs: list[BrokerConfig], port: int) -> str:
     """What was typed, with another port, and with other data where a node has them in use."""
     arguments = ["dev", "--port", str(port)]
-    if _are_in_use(config):
+    if any(map(_are_in_use, configs)):
         arguments += ["--data", f"{data}-{port}"]
     elif data != _DATA:
         arguments += ["--data", str(data)]
-    if s3 is not None:
-        arguments += ["--s3", f"{s3.endpoint_url}/{s3.bucket}"]
-    if seed is not None:
-        arguments += ["--seed", str(seed)]
-    return typed([*arguments, *(word for one in override for word in ("--override", one))])
+    return typed([*arguments, *rest])
+
+
+def _row(count: int, port: int) -> range:
+    """The ports of a cluster."""
+    return range(port, port + count)
 
 
 def _are_in_use(config: BrokerConfig) -> bool:
@@ -214,19 +234,8 @@ def properties_text(entries: Mapping[str, str], own: Collection[str]) -> str:
     return "\n".join(lines) + "\n" + dump(shown)
 
 
-def _cluster(
-    data: Path,
-    port: int,
-    counts: tuple[int, int],
-    override: tuple[str, ...],
-    s3: S3Bucket | None,
-    seed: Path | None,
-) -> int:
-    """Run controllers and brokers, so many of each; returns the exit code."""
-    from tidemark.dev.cluster import DevCluster
-
-    controllers, brokers = counts
-    cluster = DevCluster(data, port, controllers, override, s3, brokers)
+def _run_cluster(cluster: "DevCluster", data: Path, seed: Path | None) -> int:
+    """Run controllers and brokers; returns the exit code."""
     if seed is None:
         return cluster.run(click.echo, lambda: _warn_of_half_a_topic(data))
     from tidemark.seed.plan import read_plan

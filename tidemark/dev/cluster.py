@@ -103,7 +103,7 @@ class DevCluster:
             ConfigError, FormatError, DirectoryError, OSError: they cannot be started, or one runs
                 already; none was.
         """
-        configs = self._configs()
+        configs = self.configs()
         cluster_id = format_cluster(configs)
         for config in configs:
             with stopped(config, Disk()):
@@ -132,7 +132,12 @@ class DevCluster:
     def _nodes(self) -> list[NodeProcess]:
         return [*self._controllers, *self._brokers]
 
-    def _configs(self) -> list[BrokerConfig]:
+    def configs(self) -> list[BrokerConfig]:
+        """Of all nodes.
+
+        Raises:
+            ConfigError: an override is wrong.
+        """
         return [
             load(node.entries, self._overrides, list_without_effect=False) for node in self._nodes
         ]

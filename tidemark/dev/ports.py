@@ -1,4 +1,4 @@
-"""Whether the ports of a lone development node can be had, and which others can.
+"""Whether the ports of development nodes can be had, and which others can.
 
 All are tried before anything is written: a person who starts a second node gets one sentence, with
 a command to type that works.
@@ -9,7 +9,7 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -21,26 +21,32 @@ from tidemark.dev.settings import HOST, HTTP_ABOVE, PORT_MAX
 _STEP: Final = 100
 
 Address = tuple[str, int]
+PortsOf = Callable[[int], Sequence[int]]
+"""Those that `--port` stands for."""
 
 
-def refuse_taken_ports(config: BrokerConfig, port: int, again: Callable[[int], str]) -> None:
-    """See that each address of a node can be listened on.
+def refuse_taken_ports(
+    configs: Sequence[BrokerConfig], port: int, stands_for: PortsOf, again: Callable[[int], str]
+) -> None:
+    """See that each address of some nodes can be listened on.
 
     Args:
-        config: of the node.
-        port: what it was told to take for clients.
+        configs: of the nodes.
+        port: what was said by `--port`.
+        stands_for: the ports that another `--port` would move.
         again: the command that takes another port.
 
     Raises:
         ConfigError: names every address that is taken, and a command whose ports are free.
     """
-    taken = [(what, at) for what, at in _addresses(config) if not is_free(at)]
+    all_of_them = chain.from_iterable(map(_addresses, configs))
+    taken = [(what, at) for what, at in all_of_them if not is_free(at)]
     if not taken:
         return
     shown = " and ".join(f"{host}:{number} ({what})" for what, (host, number) in taken)
     verb = "is" if len(taken) == 1 else "are"
-    by_option = {(HOST, one) for one in ports_of(port)}
-    if all(at in by_option for _, at in taken) and (free := free_port(port)):
+    by_option = {(HOST, one) for one in stands_for(port)}
+    if all(at in by_option for _, at in taken) and (free := free_port(port, stands_for)):
         out = f"these ports are free: {again(free)}"
     else:
         out = "name another one with --override"
@@ -48,15 +54,15 @@ def refuse_taken_ports(config: BrokerConfig, port: int, again: Callable[[int], s
 
 
 def ports_of(port: int) -> tuple[int, int, int]:
-    """Those that `--port` stands for: for clients, of the controller, of the pages."""
+    """Those of a lone node: for clients, of the controller, of the pages."""
     return port, port + 1, port + HTTP_ABOVE
 
 
-def free_port(taken: int) -> int | None:
+def free_port(taken: int, stands_for: PortsOf = ports_of) -> int | None:
     """A port that is free with those that belong to it, above one that is not, or from 1100 on."""
     above = range(taken + _STEP, PORT_MAX + 1, _STEP)
     for port in chain(above, range(1_000 + _STEP, taken, _STEP)):
-        if all(is_free((HOST, one)) for one in ports_of(port)):
+        if all(is_free((HOST, one)) for one in stands_for(port)):
             return port
     return None
 

@@ -4,6 +4,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from runtime.disk import Disk
+from tests.support.brokers.process import free_ports_in_a_row
 from tests.support.samples.command_line import tidemark
 from tidemark.commands.dev import welcome
 from tidemark.dev.settings import (
@@ -108,7 +109,9 @@ def test_a_cluster_with_a_node_that_runs_already_is_not_started(tmp_path: Path) 
     format_cluster(BrokerConfig.load(one)[0] for one in controllers)
     running = tmp_path / "controller-2" / "metadata"
     lock = Disk().lock(running / ".lock")
-    result = tidemark("dev", "--controllers", "3", "--data", tmp_path)
+    result = tidemark(
+        "dev", "--controllers", "3", "--data", tmp_path, "--port", free_ports_in_a_row(8)
+    )
     lock.release()
     assert result.exit_code == 1
     said = f"tidemark: log directory {running} is locked by another process"

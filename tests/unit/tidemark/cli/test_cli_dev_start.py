@@ -14,8 +14,9 @@ import pytest
 from broker import app
 from broker.config.broker_config import BrokerConfig
 from runtime.disk import Disk
-from tests.support.brokers.process import free_dev_port
+from tests.support.brokers.process import free_dev_port, free_ports_in_a_row
 from tests.support.samples.command_line import files_below, tidemark
+from tidemark.dev.cluster import DevCluster
 from tidemark.dev.ports import free_port, is_free, ports_of
 from tidemark.dev.settings import PROPERTIES, dev_settings
 
@@ -98,6 +99,24 @@ def test_a_second_node_is_offered_other_data(
         f"tidemark dev --port {free} --data {data}-{free} "
         "--s3 http://127.0.0.1:1/tides --override num.partitions=3\n"
     )
+
+
+def test_a_taken_port_of_a_cluster_is_one_line_and_nothing_is_written(
+    tmp_path: Path, taken: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DevCluster, "run", lambda *_: 0)
+    port = free_ports_in_a_row(12)
+    taken(port + 7)
+    options = ("--data", tmp_path / "data", "--brokers", 3)
+    said = tidemark("dev", *options, "--port", port)
+    assert (said.exit_code, said.stdout, files_below(tmp_path)) == (1, "", [])
+    found = re.fullmatch(
+        rf"tidemark: --port={port}: 127.0.0.1:{port + 7} \(pages\) is taken; these ports are free: "
+        rf"tidemark dev --port (\d+) --data {tmp_path}/data --brokers 3\n",
+        said.stderr,
+    )
+    assert found is not None, said.stderr
+    assert tidemark("dev", *options, "--port", found[1]).exit_code == 0
 
 
 def test_a_port_that_the_option_does_not_move_is_not_moved_by_it(
