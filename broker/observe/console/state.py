@@ -36,10 +36,10 @@ OFFSETS_SEEN_MAX: Final = 10_000
 MARKS_MAX: Final = 8
 """Groups that are drawn on one partition: those that are furthest behind."""
 
-_PARTITION_WORK: Final = 15
-_OFFSET_WORK: Final = 10
-_GROUP_WORK: Final = 5
-_JSON_WORK: Final = 20
+_PARTITION_WORK: Final = 30
+_OFFSET_WORK: Final = 20
+_GROUP_WORK: Final = 10
+_JSON_WORK: Final = 40
 """Units of `Pace`, some microseconds each, of one of them."""
 
 
@@ -126,6 +126,7 @@ def describe(
         if pace.is_step_over(_JSON_WORK):
             yield
     groups = yield from _groups(source, lags, pace)
+    yield  # what follows is small, and together a step
     brokers = list(islice(source.brokers(), BROKERS_MAX + 1))
     return {
         "sums": {
