@@ -6,8 +6,6 @@ a broker has is gathered in `broker_source`.
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.observe.console.facts import (
@@ -25,9 +23,8 @@ from metadata_topic.quorum.node import MetadataNode
 from metadata_topic.quorum.view import QuorumView, ReplicaProgress
 from runtime.metrics import Counter, Registry
 from runtime.ports import Ports
+from runtime.version import installed_version
 from runtime.work import Runner, Steps, logged
-
-_DISTRIBUTION: Final = "tidemark-broker"
 
 
 class NodeSource(NothingYet):
@@ -84,7 +81,7 @@ class ConsoleWiring:
             ports: of the process.
         """
         self._config, self._ports = config, ports
-        node = node_facts(health, own_version, ports.clock)
+        node = node_facts(health, cache(installed_version), ports.clock)
         self._states = StateMaker(node, ports.clock)
         self._tier_totals: Callable[[], Mapping[str, float]] = dict
         self._sampling = Runner(self._sample, ports.scheduler, failed=logged("totals of the page"))
@@ -145,12 +142,3 @@ def broker_counters(metrics: Registry) -> dict[str, Counter]:
         for name, one in BROKER_TOTALS.items()
     }
     return {name: one for name, one in found.items() if isinstance(one, Counter)}
-
-
-@cache
-def own_version() -> str:
-    """Of the installed package, read when it is first asked for; "" where none is installed."""
-    try:
-        return version(_DISTRIBUTION)
-    except PackageNotFoundError:
-        return ""
