@@ -129,7 +129,7 @@ def test_what_a_broker_refuses_ends_it_with_the_line_and_leaves_no_topic(tmp_pat
     (tmp_path / "orders.jsonl").write_text(small * 9)
     with dev(tmp_path, seed, port):
         until(lambda: READY in said(tmp_path), "a start with a seed that fits")
-    assert "topic orders is seeded: partitions=3 records=10" in said(tmp_path)
+    assert "topic orders is seeded: partitions=3 records=10" in said(tmp_path), said(tmp_path)
 
 
 def test_a_wrong_file_ends_the_start_before_anything_is_written(tmp_path: Path) -> None:
