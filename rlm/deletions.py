@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Final
 
+from kafka_protocol.wire.primitives import uuid_to_text
 from rlm.red_kinds import TierRed
 from rlmm.red import RedText
 from rsm_plugins.api import RemoteStorageError, RemoteStorageManager
@@ -96,7 +97,7 @@ class Deletions:
         reason = TierRed.DELETIONS.text(
             count=len(late),
             minutes=failed_ms // 60_000,
-            segment=metadata.id.id.hex(),
+            segment=uuid_to_text(metadata.id.id),
             partition=metadata.topic_id_partition.topic_partition,
             first=metadata.start_offset,
             error=first.error,

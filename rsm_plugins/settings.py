@@ -99,9 +99,11 @@ def read_settings(settings: Sequence[Setting], configs: Mapping[str, str]) -> di
     Raises:
         ValueError: names key, value and what is allowed.
     """
-    values = {setting.name: _value(setting, configs.get(setting.name)) for setting in settings}
-    for name in sorted(configs.keys() - values.keys() - FROM_BROKER):
-        near = get_close_matches(name, values, 1)
+    names = {setting.name for setting in settings}
+    unknown = sorted(configs.keys() - names - FROM_BROKER)
+    values = {one.name: _value(one, configs.get(one.name), unknown) for one in settings}
+    for name in unknown:
+        near = get_close_matches(name, names, 1)
         hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
         log.warning("unknown setting is ignored: %s%s%s", PREFIX, name[:_SHOWN_MAX], hint)
     return values
@@ -116,11 +118,15 @@ def public_names(plugin: object) -> list[str]:
     return [one.name for one in declared if isinstance(one, Setting) and not one.secret]
 
 
-def _value(setting: Setting, given: str | None) -> Any:
+def _value(setting: Setting, given: str | None, unknown: Sequence[str]) -> Any:
     written = (given or "").strip() or setting.default
     if written is None:
         if setting.required:
-            raise ValueError(f"{PREFIX}{setting.name} is missing: allowed is {setting.allowed}")
+            near = get_close_matches(setting.name, unknown, 1)
+            hint = f"; is {PREFIX}{near[0][:_SHOWN_MAX]} meant to be it?" if near else ""
+            raise ValueError(
+                f"{PREFIX}{setting.name} is missing: allowed is {setting.allowed}{hint}"
+            )
         return None
     try:
         return setting.parse(written)

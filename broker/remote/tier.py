@@ -27,6 +27,7 @@ from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicPartition
+from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
@@ -354,7 +355,7 @@ class RemoteTier:
                 if red.partition < 0:  # of the whole tier, not of one partition
                     reasons.append(red.reason)
                     continue
-                name = self._replicas.topic_names.get(red.topic_id, red.topic_id.hex())
+                name = self._replicas.topic_names.get(red.topic_id, uuid_to_text(red.topic_id))
                 reasons.append(f"{name}-{red.partition}: {red.reason}")
             if health.abandoned_calls:
                 reasons.append(TierRed.HANGING.text(count=health.abandoned_calls))

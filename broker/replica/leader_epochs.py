@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final
 
 from kafka_protocol.errors import ErrorCode, KafkaError
+from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.leader_epochs import UsedEpoch
 from runtime.scheduler import Scheduler, Timer
@@ -168,7 +169,7 @@ class LeaderEpochRequests:
         error: KafkaError | None,
     ) -> None:
         question.is_open = False
-        name = f"{replica.topic_id.hex()}-{replica.partition}"
+        name = f"{uuid_to_text(replica.topic_id)}-{replica.partition}"
         if error is None:
             question.raises += 1
             log.warning("leader epoch raised: partition=%s above=%d", name, asked.used)

@@ -6,6 +6,7 @@ Source: Kafka's ClusterControlManager; KIP-584 (features), KIP-858 (directories)
 from typing import Final
 
 from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.errors import (
     InconsistentClusterIdError,
@@ -82,8 +83,8 @@ def _check_directories(image: MetadataImage, registration: Registration) -> None
         if broker.id != registration.node_id and not asked.isdisjoint(broker.log_dirs):
             shared = next(one for one in broker.log_dirs if one in asked)
             raise InvalidRegistrationError(
-                f"Broker {broker.id} is already registered with directory {shared.hex()}; a copied "
-                "directory needs an id of its own."
+                f"Broker {broker.id} is already registered with directory {uuid_to_text(shared)}; "
+                "a copied directory needs an id of its own."
             )
 
 

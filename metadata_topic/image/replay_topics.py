@@ -6,6 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kafka_protocol.types import ZERO_UUID
+from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import ResourceType, says_tiered
 from metadata_topic.image.model import (
@@ -24,7 +25,9 @@ _RECOVERY_UNCHANGED: Final = -1
 def _topic_of(delta: MetadataDelta, topic_id: bytes, what: str) -> TopicImage:
     topic = delta.topic(topic_id)
     if topic is None:
-        raise BrokenMetadataLogError(f"{what} for topic id {topic_id.hex()}, which does not exist")
+        raise BrokenMetadataLogError(
+            f"{what} for topic id {uuid_to_text(topic_id)}, which does not exist"
+        )
     return topic
 
 

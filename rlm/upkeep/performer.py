@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, TypeVar, assert_never
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files import epoch_checkpoint
 from kafka_protocol.types import EpochEntry
+from kafka_protocol.wire.primitives import uuid_to_text
 from rlm.deletions import Deletions
 from rlm.link import messages
 from rlm.link.messages import (
@@ -286,7 +287,7 @@ class Performer:
             ):
                 return epoch_checkpoint.parse(stream.read())
         except (RemoteResourceNotFoundError, RemoteObjectDamagedError, CorruptFileError) as error:
-            log.warning("epoch index cannot be read: id=%s %s", metadata.id.id.hex(), error)
+            log.warning("epoch index cannot be read: id=%s %s", uuid_to_text(metadata.id.id), error)
             return None
 
     def _open(self, base_offset: int) -> LocalSegment:
@@ -347,7 +348,7 @@ class Performer:
             effect.metadata.start_offset,
             size_bytes,
             world.clock.monotonic_ms() - self._put_began_ms,
-            effect.metadata.id.id.hex(),
+            uuid_to_text(effect.metadata.id.id),
         )
         return ""
 

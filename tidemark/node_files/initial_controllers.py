@@ -11,7 +11,7 @@ from broker.config.key import ConfigError
 from broker.config.listeners import parse_host_port
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import ZERO_UUID
-from kafka_protocol.wire.primitives import uuid_from_text
+from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 
 OPTION: Final = "--initial-controllers"
@@ -42,7 +42,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> VoterSet:
     _refuse_twice(text, "id", [str(voter.key.id) for voter in voters])
     # DIFFERS: Kafka takes one directory id for two voters. It is a copied entry or a copied disk,
     # and the copy would count as the voter that it was copied from.
-    _refuse_twice(text, "directory id", [voter.key.directory_id.hex() for voter in voters])
+    _refuse_twice(text, "directory id", [uuid_to_text(voter.key.directory_id) for voter in voters])
     return VoterSet(tuple(sorted(voters, key=lambda voter: voter.key.id)))
 
 

@@ -48,6 +48,11 @@ def test_a_missing_setting_is_named() -> None:
         read_settings(SETTINGS, {"bucket": " "})
 
 
+def test_a_missing_setting_names_a_misspelt_one_that_may_be_meant() -> None:
+    with pytest.raises(ValueError, match=r"bucket is missing: .*; is rsm\.config\.buckte meant"):
+        read_settings(SETTINGS, {"buckte": "b", "path.style": "true"})
+
+
 def test_a_secret_is_not_shown() -> None:
     with pytest.raises(ValueError) as raised:
         read_settings(SETTINGS, {"bucket": "b", "hex": "hunter2"})
