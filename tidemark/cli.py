@@ -32,7 +32,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "pipeline": "Run jobs on Spark that read topics from the remote tier: export, verify.",
         "produce": "Write lines to a topic as records.",
         "remote": "Look at the remote tier of a cluster: segments, audit; claim, forget.",
-        "rsm": "For authors and operators of storage plugins: check.",
+        "rsm": "For authors and operators of storage plugins: check, new.",
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
         "status": "Show nodes and topics of a cluster, and whether it is well.",

@@ -9,6 +9,7 @@ from tidemark.cli import LazyGroup
 _COMMANDS = MappingProxyType(
     {
         "check": "Ask a storage plugin every promise, on a live store, and measure its speed.",
+        "new": "Begin a storage plugin: its code, its test and its settings, which pass.",
     }
 )
 
