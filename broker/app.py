@@ -123,9 +123,9 @@ async def _run(
 
 def _tell(error: Exception) -> None:
     """Say what ended the process, once: on a terminal the log and stderr are one place."""
+    log.error("the process ends: %s", error)
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
-        log.error("the process ends: %s", error)
-    sys.stderr.write(f"tidemark: {error}\n")
+        sys.stderr.write(f"tidemark: {error}\n")
 
 
 def _server(

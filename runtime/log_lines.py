@@ -8,7 +8,8 @@ As text a line is one of Kafka's, with the time zone that Kafka leaves out:
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -25,6 +26,8 @@ LEVELS: Final[Mapping[str, int]] = MappingProxyType(
     }
 )
 FORMATS: Final = ("text", "json")
+_SAY_SECRETS: Final = ("boto3", "botocore", "s3transfer", "urllib3")
+"""Libraries that write whole answers at DEBUG, with credentials: only by their own names."""
 FILE_BYTES_MAX: Final = 4 << 20
 
 
@@ -67,7 +70,7 @@ class _Lines(logging.Formatter):
         }
         if record.exc_info:
             facts["exception"] = self.formatException(record.exc_info)
-        return json.dumps(facts, ensure_ascii=False)
+        return json.dumps(facts)  # all of it ASCII: a name may be no UTF-8, or end a line
 
 
 def log_to(stream: TextIO, *, process: str = "") -> None:
@@ -84,18 +87,53 @@ def log_to(stream: TextIO, *, process: str = "") -> None:
     root.setLevel(logging.INFO)
 
 
-def log_also_to(path: Path) -> None:
-    """Send this process's log to a file, too, in the form that it has then.
+@contextmanager
+def also_logged_to(path: Path) -> Iterator[None]:
+    """Send this process's log to a file, too, within the block, in the form that it has then.
 
     The file is begun anew when it would exceed `FILE_BYTES_MAX`; one that was there goes on, and
     the one before it is kept as `NAME.1`.
     """
     root = logging.getLogger()
-    handler = RotatingFileHandler(path, maxBytes=FILE_BYTES_MAX, backupCount=1)
+    handler = RotatingFileHandler(
+        path, maxBytes=FILE_BYTES_MAX, backupCount=1, encoding="utf-8", errors="backslashreplace"
+    )
     handler.setFormatter(
         next((one.formatter for one in root.handlers if isinstance(one.formatter, _Lines)), None)
     )
     root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+class QuietStart(logging.Filter):
+    """Keeps INFO lines of some packages from the handlers of now, until told that it is over.
+
+    Warnings pass, and so do the lines of `progress`: how far a long start is.
+    """
+
+    def __init__(self, packages: Sequence[str], progress: Sequence[str]) -> None:
+        super().__init__()
+        self._packages, self._progress = tuple(packages), tuple(progress)
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """See logging."""
+        name = record.name
+        return (
+            record.levelno != logging.INFO
+            or not name.startswith(self._packages)
+            or name.startswith(self._progress)
+        )
+
+    def is_over(self) -> None:
+        """Let everything pass."""
+        for handler in logging.getLogger().handlers:
+            handler.removeFilter(self)
 
 
 def apply_log_settings(levels: Iterable[str], form: str) -> None:
@@ -105,6 +143,8 @@ def apply_log_settings(levels: Iterable[str], form: str) -> None:
         levels: `LEVEL` for all loggers, `PACKAGE=LEVEL` for those below a package.
         form: one of FORMATS.
     """
+    for name in _SAY_SECRETS:
+        logging.getLogger(name).setLevel(logging.INFO)
     for name, level in (parse_level(one) for one in levels):
         logging.getLogger(name).setLevel(level)
     for handler in logging.getLogger().handlers:

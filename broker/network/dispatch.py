@@ -271,9 +271,9 @@ class Dispatcher:
         )
         route.requests.value += 1
         answer = self._serve(route, context, frame, position)
-        if type(answer) is tuple:
+        if answer is None or type(answer) is tuple:
             route.times.answered(context, self._now_ns())
-        elif answer is not None:
+        else:
             context.returned_ns = self._now_ns()
         return answer
 
@@ -326,26 +326,8 @@ class Dispatcher:
             outcome.work = answer
 
         def done(future: Future[Any]) -> None:
-            if outcome.done():
-                if not future.cancelled():
-                    future.exception()  # nobody else looks at it
-                return
-            if future.cancelled():
-                outcome.set_exception(CloseConnection("the broker is shutting down"))
-                return
+            self._settle(context, route, future, outcome)
             route.times.answered(context, self._now_ns())
-            cause = future.exception()
-            if cause is None:
-                try:
-                    outcome.set_result(self._finish(context, route, future.result()))
-                except Exception as failure:  # noqa: BLE001 - reported through the outcome
-                    outcome.set_exception(self._failed(context, failure))
-            elif isinstance(cause, CloseConnection):
-                outcome.set_exception(cause)
-            elif isinstance(cause, MalformedMessageError):
-                outcome.set_exception(_malformed(context, cause))
-            else:
-                outcome.set_exception(self._failed(context, cause))
 
         def abandoned(future: Future[Answer | None]) -> None:
             if future.cancelled() and not (in_turn is not None and in_turn.goes_on):
@@ -354,6 +336,33 @@ class Dispatcher:
         answer.add_done_callback(done)
         outcome.add_done_callback(abandoned)
         return outcome
+
+    def _settle(
+        self,
+        context: RequestContext,
+        route: _Route,
+        future: Future[Any],
+        outcome: Future[Answer | None],
+    ) -> None:
+        if outcome.done():
+            if not future.cancelled():
+                future.exception()  # nobody else looks at it
+            return
+        if future.cancelled():
+            outcome.set_exception(CloseConnection("the broker is shutting down"))
+            return
+        cause = future.exception()
+        if cause is None:
+            try:
+                outcome.set_result(self._finish(context, route, future.result()))
+            except Exception as failure:  # noqa: BLE001 - reported through the outcome
+                outcome.set_exception(self._failed(context, failure))
+        elif isinstance(cause, CloseConnection):
+            outcome.set_exception(cause)
+        elif isinstance(cause, MalformedMessageError):
+            outcome.set_exception(_malformed(context, cause))
+        else:
+            outcome.set_exception(self._failed(context, cause))
 
     def _failed(self, context: RequestContext, cause: BaseException) -> CloseConnection:
         name = ApiKey(context.api_key).name

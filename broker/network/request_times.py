@@ -22,8 +22,8 @@ _BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 1000
 _PARTS: Final = {
     "TotalTimeMs": "From a request's last byte to its answer",
     "RequestQueueTimeMs": "Of TotalTimeMs: before the request was begun",
-    "LocalTimeMs": "Of TotalTimeMs: on the event loop, before the request had to wait, if it did",
-    "RemoteTimeMs": "Of TotalTimeMs: waiting for replicas, records, disks or the remote tier",
+    "LocalTimeMs": "Of TotalTimeMs: until it was answered, or put off",
+    "RemoteTimeMs": "Of TotalTimeMs: put off, for replicas, records, disks, the tier or a turn",
 }
 
 

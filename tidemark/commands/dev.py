@@ -1,6 +1,5 @@
 """`tidemark dev`: one broker for development, with a remote tier to watch."""
 
-import logging
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -17,7 +16,7 @@ from broker.node.directories import DirectoryError
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
-from runtime.log_lines import log_also_to
+from runtime.log_lines import QuietStart, also_logged_to
 from tidemark.dev.ports import ports_of, refuse_taken_ports, typed
 from tidemark.dev.settings import (
     BROKERS_MAX,
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
 _DATA: Final = Path("./data")
 _WORDY: Final = ("metadata_topic", "broker", "local_log")
 """Of a node that is alone nobody wants to read how it elects itself."""
+_PROGRESS: Final = ("local_log.manager.load_run", "broker.node.start_jobs")
+"""How far a long start is."""
 
 
 def _bucket(_: click.Context, __: click.Parameter, text: str | None) -> S3Bucket | None:
@@ -106,7 +107,8 @@ def command(
     own = dev_settings(directory, port, s3)
     config = load(own, override, list_without_effect=False, starts=True)
     refuse_taken_ports([config], port, ports_of, partial(_again, rest, data, [config]))
-    say_ready = partial(_say_ready, config, directory, s3, began_ms)
+    quiet = QuietStart(_WORDY, _PROGRESS)
+    say_ready = partial(_say_ready, quiet, config, directory, s3, began_ms)
     on_started = _say_ready_at_start(directory, say_ready)
     if seed is not None:
         on_started = _seeding(seed, config, directory, say_ready)
@@ -115,15 +117,14 @@ def command(
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     _write_properties(config, directory, own)
-    log_also_to(directory / LOG)
     from broker.app import run  # a wrong configuration fails before this loads
     from broker.testing import extension_of
 
-    _be_quiet(until_ready=True)
     try:
-        sys.exit(run(config, on_started=on_started, extend=extension_of(config)))
+        with also_logged_to(directory / LOG):
+            sys.exit(run(config, on_started=on_started, extend=extension_of(config)))
     finally:
-        _be_quiet(until_ready=False)
+        quiet.is_over()
 
 
 def _said(
@@ -170,15 +171,11 @@ def _are_in_use(config: BrokerConfig) -> bool:
         return True
 
 
-def _be_quiet(*, until_ready: bool) -> None:
-    """Log nothing but warnings of a start that goes well; from then on all that happens."""
-    for name in _WORDY:
-        logging.getLogger(name).setLevel(logging.WARNING if until_ready else logging.NOTSET)
-
-
-def _say_ready(config: BrokerConfig, data: Path, s3: S3Bucket | None, began_ms: int) -> None:
+def _say_ready(
+    quiet: QuietStart, config: BrokerConfig, data: Path, s3: S3Bucket | None, began_ms: int
+) -> None:
     """Say that it is ready, and what to try."""
-    _be_quiet(until_ready=False)
+    quiet.is_over()
     took_s = (SystemClock().monotonic_ms() - began_ms) / 1000
     click.echo(f"\nready in {took_s:.1f} s\n{welcome(config, data, s3)}")
 

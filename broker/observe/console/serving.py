@@ -31,6 +31,8 @@ PAGE: Final = "/"
 STATE: Final = "/console/state.json"
 FRESH_MS: Final = 1_000
 """All who ask within such a time get the same state."""
+SHARE: Final = 5
+"""Nor is one begun before as many times that which the last one took."""
 
 _FILES: Final = {
     PAGE: ("page.html", "text/html; charset=utf-8"),
@@ -121,11 +123,11 @@ class StateMaker:
         self._node, self._clock = node, clock
         self._activity = Activity()
         self._making: asyncio.Task[bytes] | None = None
-        self._last, self._last_ms = b"", 0
+        self._last, self._last_ms, self._fresh_ms = b"", 0, FRESH_MS
 
     async def state(self) -> bytes:
         """The newest state."""
-        if self._last and self._clock.monotonic_ms() - self._last_ms < FRESH_MS:
+        if self._last and self._clock.monotonic_ms() - self._last_ms < self._fresh_ms:
             return self._last
         if self._making is None:
             self._making = asyncio.create_task(self._make())
@@ -138,6 +140,7 @@ class StateMaker:
             value = await run_in_steps(steps)
             self._last = msgspec.json.encode(self._node() | value)
             self._last_ms = self._clock.monotonic_ms()
+            self._fresh_ms = max(FRESH_MS, SHARE * (self._last_ms - now_ms))
             return self._last
         finally:
             self._making = None

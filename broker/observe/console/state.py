@@ -6,6 +6,7 @@ has no lone surrogates, nothing else of it is changed. The page shows it as text
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -46,7 +47,7 @@ _JSON_WORK: Final = 40
 class Mark(NamedTuple):
     """Where a group is in a partition; lag -1: how far the partition reaches is not known."""
 
-    group_id: str
+    group: str
     offset: int
     lag: int
 
@@ -158,7 +159,7 @@ def _lags(source: Source, pace: Pace) -> Steps[Lags]:
             break
         end = source.committed_end(found.topic, found.partition)
         lag = -1 if end < 0 else max(end - found.offset, 0)
-        mark = Mark(found.group_id, found.offset, lag)
+        mark = Mark(shown(found.group_id), found.offset, lag)
         lags.marks.setdefault((found.topic, found.partition), []).append(mark)
         if lag >= 0:
             lags.by_group[found.group_id] = lags.by_group.get(found.group_id, 0) + lag
@@ -176,11 +177,11 @@ def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
             seen.append(found)
         else:
             more += 1
-        if pace.is_step_over(_GROUP_WORK):
+        if pace.is_step_over(_GROUP_WORK + found.offsets // 8):
             yield
 
     def place(one: GroupFacts) -> tuple[bool, int, str]:
-        return not one.members, -lags.by_group.get(one.group_id, -1), one.group_id
+        return not one.members, -lags.by_group.get(one.group_id, -1), shown(one.group_id)
 
     seen.sort(key=place)
     return {
@@ -199,7 +200,7 @@ def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
 
 
 def _partition(found: PartitionFacts, marks: Sequence[Mark], *, is_active: bool) -> dict[str, Any]:
-    drawn = sorted(marks, key=lambda one: (-one.lag, one.group_id))
+    drawn = nsmallest(MARKS_MAX, marks, key=lambda one: (-one.lag, one.group))
     return {
         "topic": shown(found.topic),
         "partition": found.partition,
@@ -218,11 +219,8 @@ def _partition(found: PartitionFacts, marks: Sequence[Mark], *, is_active: bool)
         "problem": shown(found.problem, REASON_MAX),
         "active": is_active,
         "lag": max((one.lag for one in marks), default=-1),
-        "groups": [
-            {"group": shown(one.group_id), "offset": one.offset, "lag": one.lag}
-            for one in drawn[:MARKS_MAX]
-        ],
-        "more_groups": max(len(drawn) - MARKS_MAX, 0),
+        "groups": [{"group": one.group, "offset": one.offset, "lag": one.lag} for one in drawn],
+        "more_groups": len(marks) - len(drawn),
     }
 
 

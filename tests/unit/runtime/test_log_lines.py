@@ -12,8 +12,8 @@ import pytest
 
 from runtime.log_lines import (
     FILE_BYTES_MAX,
+    also_logged_to,
     apply_log_settings,
-    log_also_to,
     log_to,
     parse_level,
 )
@@ -106,9 +106,9 @@ def test_a_file_gets_the_lines_too_and_is_begun_anew_where_it_is_full(tmp_path: 
     file.write_text("x" * (FILE_BYTES_MAX - 10))
     with bare_root():
         log_to(io.StringIO())
-        log_also_to(file)
-        logging.getLogger("of.the.test").warning("disk is full")
-        logging.getLogger().handlers[-1].close()
-    assert file.read_text().endswith("WARNING disk is full (of.the.test)\n")
+        with also_logged_to(file):
+            logging.getLogger("of.the.test").warning("disk of %s is full", "\udc80")
+        logging.getLogger("of.the.test").warning("not in the file")
+    assert file.read_text().endswith("WARNING disk of \\udc80 is full (of.the.test)\n")
     assert file.stat().st_size < 200
     assert (tmp_path / "server.log.1").stat().st_size == FILE_BYTES_MAX - 10

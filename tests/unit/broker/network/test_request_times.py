@@ -7,6 +7,7 @@ import pytest
 from broker.network.registry import RequestContext
 from broker.network.request_times import FAST_COUNTED, RequestTimes
 from runtime.metrics import Registry
+from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 from tests.unit.broker.network.test_network_order import Served, change, produce, world
 
@@ -58,6 +59,12 @@ def test_each_slow_request_is_counted_and_of_fast_ones_one_for_sixteen() -> None
     assert found["sum"] == pytest.approx(fast * 0.5 + 10 * 7)
 
 
+def sums(metrics: Registry, part: str) -> dict[str, float]:
+    """Of one part: sum by API, as far as there are requests."""
+    histogram = metrics.histogram(f"kafka_network_RequestMetrics_{part}", "", ("request",))
+    return {row.labels[0]: row.value for row in histogram.rows() if row and row.suffix == "_sum"}
+
+
 async def test_a_connection_times_its_requests_from_their_last_byte_on() -> None:
     """A produce waits for others; the change behind it waits before it is begun."""
     served = Served()
@@ -76,8 +83,30 @@ async def test_a_connection_times_its_requests_from_their_last_byte_on() -> None
             "LocalTimeMs": (0, 0),
             "RemoteTimeMs": (7, 0),
         }.items():
-            histogram = harness.metrics.histogram(
-                f"kafka_network_RequestMetrics_{part}", "", ("request",)
-            )
-            sums = {row.labels[0]: row.value for row in histogram.rows() if row.suffix == "_sum"}
-            assert (sums["Produce"], sums["FindCoordinator"]) == times, part
+            found = sums(harness.metrics, part)
+            assert (found["Produce"], found["FindCoordinator"]) == times, part
+
+
+async def test_a_request_that_its_client_gives_up_is_timed_until_then() -> None:
+    """In an outage these are the slow ones."""
+    served = Served()
+    served.gate("waits")
+    async with world(served) as harness:
+        client = await harness.connect()
+        client.send(change("waits"))
+        await until(lambda: served.begun == ["waits"])
+        harness.advance(7)
+        (connection,) = harness.server._connections
+        connection.close("the test ends it")
+        await until(lambda: sums(harness.metrics, "TotalTimeMs") == {"FindCoordinator": 7})
+
+
+async def test_a_request_without_an_answer_is_timed_too() -> None:
+    def nothing(_context: RequestContext, _body: bytes) -> None:
+        harness.advance(3)
+
+    async with serving(nothing) as harness:
+        client = await harness.connect()
+        client.send(frame(b""))
+        await until(lambda: sums(harness.metrics, "TotalTimeMs") != {})
+        assert set(sums(harness.metrics, "TotalTimeMs").values()) == {3}

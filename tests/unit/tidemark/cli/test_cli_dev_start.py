@@ -1,5 +1,6 @@
 """How `tidemark dev` begins: its ports, the file that it leaves, and what it says when."""
 
+import io
 import logging
 import os
 import pty
@@ -27,8 +28,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     given: list[dict[str, Any]] = []
 
     def run(config: BrokerConfig, **arguments: Any) -> int:
-        level = logging.getLogger("metadata_topic.quorum").getEffectiveLevel()
-        given.append(arguments | {"config": config, "level": level})
+        logging.getLogger("metadata_topic.quorum").info("elects itself")
+        logging.getLogger("local_log.manager.load_run").info("1 of 2 are open")
+        given.append(arguments | {"config": config})
         return 0
 
     monkeypatch.setattr(app, "run", run)
@@ -188,12 +190,26 @@ def test_a_start_beside_a_node_that_runs_leaves_its_settings(
 def test_it_is_ready_when_it_listens_and_quiet_until_then(
     tmp_path: Path, started: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = tidemark("dev", "--data", tmp_path, "--port", free_dev_port())
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert started[0]["level"] == logging.WARNING
-    started[0]["on_started"](None)
+    out, root = io.StringIO(), logging.getLogger()
+    terminal = logging.StreamHandler(out)
+    root.addHandler(terminal)
+    try:
+        told = ("--override", "tidemark.log.level=INFO,metadata_topic=DEBUG")
+        done = tidemark("dev", "--data", tmp_path, "--port", free_dev_port(), *told)
+        assert (done.exit_code, done.stdout) == (0, "")
+        started[0]["on_started"](None)
+        logging.getLogger("metadata_topic.quorum").info("elects itself again")
+    finally:
+        root.removeHandler(terminal)
     assert re.match(r"\nready in \d+\.\d s\nTidemark on 127", capsys.readouterr().out)
-    assert logging.getLogger("metadata_topic").level == logging.NOTSET
+    said = out.getvalue()
+    assert "1 of 2 are open\n" in said
+    assert "elects itself again\n" in said
+    assert "elects itself\n" not in said
+    assert "elects itself" in (tmp_path / "server.log").read_text()
+    level = logging.getLogger("metadata_topic").level
+    logging.getLogger("metadata_topic").setLevel(logging.NOTSET)
+    assert level == logging.DEBUG, "as the user wants it"
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -205,10 +221,9 @@ def test_what_ends_a_process_is_said_once_on_a_terminal(
         patch.setattr("sys.stdout", out)
         patch.setattr("sys.stderr", out)
         app._tell(OSError("the port is taken"))
+        out.write("end\n")
         out.flush()
-        said = os.read(read_fd, 100).decode()
+        said = os.read(read_fd, 100).decode().replace("\r", "")
     os.close(read_fd)
-    assert said.replace("\r", "") == "tidemark: the port is taken\n"
-    assert [one.getMessage() for one in caplog.records] == (
-        [] if is_terminal else ["the process ends: the port is taken"]
-    )
+    assert said == ("end\n" if is_terminal else "tidemark: the port is taken\nend\n")
+    assert [one.getMessage() for one in caplog.records] == ["the process ends: the port is taken"]
