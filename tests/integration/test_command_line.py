@@ -168,7 +168,8 @@ def test_a_plan_becomes_offsets_that_a_consumer_reads_from(
         "Nothing was changed; --execute sets the offsets.\n"
     )
     assert offsets(shell, "readers") == {0: 10}
-    shell.run("groups", "reset", "-G", "readers", "-t", "orders", "--to-offset", "38", "--execute")
+    both = ("-t", "orders:0", "-t", "orders:1")
+    shell.run("groups", "reset", "-G", "readers", *both, "--to-offset", "38", "--execute")
     assert offsets(shell, "readers") == {0: 38, 1: 38}
 
     consumer = reading(broker, "readers")

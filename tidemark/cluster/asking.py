@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
-from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, ZERO_UUID
+from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from metadata_topic.controller.configs import Operation
@@ -17,8 +17,8 @@ from metadata_topic.image.image import ResourceType
 MIN_ISR: Final = "min.insync.replicas"
 _AT_ONCE: Final = 1_000
 """Partitions, or topics, in one request."""
-_TIMEOUT_MS: Final = 30_000
-"""How long the controller may take to delete topics."""
+_TIMEOUT_MS: Final = 20_000
+"""How long the controller may take to delete topics: less than the client waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,17 +421,24 @@ class Cluster:
         _check(made, f"topic {new.name}")
         return made.num_partitions, made.replication_factor
 
-    def delete_topics(self, names: Sequence[str]) -> dict[str, RefusedError]:
-        """Delete topics with their records; returns why some stay, by name."""
+    def delete_topics(self, names: Mapping[bytes, str]) -> dict[str, RefusedError]:
+        """Delete topics with their records; returns why some stay, by name.
+
+        By their ids: a topic that is made anew under such a name meanwhile stays.
+
+        Args:
+            names: by topic id.
+        """
         cls = codec.request(ApiKey.DELETE_TOPICS).cls
-        topics = [cls.Topics(name=one, topic_id=ZERO_UUID) for one in names]
+        topics = [cls.Topics(name=None, topic_id=one) for one in names]
         answer = self._ask(ApiKey.DELETE_TOPICS, 6, topics=topics, timeout_ms=_TIMEOUT_MS)
         refused: dict[str, RefusedError] = {}
         for one in answer.responses:
+            name = names[one.topic_id]
             try:
-                _check(one, f"topic {one.name}")
+                _check(one, f"topic {name}")
             except RefusedError as error:
-                refused[one.name] = error
+                refused[name] = error
         return refused
 
     # -- replicas ---------------------------------------------------------------------------------

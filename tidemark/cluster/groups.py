@@ -166,12 +166,16 @@ class Groups:
 
         def ask() -> None:
             answer = self._asker.ask(self._coordinator(group), ApiKey.OFFSET_COMMIT, _COMMIT, body)
+            refused: dict[TopicPartition, int] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
                     if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                         raise active_group(group, "no longer Empty")
-                    place = TopicPartition(topic.name, one.partition_index)
-                    _check(one.error_code, f"{place} of group {group}")
+                    if one.error_code:
+                        refused[TopicPartition(topic.name, one.partition_index)] = one.error_code
+            for place, code in refused.items():
+                done = len(offsets) - len(refused)
+                _check(code, f"{done} offset(s) of group {group} were set, not {place}")
 
         self._asker.again(ask)
 

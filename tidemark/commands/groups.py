@@ -171,15 +171,14 @@ def reset_command(
     (group,) = names
     with _asking(bootstrap, command_config) as groups:
         plan = _plan(groups, group, topics, given)
+        if not as_json:  # before anything is done: the old offsets are in it
+            rows = [(*one.partition, *one[1:]) for one in plan]
+            click.echo(table(_PLAN, rows, terminal_width()), nl=False)
         if execute:
             groups.commit(group, {one.partition: one.new for one in plan})
     if as_json:
         print_json({"group": group, "executed": execute, "offsets": [_fields(one) for one in plan]})
-        return
-    click.echo(
-        table(_PLAN, [(*one.partition, *one[1:]) for one in plan], terminal_width()), nl=False
-    )
-    if execute:
+    elif execute:
         click.echo(f"{len(plan)} offset(s) of group {group} were set.")
     else:
         click.echo("Nothing was changed; --execute sets the offsets.")
@@ -190,11 +189,11 @@ def _plan(
 ) -> list[Planned]:
     """What --execute would set."""
     try:
-        chosen = dict(map(parse_topic, topics))
+        chosen = [parse_topic(one) for one in topics]
     except ValueError as error:
         raise WrongOptionError(str(error)) from None
     partitions: set[TopicPartition] = set()
-    for topic, numbers in chosen.items():
+    for topic, numbers in chosen:
         there = groups.partitions_of(topic)
         wanted = there if numbers is None else [TopicPartition(topic, one) for one in numbers]
         if unknown := sorted(set(wanted) - set(there)):

@@ -67,9 +67,7 @@ class _HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic from cl
     "--acks", "--request-required-acks", "acks", type=click.Choice(("0", "1", "all", "-1")),
     help="How many replicas must have a record. Default: acks of --command-config, or all.",
 )  # fmt: skip
-@click.option(
-    "-Z", "--null-marker", metavar="TEXT", help="A key or a value that is this text is null."
-)
+@click.option("--null-marker", metavar="TEXT", help="A key or a value that is this text is null.")
 @json_option
 @cluster_options
 @property_option

@@ -196,7 +196,7 @@ def delete_command(
         text = f"Delete {_some(wanted)} with all records of {count} partition(s)?"
         if wanted:
             confirm(text, yes=yes)
-        refused = cluster.delete_topics(wanted)
+        refused = cluster.delete_topics({known[one].topic_id: one for one in wanted})
     for name in refused:
         click.echo(f"tidemark: {refused[name]}", err=True)
     deleted = [one for one in wanted if one not in refused]

@@ -101,6 +101,8 @@ class RecordsClient:
         """Why a record was not written; where nobody answered, with the address."""
         from confluent_kafka import KafkaError
 
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # of a batch, which has many lines
+            return f"{error.str()}; -X batch.size=BYTES below max.message.bytes of the topic helps"
         if error.code() != KafkaError._MSG_TIMED_OUT:
             return str(error.str())
         why = "" if self._trouble is None else f": {_reason(self._trouble.str())}"

@@ -113,6 +113,7 @@ class Reading:
         try:
             self._begin()
             self._loop()
+            self._commit_now()
         finally:
             consumer.close()
         return self._ahead.taken
@@ -226,6 +227,22 @@ class Reading:
         last = {one.partition: one.offset for one in records}
         places = [TopicPartition(self._asked.topic, one, at + 1) for one, at in last.items()]
         self._client.client.store_offsets(offsets=places)
+
+    def _commit_now(self) -> None:
+        """Commit what was written; closing would do it, and not say where it failed."""
+        if self._asked.group is None or not self._ahead.taken:
+            return
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._client.client.commit(asynchronous=False)
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() != KafkaError._NO_OFFSET:  # all of it is committed already
+                raise ClusterError(
+                    f"group {self._asked.group} at {self._client.bootstrap}: what was printed was"
+                    f" not committed, and comes again: {cause.str()}"
+                ) from None
 
     def _check_connection(self, now: float) -> None:
         why = self._client.trouble()

@@ -101,7 +101,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise WrongOptionError("standard input is no terminal, so nobody can be asked: give --yes")
-    click.confirm(question, abort=True)
+    click.confirm(question, abort=True, err=True)
 
 
 def named(what: str, *options: str) -> Callable[[F], F]:

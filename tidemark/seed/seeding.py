@@ -98,7 +98,9 @@ class Seeder:
             self._fill(topic, {})
         except SeedError:
             self._delete(admin, topic.name)
-            self._create(admin, topic)
+            if not self._create(admin, topic):
+                what = f"topic {topic.name}: somebody made it meanwhile; it is left alone"
+                raise wrong(self._plan.path, topic.line, what) from None
             self._fill(topic, {"batch.num.messages": 1})
 
     def _take_back(self, admin: Any) -> None:
@@ -140,6 +142,7 @@ class Seeder:
             {
                 **self._config,
                 "enable.idempotence": True,
+                "allow.auto.create.topics": False,  # one that is deleted stays so
                 "linger.ms": 5,
                 "partitioner": "murmur2_random",  # as Java's clients
                 "message.max.bytes": _MESSAGE_BYTES_MAX,
@@ -147,6 +150,15 @@ class Seeder:
             }
         )
         failed: list[SeedError] = []
+        try:
+            self._send(producer, topic, failed)
+        except BaseException:
+            producer.purge()  # nothing of it may come into a topic that is made anew
+            producer.flush(_FLUSH_S)
+            raise
+
+    def _send(self, producer: Any, topic: SeedTopic, failed: list[SeedError]) -> None:
+        """Hand all records to the producer, and wait for their acknowledgements."""
         for path, record in topic.records():
             given: dict[str, Any] = {
                 "key": record.key,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kafka_client.blocking import ClusterError
 from tidemark.records.client import RecordsClient
@@ -54,6 +54,7 @@ class FakeConsumer:
         self.ends, self.batches = ends, list(batches)
         self.done: list[Any] = []
         self.given: list[int] | None = None
+        self.refusal: int | None = None  # of a commit
         self.asked_in_vain = 0
         self.heard: list[str] = []
         self.settings: dict[str, Any] = {}
@@ -89,6 +90,12 @@ class FakeConsumer:
 
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
         self.done.append({f"commit {one.partition}": one.offset for one in offsets})
+
+    def commit(self, *, asynchronous: bool) -> None:
+        assert not asynchronous
+        self.done.append("committed")
+        if self.refusal is not None:
+            raise KafkaException(KafkaError(self.refusal))
 
     def close(self) -> None:
         self.done.append("closed")
@@ -149,8 +156,22 @@ def test_a_group_commits_after_writing_and_what_was_written_alone() -> None:
     assert consumer.done == [
         [(0, 4), (1, 0), (0, 5)],
         {"commit 0": 6, "commit 1": 1},
+        "committed",
         "closed",
     ]
+
+
+@pytest.mark.parametrize("code", [KafkaError.ILLEGAL_GENERATION, KafkaError._NO_OFFSET])
+def test_a_commit_that_fails_at_the_end_is_told(code: int) -> None:
+    consumer = FakeConsumer({0: (0, 9)}, [[Message(0, 4)]])
+    consumer.given, consumer.refusal = [0], code
+    asked = Asked("orders", Word.EARLIEST, count_max=1, group="g")
+    if code == KafkaError._NO_OFFSET:  # all of it was committed on the way
+        assert run(consumer, asked) == 1
+        return
+    with pytest.raises(ClusterError, match="was not committed, and comes again"):
+        run(consumer, asked)
+    assert consumer.done[-1] == "closed"
 
 
 def test_without_a_group_nothing_is_committed() -> None:
