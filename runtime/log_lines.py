@@ -139,17 +139,25 @@ class QuietStart(logging.Filter):
 def apply_log_settings(levels: Iterable[str], form: str) -> None:
     """Take `tidemark.log.level` and `tidemark.log.format`, which were checked.
 
+    Does nothing where the log is somebody else's: `log_to` was not called, or did nothing.
+
     Args:
         levels: `LEVEL` for all loggers, `PACKAGE=LEVEL` for those below a package.
         form: one of FORMATS.
     """
+    ours = [
+        (handler, handler.formatter)
+        for handler in logging.getLogger().handlers
+        if isinstance(handler.formatter, _Lines)
+    ]
+    if not ours:
+        return
     for name in _SAY_SECRETS:
         logging.getLogger(name).setLevel(logging.INFO)
     for name, level in (parse_level(one) for one in levels):
         logging.getLogger(name).setLevel(level)
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler.formatter, _Lines):
-            handler.setFormatter(handler.formatter.in_form(form))
+    for handler, lines in ours:
+        handler.setFormatter(lines.in_form(form))
 
 
 def parse_level(text: str) -> tuple[str, int]:

@@ -112,3 +112,12 @@ def test_a_file_gets_the_lines_too_and_is_begun_anew_where_it_is_full(tmp_path: 
     assert file.read_text().endswith("WARNING disk of \\udc80 is full (of.the.test)\n")
     assert file.stat().st_size < 200
     assert (tmp_path / "server.log.1").stat().st_size == FILE_BYTES_MAX - 10
+
+
+def test_a_log_that_is_not_ours_keeps_its_levels() -> None:
+    """As in a test suite, or a program that embeds a node."""
+    with bare_root():
+        logging.getLogger().addHandler(logging.NullHandler())
+        logging.getLogger().setLevel(logging.ERROR)
+        apply_log_settings(("DEBUG",), "json")
+        assert logging.getLogger().level == logging.ERROR
