@@ -289,20 +289,21 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
     if s3:
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
-    settings = data / PROPERTIES
+    settings, tiered = data / PROPERTIES, "remote.storage.enable=true"
+
+    def at(words: list[str]) -> str:
+        return typed([*words, "--bootstrap-server", address])
+
     return f"""Tidemark on {address}, data in {data}, settings in {settings}. Stop it with Ctrl-C.
 
-A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
-  from confluent_kafka.admin import AdminClient, NewTopic
-  admin = AdminClient({{"bootstrap.servers": "{address}"}})
-  admin.create_topics([NewTopic("tides", 1, 1, config={{
-      "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
-
-Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
-  seq 1 500000 | kcat -b {address} -t tides -P
-  kcat -b {address} -G readers -X auto.offset.reset=earliest -f '%k at %o\\n' tides -c 3
+A tiered topic (1 MiB segments, almost nothing kept locally), filled, and read by a group; what is
+no longer on local disk comes from the remote tier:
+  {at(["topics", "create", "tides", "-X", tiered, "-X", "local.retention.bytes=1"])}
+  seq 1 500000 | {at(["produce", "tides"])}
+  {at(["consume", "tides", "-G", "readers", "-n", "3"])}
+  {at(["groups", "describe", "readers"])}
 
 Watch it happen:
-{look}  {typed(["remote", "segments", "tides", "--bootstrap-server", address])}
+{look}  {at(["remote", "segments", "tides"])}
 {places}
 {watch}"""

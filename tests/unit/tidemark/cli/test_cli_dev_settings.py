@@ -44,7 +44,13 @@ def test_internal_topics_fit_on_one_broker(tmp_path: Path) -> None:
 def test_what_to_do_next_names_the_address_and_the_places(tmp_path: Path) -> None:
     config, _ = BrokerConfig.load(dev_settings(tmp_path, 12345))
     text = welcome(config, tmp_path)
-    for words in ("127.0.0.1:12345", "kcat -b", "remote.storage.enable", "remote-tier", "/metrics"):
+    for words in (
+        "127.0.0.1:12345",
+        "produce tides",
+        "remote.storage.enable",
+        "remote-tier",
+        "/metrics",
+    ):
         assert words in text
 
 
