@@ -34,7 +34,7 @@ help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
 	@echo "make run-s3 the same, tiering to LocalStack's S3 on 127.0.0.1:4566, without Docker"
 	@echo "make run-spark  the same, with a filled topic and a first query of Spark"
-	@echo "make test   set up everything, run all checks, and a round of each kind of test: 8 minutes"
+	@echo "make test   set up everything, run all checks, and a round of each kind of test: 20 to 30 minutes"
 	@echo "make integration [TURN=1 SECONDS_MAX=600] the second stage: real brokers, peers and stores at length;"
 	@echo "            what comes first, and so is not left out when the time is up, is another third each turn"
 	@echo "make check  the fast part: linters, types, import contracts, unit tests"
