@@ -9,6 +9,8 @@ RUN_SPARK_ARGS ?=
 IDS ?= $(ID)
 ROUNDS ?= 300
 MINUTES ?= 60
+MERMAID = 11.12.0
+MERMAID_SHA256 = 07e37dfa97b337ccc85365d57eddf99b9706f09db3b59b260d0333b23b343c4b
 SEEDS ?= 1000-1299
 EVENTS ?= 5000
 PROCESSES ?= 2
@@ -28,7 +30,7 @@ SPARK_TESTS = $(wildcard tests/integration/test_lake_*.py tests/integration/test
 # Without byte code every broker that a test starts compiles all of its modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark planted mutate simulate simulate-replicas simulate-bugs fuzz pythons prove docs changelog clean help
+.PHONY: run run-s3 run-spark test again check integration lint localstack clients bytecode long soak prove-spark planted mutate simulate simulate-replicas simulate-bugs fuzz pythons prove docs site changelog clean help
 
 help:
 	@echo "make run    set up everything, start one broker on 127.0.0.1:9092, data under ./data"
@@ -52,6 +54,7 @@ help:
 	@echo "make prove  everything: all rounds of all tests, all Pythons, all planted bugs,"
 	@echo "            many seeds of the simulations (ROUNDS=300): a day"
 	@echo "make docs   write docs/configuration.md, apis.md and metrics.md anew from the sources"
+	@echo "make site   docs and public docstrings as pages, in build/site/index.html"
 	@echo "make changelog [VERSION=0.1.0] show what newsfragments/ says; with VERSION write CHANGELOG.md"
 
 run: $(VENV)/.installed
@@ -147,6 +150,19 @@ docs: $(VENV)/.installed-dev
 	$(BIN)/python -m broker.handlers.docs > docs/apis.md
 	$(BIN)/python -m tests.support.described.metrics > docs/metrics.md
 
+# A warning fails it, and so does a link to a page or a heading that is not there.
+site: $(VENV)/.installed-site build/mermaid/mermaid.min.js
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/site
+	@echo "build/site/index.html"
+
+# What draws the diagrams: the one file of the npm package that the pages load.
+build/mermaid/mermaid.min.js:
+	@mkdir -p $(@D)
+	curl -sSf https://registry.npmjs.org/mermaid/-/mermaid-$(MERMAID).tgz \
+		| tar -xzO package/dist/mermaid.min.js > $@.half
+	echo "$(MERMAID_SHA256)  $@.half" | sha256sum --check --quiet
+	@mv $@.half $@
+
 # VERSION=0.1.0 writes CHANGELOG.md and removes the fragments; without it they are only shown.
 changelog: $(VENV)/.installed-dev
 	@$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version unreleased)
@@ -166,6 +182,10 @@ $(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
 
 $(VENV)/.installed-mutation: $(VENV)/.installed-dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[mutation]'
+	@touch $@
+
+$(VENV)/.installed-site: $(VENV)/.installed-dev
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[site]'
 	@touch $@
 
 $(VENV)/.installed-s3: pyproject.toml | $(BIN)/python

@@ -82,7 +82,7 @@ class SegmentHistory:
 
     @property
     def is_placeholder(self) -> bool:
-        """A barrier's own id: it names no offsets."""
+        """Whether it is a barrier's own id, which names no offsets."""
         return self.metadata.segment_size_bytes == 0
 
 

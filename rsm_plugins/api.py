@@ -48,7 +48,8 @@ class RemoteStorageManager(ABC):
 
         Raises:
             ValueError: a setting is missing or wrong; the message names key, value and what is
-            allowed. RemoteStorageError: the store cannot be used with these settings.
+                allowed.
+            RemoteStorageError: the store cannot be used with these settings.
         """
 
     @abstractmethod
@@ -87,10 +88,11 @@ class RemoteStorageManager(ABC):
         Raises:
             RemoteResourceNotFoundError: there is no such segment.
             RemoteObjectDamagedError: it is not what was copied (reading the stream may find that
-            out, too).
+                out, too).
             ValueError: `start_position` is negative, at or beyond the segment's end, or above
-            `end_position`. RemoteStorageError, RetriableRemoteStorageError: the store failed; the
-            stream raises them, too.
+                `end_position`.
+            RemoteStorageError, RetriableRemoteStorageError: the store failed; the stream raises
+                them, too.
         """
 
     @abstractmethod
@@ -99,9 +101,10 @@ class RemoteStorageManager(ABC):
 
         Raises:
             RemoteResourceNotFoundError: no such segment, or it has no index of that kind
-            (TRANSACTION may be absent). RemoteObjectDamagedError: the index was found, and its
-            bytes are not those that were copied. RemoteStorageError, RetriableRemoteStorageError:
-            the store failed.
+                (TRANSACTION may be absent).
+            RemoteObjectDamagedError: the index was found, and its bytes are not those that were
+                copied.
+            RemoteStorageError, RetriableRemoteStorageError: the store failed.
         """
 
     @abstractmethod

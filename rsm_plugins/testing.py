@@ -1,6 +1,6 @@
 """For test suites: every promise of `RemoteStorageManager` as a test to inherit.
 
-A plugin author writes a class with one fixture and inherits the rest:
+A plugin author writes a class with one fixture and inherits the rest::
 
     class TestMine(RemoteStorageManagerContract):
         @pytest.fixture

@@ -41,6 +41,7 @@ PASSES = {
     "simulate-replicas": "@test $(SECONDS_MAX) -gt 0; echo 'seeds=10 violations=0'",
     "simulate-bugs": "@echo '56 of 56 planted bugs are found'",
     "pythons": "@test $(TURN) -gt 0; echo '===== 5 passed in 1.00s ====='",
+    "site": "@echo build/site/index.html",
     "long": "@test $(SECONDS_MAX) -gt 0; echo '===== 2 passed, 3 skipped in 2.00s ====='",
     "planted": "@test $(SECONDS_MAX) -gt 0; echo '3 of 3 planted bugs are caught'",
     "again": "@echo 'nothing had failed'; exit 1",
