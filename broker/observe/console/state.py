@@ -18,7 +18,7 @@ from broker.observe.console.facts import (
     Source,
     TierFacts,
 )
-from broker.observe.console.history import EVERY_MS, History
+from broker.observe.console.history import History
 from broker.observe.console.selection import (
     ACTIVE_MS,
     PARTITIONS_MAX,
@@ -146,8 +146,8 @@ def describe(
         "more_brokers": len(brokers) > BROKERS_MAX,
         "quorum": _quorum(source.quorum()),
         "tier": _tier(source.tier()),
-        "every_ms": EVERY_MS,
         "rates": history.rates(),
+        "increases": history.increases(),
     }
 
 

@@ -87,6 +87,7 @@ def _list(items: Any, most: int) -> dict[str, Any]:
 
 
 _NUMBER = {"type": "integer", "minimum": -1}
+_AMOUNT = {"type": "number", "minimum": 0}
 _FLAG = {"type": "boolean"}
 _TEXT = {"type": "string", "maxLength": 250}
 _REASON = {"type": "string", "maxLength": 1_000}
@@ -136,8 +137,8 @@ _OF_DESCRIBE = {
     "more_brokers": _FLAG,
     "quorum": {"anyOf": [{"type": "null"}, _QUORUM]},
     "tier": {"anyOf": [{"type": "null"}, _TIER]},
-    "every_ms": {"const": 5_000},
     "rates": _object(**dict.fromkeys(NAMES, _list({"type": ["number", "null"]}, SAMPLES - 1))),
+    "increases": _object(**dict.fromkeys(NAMES, _AMOUNT)),
 }
 DESCRIBED_SCHEMA = _object(**_OF_DESCRIBE)
 """What `describe` returns."""
