@@ -12,7 +12,7 @@ const SIGNS = { green: "●", yellow: "▲", red: "■" };
 const CHARTS = [
   { title: "clients, bytes", unit: bytes, lines: [["bytes_in", "in"], ["bytes_out", "out"]] },
   { title: "records in", unit: number, lines: [["messages_in", "in"]] },
-  { title: "requests for partitions", unit: number,
+  { title: "partition requests", unit: number,
     lines: [["produce_requests", "produce"], ["fetch_requests", "fetch"]] },
   { title: "requests refused", unit: number, seldom: true,
     lines: [["failed_produce", "produce"], ["failed_fetch", "fetch"]] },
@@ -129,14 +129,14 @@ function drawTier(state) {
   byId("tier-section").hidden = !tier;
   if (!tier) return;
   say(byId("tier-process"), `process ${tier.process}` + (tier.pid > 0 ? `, pid ${tier.pid}` : "")
-    + `, restarted ${count(tier.restarts, "time", "times")}; ${number(tier.ready)} of `
-    + `${count(tier.assigned, "partition", "partitions")} ready`);
+    + `, restarted ${count(tier.restarts, "time", "times")}`
+    + (tier.process === "up" ? `; ${number(tier.ready)} of ${count(tier.assigned, "partition", "partitions")} ready` : ""));
   const grown = state.increases;
   const copied = grown.remote_copy_requests - grown.remote_copy_errors;
   const deleted = grown.remote_delete_requests - grown.remote_delete_errors;
   const activity = [
-    ["segments copied", copied, grown.remote_copy_errors, ""],
-    ["segments deleted", deleted, grown.remote_delete_errors, ""],
+    ["segments copied", copied, grown.remote_copy_errors, -1],
+    ["segments deleted", deleted, grown.remote_delete_errors, -1],
     ["reads of clients", grown.remote_fetches, grown.remote_fetch_errors, grown.remote_fetch_expired],
   ];
   byId("tier-activity").replaceChildren(...activity.map(([title, done, failed, late]) => {
@@ -155,11 +155,14 @@ function cells(line, values) {
 }
 
 function drawGroups(state) {
-  byId("groups-section").hidden = !state.groups.length;
+  const isOneOfMore = state.brokers.length > 1, isBroker = state.kind === "broker";
+  byId("groups-section").hidden = !isBroker || !(state.groups.length || isOneOfMore);
+  byId("groups-table").hidden = !state.groups.length;
   byId("groups").replaceChildren(...state.groups.map((one) =>
     cells(make("tr"), [one.group, one.lag, one.state, one.members, one.offsets])));
   const left = [];
   if (state.more_groups) left.push(`${count(state.more_groups, "group", "groups")} more.`);
+  if (isOneOfMore) left.push(`${state.groups.length ? "Those" : "None is one"} that this broker coordinates; the other brokers' pages have theirs.`);
   if (!state.offsets_are_whole) left.push("There are more offsets than are looked at: lags are of some of them.");
   say(byId("more-groups"), left.join(" "));
 }

@@ -87,12 +87,15 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     assert one(world, tier).problem == ""
     partition.isr, partition.replicas = (1,), (1, 2, 3)
     assert one(world, tier).problem == "2 of its replicas are not in sync"
+    partition.isr = (1, 2)
+    assert one(world, tier).problem == "1 of its replicas is not in sync"
     partition.verdict = Loss.HOLE
     assert one(world, tier).problem == "hole"
     tier.red[topic_id, 0] = "a hole, and the way out"
     assert one(world, tier).problem == "a hole, and the way out"
     partition.log.set_offline(OSError("gone"))
-    assert one(world, tier).problem == "offline: its disk failed"
+    found = one(world, tier)
+    assert (found.problem, found.is_led, found.leader) == ("offline: its disk failed", False, -1)
     partition.verdict = Judgement.OPEN
 
 
