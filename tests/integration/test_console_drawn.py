@@ -28,8 +28,16 @@ def source() -> ListedSource:
             log_of("tides", 0, 100, is_tiered=True, copied_end=90, local_start=80),
             log_of(LONG),
         ],
-        all_groups=[GroupFacts(ROUND, "PreparingRebalance", 3, 1), GroupFacts("g", "Empty", 0, 0)],
-        offsets=[CommittedFacts(ROUND, "tides", 0, 40)],
+        all_groups=[
+            GroupFacts(ROUND, "PreparingRebalance", 3, 1),
+            GroupFacts("partly", "Empty", 0, 2),
+            GroupFacts("unread", "Empty", 0, 0),
+        ],
+        offsets=[
+            CommittedFacts(ROUND, "tides", 0, 40),
+            CommittedFacts("partly", "tides", 0, 93),
+            CommittedFacts("partly", "elsewhere", 0, 1),
+        ],
         all_brokers=[
             BrokerFacts(n, ["127.0.0.1:9092"], "", False, False, True) for n in range(102)
         ],
@@ -70,6 +78,14 @@ def test_reads_that_gave_bytes_are_those_that_are_done(page: Page) -> None:
     assert deleted[2] == "■ 3,481,000"
     assert read == ["reads of clients", "3,481,000", "■ 3,481,000", "3,481,000"]
     assert page.text("#tier-process") == "process starting, pid 7, restarted 2 times"
+
+
+def test_a_lag_that_is_known_in_part_is_no_lag_of_all(page: Page) -> None:
+    page.load()
+    lags = """return [...document.querySelectorAll("#groups tr")].map((row) =>
+        row.children[1].innerText)"""
+    assert page.run(lags) == ["60", "≥ 7", "-"]
+    assert "not all partitions that the group has read" in page.text("#more-groups")
 
 
 def test_what_other_nodes_know_is_said_to_be_there(page: Page, source: ListedSource) -> None:

@@ -103,7 +103,7 @@ _QUORUM = _object(
 )
 _TIER = _object(process=_TEXT, pid=_NUMBER, restarts=_NUMBER, assigned=_NUMBER, ready=_NUMBER)
 _PARTITION = _object(
-    **dict.fromkeys(("internal", "led", "tiered", "active"), _FLAG),
+    **dict.fromkeys(("internal", "led", "tiered"), _FLAG),
     **dict.fromkeys(
         ("partition", "leader", "replicas", "isr", "log_start", "local_start", "copied_end"),
         _NUMBER,
@@ -119,9 +119,13 @@ _OF_DESCRIBE = {
     ),
     "partitions": _list(_PARTITION, 500),
     "more_partitions": _NUMBER,
-    "partitions_max": {"const": 500},
     "groups": _list(
-        _object(group=_TEXT, state=_TEXT, members=_NUMBER, offsets=_NUMBER, lag=_NUMBER), 100
+        _object(
+            group=_TEXT,
+            state=_TEXT,
+            **dict.fromkeys(("members", "offsets", "lag", "lag_partitions"), _NUMBER),
+        ),
+        100,
     ),
     "more_groups": _NUMBER,
     "offsets_are_whole": _FLAG,

@@ -158,9 +158,13 @@ function drawGroups(state) {
   const isOneOfMore = state.brokers.length > 1, isBroker = state.kind === "broker";
   byId("groups-section").hidden = !isBroker || !(state.groups.length || isOneOfMore);
   byId("groups-table").hidden = !state.groups.length;
-  byId("groups").replaceChildren(...state.groups.map((one) =>
-    cells(make("tr"), [one.group, one.lag, one.state, one.members, one.offsets])));
-  const left = [];
+  const isPart = (one) => one.lag >= 0 && one.lag_partitions < one.offsets, left = [];
+  byId("groups").replaceChildren(...state.groups.map((one) => {
+    const line = cells(make("tr"), [one.group, one.lag, one.state, one.members, one.offsets]);
+    if (isPart(one)) say(line.children[1], `≥ ${number(one.lag)}`);
+    return line;
+  }));
+  if (state.groups.some(isPart)) left.push("≥: not all partitions that the group has read are on this broker.");
   if (state.more_groups) left.push(`${count(state.more_groups, "group", "groups")} more.`);
   if (isOneOfMore) left.push(`${state.groups.length ? "Those" : "None is one"} that this broker coordinates; the other brokers' pages have theirs.`);
   if (!state.offsets_are_whole) left.push("There are more offsets than are looked at: lags are of some of them.");
@@ -243,7 +247,9 @@ function fill(parts, one) {
   say(parts.remoteLabel, one.tiered ? "remote" : "");
   const said = [`log start ${number(one.log_start)}`];
   if (one.tiered) said.push(one.copied_end < 0 ? "nothing copied yet" : `copied through ${number(one.copied_end - 1)}`);
-  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`, `${bytes(one.size_bytes)} here`);
+  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`);
+  if (one.committed_end < one.log_end) said.push(`high watermark ${number(one.committed_end)}`);
+  said.push(`${bytes(one.size_bytes)} here`);
   say(parts.numbers, one.log_end < 0 ? "" : said.join(" · "));
   const groups = one.groups.map((group) => {
     const line = make("span", "", "┃ ");
