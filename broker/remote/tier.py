@@ -334,7 +334,7 @@ class RemoteTier:
 
     @property
     def totals(self) -> Mapping[str, float]:
-        """What the tier has counted since its start, see `Telemetry.totals`; nothing unless up."""
+        """What the tier has counted since its start, see `Health`; nothing unless up."""
         return {} if self._health is None else self._health.totals
 
     def red_partitions(self) -> dict[tuple[bytes, int], str]:
