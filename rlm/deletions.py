@@ -47,6 +47,7 @@ class Deletions:
         self._late_ms, self._red_ms = late_ms, max(copy_max_ms, 2 * late_ms)
         self._lock = threading.Lock()
         self._failing: dict[bytes, _Failing] = {}
+        self._done = self._errors = 0
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """See RemoteStorageManager; whatever else the plugin raises becomes its error."""
@@ -60,11 +61,24 @@ class Deletions:
             self._failed(metadata, str(told))
             raise told from error
         with self._lock:
+            self._done += 1
             self._failing.pop(metadata.id.id, None)
+
+    def totals(self) -> dict[str, float]:
+        """How many there were, and how many failed; like `Telemetry.totals`, for the page.
+
+        Metrics by topic lack those of deleted topics.
+        """
+        with self._lock:
+            return {
+                "remote_delete_requests": self._done + self._errors,
+                "remote_delete_errors": self._errors,
+            }
 
     def _failed(self, metadata: RemoteLogSegmentMetadata, error: str) -> None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
+            self._errors += 1
             known = self._failing.get(metadata.id.id)
             if known is not None:
                 known.last_ms, known.error = now_ms, error

@@ -312,7 +312,7 @@ class Tier:
             self.calls.abandoned,
             red,
             yellow,
-            self.telemetry.totals(),
+            self.telemetry.totals() | self._plugins.deletions.totals(),
         )
         self._link.tell(health)
         if failure:

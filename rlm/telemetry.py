@@ -73,8 +73,6 @@ class Telemetry:
             "remote_copy_bytes": self._copy_bytes,
             "remote_copy_requests": self._copy_requests,
             "remote_copy_errors": self._copy_errors,
-            "remote_delete_requests": self._delete_requests,
-            "remote_delete_errors": self._delete_errors,
         }
         labels = ("store", "operation", "topic")
         self._store_requests = self.registry.counter(
@@ -137,7 +135,7 @@ class Telemetry:
                 counter.inc(amount, topic)
 
     def totals(self) -> dict[str, float]:
-        """What the broker's page shows of the tier, over all topics; none of them ever falls."""
+        """What the broker's page shows of copies, over all topics; none of them ever falls."""
         with self._lock:
             return {name: counter.total() for name, counter in self._totals.items()}
 

@@ -74,12 +74,13 @@ class BrokerSource(NodeSource):
 def _partition(found: Partition, red: Mapping[tuple[bytes, int], str]) -> PartitionFacts:
     local = found.log
     copied = local.copied_through
+    is_led = found.is_leader and not local.is_offline
     return PartitionFacts(
         topic=found.topic,
         partition=found.partition,
         is_internal=found.is_internal,
-        is_led=found.is_leader,
-        leader=found.leader_id,
+        is_led=is_led,
+        leader=found.leader_id if is_led or not found.is_leader else -1,
         replicas=len(found.replicas),
         isr=len(found.isr),
         is_tiered=local.config.is_tiered,
@@ -100,6 +101,7 @@ def _problem(found: Partition, red: Mapping[tuple[bytes, int], str]) -> str:
         return reason
     if isinstance(found.verdict, Loss):
         return found.verdict.value
-    if found.is_leader and len(found.isr) < len(found.replicas):
-        return f"{len(found.replicas) - len(found.isr)} of its replicas are not in sync"
+    late = len(found.replicas) - len(found.isr)
+    if found.is_leader and late > 0:
+        return f"{late} of its replicas {'is' if late == 1 else 'are'} not in sync"
     return ""

@@ -84,14 +84,19 @@ class ConsoleWiring:
         node = node_facts(health, cache(installed_version), ports.clock)
         self._states = StateMaker(node, ports.clock)
         self._tier_totals: Callable[[], Mapping[str, float]] = dict
+        self._is_open = False
         self._sampling = Runner(self._sample, ports.scheduler, failed=logged("totals of the page"))
 
     def respond_or(self, others: Respond, host: str) -> Respond:
         """Answer for the page's paths, and leave the others to `others`; `host` is listened on."""
-        return Console(_access(self._config, host), self._states, others).respond
+        access = _access(self._config, host)
+        self._is_open = access.is_open
+        return Console(access, self._states, others).respond
 
     def begin(self) -> Callable[[], None]:
-        """Take samples from now on; returns what ends that."""
+        """Take samples from now on, where there is a page for them; returns what ends that."""
+        if not self._is_open:
+            return lambda: None
         self._sampling.start()
         timer = self._ports.scheduler.every(EVERY_MS, self._sampling.start, "totals of the page")
 
@@ -137,8 +142,5 @@ def _access(config: BrokerConfig, host: str) -> Access:
 
 def broker_counters(metrics: Registry) -> dict[str, Counter]:
     """The counters of `BROKER_TOTALS` that are there."""
-    found = {
-        name: metrics.get(f"kafka_server_BrokerTopicMetrics_{one}_total")
-        for name, one in BROKER_TOTALS.items()
-    }
+    found = {name: metrics.get(one) for name, one in BROKER_TOTALS.items()}
     return {name: one for name, one in found.items() if isinstance(one, Counter)}

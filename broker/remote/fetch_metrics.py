@@ -25,6 +25,10 @@ class RemoteFetchMetrics:
             "Bytes of the remote tier that clients got",
             topic,
         )
+        self._served = metrics.counter(
+            "tidemark_remote_fetches_with_bytes_total",
+            "Reads of the remote tier that gave bytes: they did not fail, were not late, had room",
+        )
         self._errors = metrics.counter(
             f"{_PREFIX}RemoteFetchErrorsPerSec_total", "Reads of the remote tier that failed", topic
         )
@@ -62,6 +66,7 @@ class RemoteFetchMetrics:
         """A client gets bytes."""
         if self._is_hosted(topic):
             self._bytes.inc(size_bytes, topic)
+            self._served.inc()
 
     def expired(self) -> None:
         """Nothing came for a read in time."""

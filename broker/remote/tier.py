@@ -218,7 +218,7 @@ class RemoteTier:
         """Read from the remote tier; ends by the deadline, or fails with a KafkaError."""
         self._fetches.asked(read.topic)
         future = self._reads.read(read)
-        future.add_done_callback(partial(self._read_ended, read.topic))
+        future.add_done_callback(partial(self._read_ended, read))
         return future
 
     def offset_for_timestamp(
@@ -247,15 +247,15 @@ class RemoteTier:
 
         self._reads.auxiliary_state(partition, offset, epoch, above, answered)
 
-    def _read_ended(self, topic: str, done: "asyncio.Future[RemoteFetched]") -> None:
-        if done.cancelled():
-            return
-        if done.exception() is not None:
-            self._fetches.failed(topic)
-        elif done.result().regions:
-            self._fetches.got(topic, done.result().size_bytes)
-        else:
+    def _read_ended(self, read: RemoteRead, done: "asyncio.Future[RemoteFetched]") -> None:
+        if done.cancelled():  # it is late: the answer goes without it
             self._fetches.expired()
+        elif done.exception() is not None:
+            self._fetches.failed(read.topic)
+        elif done.result().regions:
+            self._fetches.got(read.topic, done.result().size_bytes)
+        elif self._ports.clock.monotonic_ms() >= read.deadline_ms:
+            self._fetches.expired()  # else no batch fits, or the leader changed
 
     def _look_up_ended(self, where: TopicPartition, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
@@ -334,7 +334,7 @@ class RemoteTier:
 
     @property
     def totals(self) -> Mapping[str, float]:
-        """What the tier has counted since its start, see `Telemetry.totals`; nothing unless up."""
+        """What the tier has counted since its start, see `Health`; nothing unless up."""
         return {} if self._health is None else self._health.totals
 
     def red_partitions(self) -> dict[tuple[bytes, int], str]:

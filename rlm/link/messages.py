@@ -525,7 +525,8 @@ class Health(Message, frozen=True, array_like=True, tag=True):
         ready: so many assigned partitions the metadata manager answers for.
         abandoned_calls: plugin calls past their deadline that still hold a thread.
         yellow: what a person should look at, of the whole tier.
-        totals: what was counted since the tier's start over all topics, see `Telemetry.totals`.
+        totals: what was counted since the tier's start over all topics, see `totals` of
+            `Telemetry` and `Deletions`.
     """
 
     assigned: int

@@ -13,7 +13,7 @@ class PartitionFacts(NamedTuple):
     Attributes:
         is_internal: of a topic that brokers make for themselves.
         is_led: this broker leads it.
-        leader: node id.
+        leader: node id; -1: none is known, or it is this broker and its replica is offline.
         replicas, isr: how many there are, and how many are in sync.
         is_tiered: its segments are copied to the remote tier, or were.
         log_start: first offset, local or remote.

@@ -1,31 +1,34 @@
-"""The last five minutes of a node's totals, and the rates between them. Pure.
+"""The last five minutes of a node's totals: rates between samples, and how much was added. Pure.
 
-A sample has one number a name, whatever number of topics and partitions there is.
+A sample has one number a name, whatever number of topics and partitions there is. Totals begin at 0
+with what counts them, so one that falls has begun again, as in Prometheus's `rate` and `increase`.
 """
 
 from collections import deque
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 EVERY_MS: Final = 5_000
 SAMPLES: Final = 60
 
+_TOPICS: Final = "kafka_server_BrokerTopicMetrics_"
 BROKER_TOTALS: Final[Mapping[str, str]] = {
-    "bytes_in": "BytesInPerSec",
-    "bytes_out": "BytesOutPerSec",
-    "messages_in": "MessagesInPerSec",
-    "produce_requests": "TotalProduceRequestsPerSec",
-    "fetch_requests": "TotalFetchRequestsPerSec",
-    "failed_produce": "FailedProduceRequestsPerSec",
-    "failed_fetch": "FailedFetchRequestsPerSec",
-    "replication_bytes_in": "ReplicationBytesInPerSec",
-    "replication_bytes_out": "ReplicationBytesOutPerSec",
-    "remote_fetch_bytes": "RemoteFetchBytesPerSec",
-    "remote_fetch_requests": "RemoteFetchRequestsPerSec",
-    "remote_fetch_errors": "RemoteFetchErrorsPerSec",
+    "bytes_in": f"{_TOPICS}BytesInPerSec_total",
+    "bytes_out": f"{_TOPICS}BytesOutPerSec_total",
+    "messages_in": f"{_TOPICS}MessagesInPerSec_total",
+    "produce_requests": f"{_TOPICS}TotalProduceRequestsPerSec_total",
+    "fetch_requests": f"{_TOPICS}TotalFetchRequestsPerSec_total",
+    "failed_produce": f"{_TOPICS}FailedProduceRequestsPerSec_total",
+    "failed_fetch": f"{_TOPICS}FailedFetchRequestsPerSec_total",
+    "replication_bytes_in": f"{_TOPICS}ReplicationBytesInPerSec_total",
+    "replication_bytes_out": f"{_TOPICS}ReplicationBytesOutPerSec_total",
+    "remote_fetch_bytes": f"{_TOPICS}RemoteFetchBytesPerSec_total",
+    "remote_fetches": "tidemark_remote_fetches_with_bytes_total",
+    "remote_fetch_errors": f"{_TOPICS}RemoteFetchErrorsPerSec_total",
+    "remote_fetch_expired": "kafka_server_DelayedRemoteFetchMetrics_ExpiresPerSec_total",
 }
-"""Counted in the broker: by which of Kafka's metrics of topics."""
+"""Counted in the broker: by which metric."""
 
 TIER_TOTALS: Final = (
     "remote_copy_bytes",
@@ -41,40 +44,56 @@ NAMES: Final = (*BROKER_TOTALS, *TIER_TOTALS)
 _DIGITS: Final = 3
 
 
-class Sample(NamedTuple):
-    """Totals of one moment; a total that was not known then is left out."""
+class Growth(NamedTuple):
+    """What a total grew by since it was last known, and in what time."""
 
-    at_ms: int
-    totals: Mapping[str, float]
+    amount: float
+    passed_ms: int
 
 
 class History:
     """Keeps the newest samples."""
 
     def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._samples: deque[Mapping[str, Growth]] = deque(maxlen=SAMPLES)
+        self._known: dict[str, tuple[float, int]] = {}  # totals, and when
+        self._began_ms = 0
 
     def add(self, at_ms: int, totals: Mapping[str, float]) -> None:
-        """Keep a sample, taken at `at_ms` of the monotonic clock."""
-        self._samples.append(Sample(at_ms, totals))
+        """Keep a sample.
 
-    def total(self, name: str) -> float | None:
-        """What the newest sample says; None where it does not."""
-        return self._samples[-1].totals.get(name) if self._samples else None
+        Args:
+            at_ms: when it was taken, monotonic.
+            totals: by name; one that is not known is left out.
+        """
+        if not self._samples:
+            self._began_ms = at_ms
+        grown = {}
+        for name, total in totals.items():
+            before, known_ms = self._known.get(name, (0, self._began_ms))
+            amount = total - before if total >= before else total
+            grown[name] = Growth(amount, at_ms - known_ms)
+            self._known[name] = total, at_ms
+        self._samples.append(grown)
 
     def rates(self) -> dict[str, list[float | None]]:
         """Per second, by name, the oldest first: one value between two samples.
 
-        None stands where one of both is not known, or the total fell: what counts was started
-        again.
+        None stands where the total was not known; what it grew by meanwhile is spread over that
+        time in the next value.
         """
-        pairs = list(pairwise(self._samples))
-        return {name: [_rate(name, *pair) for pair in pairs] for name in NAMES}
+        return {name: [_rate(one.get(name)) for one in self._later()] for name in NAMES}
+
+    def increases(self) -> dict[str, float]:
+        """What was added since the oldest sample, by name."""
+        nothing = Growth(0, 0)
+        return {name: sum(one.get(name, nothing).amount for one in self._later()) for name in NAMES}
+
+    def _later(self) -> Iterator[Mapping[str, Growth]]:
+        return islice(self._samples, 1, None)
 
 
-def _rate(name: str, older: Sample, newer: Sample) -> float | None:
-    before, after = older.totals.get(name), newer.totals.get(name)
-    passed_ms = newer.at_ms - older.at_ms
-    if before is None or after is None or after < before or passed_ms <= 0:
+def _rate(grown: Growth | None) -> float | None:
+    if grown is None or grown.passed_ms <= 0:
         return None
-    return round((after - before) * 1_000 / passed_ms, _DIGITS)
+    return round(grown.amount * 1_000 / grown.passed_ms, _DIGITS)

@@ -11,9 +11,6 @@ from broker.observe.console.facts import PartitionFacts
 PARTITIONS_MAX: Final = 500
 """Of a page."""
 
-ACTIVE_MS: Final = 60_000
-"""A partition is active so long after it has changed."""
-
 _CHANGES_MS: Final = 10_000
 """Changes within such a time count as one: the choice would be another one each second."""
 
@@ -79,11 +76,11 @@ class Selection:
 
     def __init__(self, most: int = PARTITIONS_MAX) -> None:
         self._most = most
-        self._kept: list[tuple[Rank, PartitionFacts, int]] = []
+        self._kept: list[tuple[Rank, PartitionFacts]] = []
 
     def add(self, found: PartitionFacts, lag: int, changed_ms: int) -> None:
         """Consider a partition."""
-        self._kept.append((rank(found, lag, changed_ms), found, changed_ms))
+        self._kept.append((rank(found, lag, changed_ms), found))
         if len(self._kept) >= 2 * self._most:
             self._cut()
 
@@ -91,8 +88,7 @@ class Selection:
         self._kept.sort(key=lambda one: one[0])
         del self._kept[self._most :]
 
-    def chosen(self) -> list[tuple[PartitionFacts, int]]:
-        """The first ones and when they changed: ill ones, then by topic and partition."""
+    def chosen(self) -> list[PartitionFacts]:
+        """The first ones: ill ones, then by topic and partition."""
         self._cut()
-        found = [(found, changed_ms) for _, found, changed_ms in self._kept]
-        return sorted(found, key=lambda one: _shown_at(one[0]))
+        return sorted((found for _, found in self._kept), key=_shown_at)

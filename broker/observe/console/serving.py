@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +60,7 @@ class Access:
 
     Attributes:
         is_open: it is served at all.
-        hosts: names beside those of loopback, in lower case, without ports.
+        hosts: names beside those of loopback, as `_canonical` writes them.
     """
 
     is_open: bool
@@ -74,8 +75,9 @@ class Access:
             enable: `tidemark.console.enable`; None: only on loopback.
             hosts: `tidemark.console.hosts`.
         """
-        names = {listener.lower(), *map(_name_in_settings, hosts)} - {"", "0.0.0.0", "::"}
-        return cls(is_loopback(listener) if enable is None else enable, frozenset(names))
+        own = _canonical(listener)
+        names = {own, *map(_name_in_settings, hosts)} - {"", "0.0.0.0", "::"}
+        return cls(is_loopback(own) if enable is None else enable, frozenset(names))
 
     def allows(self, host: str) -> bool:
         """Whether a Host header, as it was sent, names this node; any port does."""
@@ -86,21 +88,34 @@ class Access:
 def _name_in_settings(text: str) -> str:
     """The host, also of one that is written with a port, or as IPv6 without brackets."""
     is_bare_ipv6 = text.count(":") > 1 and not text.startswith("[")
-    return text.lower() if is_bare_ipv6 else _name_of(text)
+    return _canonical(text) if is_bare_ipv6 else _name_of(text)
 
 
 def _name_of(host: str) -> str:
-    """The host of a Host header in lower case, IPv6 without brackets; "" where it is none."""
+    """The host of a Host header, canonical; "" where it is none."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
-        is_whole = bool(bracket) and (not port or port.startswith(":"))
+        is_whole = bool(bracket) and ":" in name and (not port or port.startswith(":"))
         port = port[1:]
     else:
         name, _, port = host.partition(":")
         is_whole = True
     if not is_whole or (port and not (port.isascii() and port.isdigit())):
         return ""
-    return name.lower().removesuffix(".")
+    return _canonical(name)
+
+
+def _canonical(host: str) -> str:
+    """A name in lower case without the last dot; an address in its one form, without a zone.
+
+    IPv4 that is written as IPv6 becomes IPv4.
+    """
+    name = host.lower().removesuffix(".")
+    try:
+        address = ip_address(name.partition("%")[0] if ":" in name else name)
+    except ValueError:
+        return name
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 class StateMaker:

@@ -18,14 +18,8 @@ from broker.observe.console.facts import (
     Source,
     TierFacts,
 )
-from broker.observe.console.history import EVERY_MS, History
-from broker.observe.console.selection import (
-    ACTIVE_MS,
-    PARTITIONS_MAX,
-    Activity,
-    Place,
-    Selection,
-)
+from broker.observe.console.history import History
+from broker.observe.console.selection import Activity, Place, Selection
 from runtime.work import Pace, Steps
 
 TEXT_MAX: Final = 250
@@ -58,13 +52,17 @@ class Lags:
 
     Attributes:
         marks: by partition.
-        by_group: records that a group has not read, over the partitions of which it is known.
+        by_group: records that a group has not read, and of how many partitions that is known.
         is_whole: all offsets were looked at.
     """
 
     marks: dict[Place, list[Mark]] = field(default_factory=dict)
-    by_group: dict[str, int] = field(default_factory=dict)
+    by_group: dict[str, tuple[int, int]] = field(default_factory=dict)
     is_whole: bool = True
+
+    def of_group(self, group_id: str) -> tuple[int, int]:
+        """Its lag, -1 where none is known, and of how many partitions that is."""
+        return self.by_group.get(group_id, (-1, 0))
 
     def largest(self, place: Place) -> int:
         """The largest lag on a partition; -1 where none is known."""
@@ -120,10 +118,9 @@ def describe(
             yield
     activity.end()
     partitions = []
-    for found, changed_ms in selection.chosen():
-        is_active = changed_ms >= 0 and now_ms - changed_ms <= ACTIVE_MS
+    for found in selection.chosen():
         marks = lags.marks.get((found.topic, found.partition), ())
-        partitions.append(_partition(found, marks, is_active=is_active))
+        partitions.append(_partition(found, marks))
         if pace.is_step_over(_JSON_WORK):
             yield
     groups = yield from _groups(source, lags, pace)
@@ -139,15 +136,14 @@ def describe(
         },
         "partitions": partitions,
         "more_partitions": sums.partitions - len(partitions),
-        "partitions_max": PARTITIONS_MAX,
         **groups,
         "offsets_are_whole": lags.is_whole,
         "brokers": [_broker(one) for one in brokers[:BROKERS_MAX]],
         "more_brokers": len(brokers) > BROKERS_MAX,
         "quorum": _quorum(source.quorum()),
         "tier": _tier(source.tier()),
-        "every_ms": EVERY_MS,
         "rates": history.rates(),
+        "increases": history.increases(),
     }
 
 
@@ -162,7 +158,8 @@ def _lags(source: Source, pace: Pace) -> Steps[Lags]:
         mark = Mark(shown(found.group_id), found.offset, lag)
         lags.marks.setdefault((found.topic, found.partition), []).append(mark)
         if lag >= 0:
-            lags.by_group[found.group_id] = lags.by_group.get(found.group_id, 0) + lag
+            before, partitions = lags.by_group.get(found.group_id, (0, 0))
+            lags.by_group[found.group_id] = before + lag, partitions + 1
         if pace.is_step_over(_OFFSET_WORK):
             yield
     return lags
@@ -181,7 +178,7 @@ def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
             yield
 
     def place(one: GroupFacts) -> tuple[bool, int, str]:
-        return not one.members, -lags.by_group.get(one.group_id, -1), shown(one.group_id)
+        return not one.members, -lags.of_group(one.group_id)[0], shown(one.group_id)
 
     seen.sort(key=place)
     return {
@@ -191,7 +188,8 @@ def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
                 "state": shown(one.state),
                 "members": one.members,
                 "offsets": one.offsets,
-                "lag": lags.by_group.get(one.group_id, -1),
+                "lag": lags.of_group(one.group_id)[0],
+                "lag_partitions": lags.of_group(one.group_id)[1],
             }
             for one in seen[:GROUPS_MAX]
         ],
@@ -199,7 +197,7 @@ def _groups(source: Source, lags: Lags, pace: Pace) -> Steps[dict[str, Any]]:
     }
 
 
-def _partition(found: PartitionFacts, marks: Sequence[Mark], *, is_active: bool) -> dict[str, Any]:
+def _partition(found: PartitionFacts, marks: Sequence[Mark]) -> dict[str, Any]:
     drawn = nsmallest(MARKS_MAX, marks, key=lambda one: (-one.lag, one.group))
     return {
         "topic": shown(found.topic),
@@ -217,7 +215,6 @@ def _partition(found: PartitionFacts, marks: Sequence[Mark], *, is_active: bool)
         "log_end": found.log_end,
         "size_bytes": found.size_bytes,
         "problem": shown(found.problem, REASON_MAX),
-        "active": is_active,
         "lag": max((one.lag for one in marks), default=-1),
         "groups": [{"group": one.group, "offset": one.offset, "lag": one.lag} for one in drawn],
         "more_groups": len(marks) - len(drawn),

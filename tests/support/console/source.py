@@ -87,6 +87,7 @@ def _list(items: Any, most: int) -> dict[str, Any]:
 
 
 _NUMBER = {"type": "integer", "minimum": -1}
+_AMOUNT = {"type": "number", "minimum": 0}
 _FLAG = {"type": "boolean"}
 _TEXT = {"type": "string", "maxLength": 250}
 _REASON = {"type": "string", "maxLength": 1_000}
@@ -102,7 +103,7 @@ _QUORUM = _object(
 )
 _TIER = _object(process=_TEXT, pid=_NUMBER, restarts=_NUMBER, assigned=_NUMBER, ready=_NUMBER)
 _PARTITION = _object(
-    **dict.fromkeys(("internal", "led", "tiered", "active"), _FLAG),
+    **dict.fromkeys(("internal", "led", "tiered"), _FLAG),
     **dict.fromkeys(
         ("partition", "leader", "replicas", "isr", "log_start", "local_start", "copied_end"),
         _NUMBER,
@@ -118,9 +119,13 @@ _OF_DESCRIBE = {
     ),
     "partitions": _list(_PARTITION, 500),
     "more_partitions": _NUMBER,
-    "partitions_max": {"const": 500},
     "groups": _list(
-        _object(group=_TEXT, state=_TEXT, members=_NUMBER, offsets=_NUMBER, lag=_NUMBER), 100
+        _object(
+            group=_TEXT,
+            state=_TEXT,
+            **dict.fromkeys(("members", "offsets", "lag", "lag_partitions"), _NUMBER),
+        ),
+        100,
     ),
     "more_groups": _NUMBER,
     "offsets_are_whole": _FLAG,
@@ -136,8 +141,8 @@ _OF_DESCRIBE = {
     "more_brokers": _FLAG,
     "quorum": {"anyOf": [{"type": "null"}, _QUORUM]},
     "tier": {"anyOf": [{"type": "null"}, _TIER]},
-    "every_ms": {"const": 5_000},
     "rates": _object(**dict.fromkeys(NAMES, _list({"type": ["number", "null"]}, SAMPLES - 1))),
+    "increases": _object(**dict.fromkeys(NAMES, _AMOUNT)),
 }
 DESCRIBED_SCHEMA = _object(**_OF_DESCRIBE)
 """What `describe` returns."""

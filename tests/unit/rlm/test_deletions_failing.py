@@ -69,6 +69,16 @@ def test_it_is_red_after_the_larger_of_copy_maximum_and_twice_its_time(
     assert store.told()[1] is True
 
 
+def test_all_are_counted_in_the_totals_those_of_deleted_topics_too(tmp_path: Path) -> None:
+    """The remover of deleted topics comes here; by topic nothing is counted then."""
+    store = Refusing(tmp_path)
+    store.refused(1)
+    store.refused(1)
+    for number in (1, 2, 3):
+        store.deletions.delete_log_segment_data(copy(store.storage, segment(number)))
+    assert store.deletions.totals() == {"remote_delete_requests": 5, "remote_delete_errors": 2}
+
+
 def test_it_is_over_when_the_deletion_works(tmp_path: Path) -> None:
     store = Refusing(tmp_path)
     copied = copy(store.storage, segment())

@@ -12,19 +12,15 @@ const SIGNS = { green: "●", yellow: "▲", red: "■" };
 const CHARTS = [
   { title: "clients, bytes", unit: bytes, lines: [["bytes_in", "in"], ["bytes_out", "out"]] },
   { title: "records in", unit: number, lines: [["messages_in", "in"]] },
-  { title: "requests for partitions", unit: number,
+  { title: "partition requests", unit: number,
     lines: [["produce_requests", "produce"], ["fetch_requests", "fetch"]] },
+  { title: "requests refused", unit: number, seldom: true,
+    lines: [["failed_produce", "produce"], ["failed_fetch", "fetch"]] },
   { title: "remote tier, bytes", unit: bytes, tier: true,
     lines: [["remote_copy_bytes", "to it"], ["remote_fetch_bytes", "from it"]] },
-  { title: "other brokers, bytes", unit: bytes, replication: true,
+  { title: "other brokers, bytes", unit: bytes, seldom: true,
     lines: [["replication_bytes_in", "in"], ["replication_bytes_out", "out"]] },
 ];
-const ACTIVITY = [
-  ["segments copied", "remote_copy_requests", "remote_copy_errors"],
-  ["segments deleted", "remote_delete_requests", "remote_delete_errors"],
-  ["reads of clients", "remote_fetch_requests", "remote_fetch_errors"],
-];
-
 const rows = new Map(); // of partitions and topics, by key
 const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 let newest = null;
@@ -33,10 +29,16 @@ let drawing = null;
 
 function byId(id) { return document.getElementById(id); }
 
+// Other people's text with what would turn it round, or cannot be seen, as an escape: \u202e.
+function visible(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 function make(tag, className, text) {
   const made = document.createElement(tag);
   if (className) made.className = className;
-  if (text !== undefined) made.textContent = text;
+  if (text !== undefined) made.textContent = visible(String(text));
   return made;
 }
 
@@ -48,7 +50,8 @@ function shape(tag, attributes) {
 
 // What is the same is left alone: a change costs layout.
 function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = visible(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 function number(value) { return plain.format(value); }
@@ -86,9 +89,8 @@ function drawHead(state) {
 function known(values) { return values.filter((value) => value !== null); }
 
 function drawCharts(state) {
-  const replicated = known(state.rates.replication_bytes_in).some((one) => one > 0)
-    || known(state.rates.replication_bytes_out).some((one) => one > 0);
-  const charts = CHARTS.filter((one) => (!one.tier || state.tier) && (!one.replication || replicated));
+  const moves = (one) => one.lines.some(([name]) => known(state.rates[name]).some((rate) => rate > 0));
+  const charts = CHARTS.filter((one) => (!one.tier || state.tier) && (!one.seldom || moves(one)));
   byId("rates-section").hidden = state.kind === "controller";
   byId("charts").replaceChildren(...charts.map((one) => chart(one, state)));
 }
@@ -111,10 +113,10 @@ function chart(spec, state) {
   });
   const figure = make("figure");
   const caption = make("figcaption", "", `${spec.title} a second`);
-  const nowLine = make("div", "quiet");
+  const nowLine = make("div", "quiet keys");
   spec.lines.forEach(([, label], index) => {
     const last = values[index].at(-1);
-    const text = `${index ? "┅" : "━"} ${label} ${last === undefined || last === null ? "-" : spec.unit(last)}  `;
+    const text = `${index ? "┅" : "━"} ${label} ${last === undefined || last === null ? "-" : spec.unit(last)}`;
     nowLine.append(make("span", index ? "second-key" : "first-key", text));
   });
   nowLine.append(make("span", "", `top ${spec.unit(top)}`));
@@ -127,13 +129,19 @@ function drawTier(state) {
   byId("tier-section").hidden = !tier;
   if (!tier) return;
   say(byId("tier-process"), `process ${tier.process}` + (tier.pid > 0 ? `, pid ${tier.pid}` : "")
-    + `, restarted ${count(tier.restarts, "time", "times")}; ${number(tier.ready)} of `
-    + `${count(tier.assigned, "partition", "partitions")} ready`);
-  const sum = (name) => Math.round(known(state.rates[name]).reduce((all, one) => all + one, 0) * state.every_ms / 1000);
-  byId("tier-activity").replaceChildren(...ACTIVITY.map(([title, tried, failed]) => {
-    const line = make("tr"), errors = sum(failed);
-    line.append(make("td", "", title), make("td", "number", number(Math.max(sum(tried) - errors, 0))),
-      make("td", errors ? "number red" : "number", errors ? `■ ${number(errors)}` : "0"));
+    + `, restarted ${count(tier.restarts, "time", "times")}`
+    + (tier.process === "up" ? `; ${number(tier.ready)} of ${count(tier.assigned, "partition", "partitions")} ready` : ""));
+  const grown = state.increases;
+  const copied = grown.remote_copy_requests - grown.remote_copy_errors;
+  const deleted = grown.remote_delete_requests - grown.remote_delete_errors;
+  const activity = [
+    ["segments copied", copied, grown.remote_copy_errors, -1],
+    ["segments deleted", deleted, grown.remote_delete_errors, -1],
+    ["reads of clients", grown.remote_fetches, grown.remote_fetch_errors, grown.remote_fetch_expired],
+  ];
+  byId("tier-activity").replaceChildren(...activity.map(([title, done, failed, late]) => {
+    const line = cells(make("tr"), [title, Math.max(done, 0), failed ? `■ ${number(failed)}` : 0, late]);
+    if (failed) line.children[2].className = "number red";
     return line;
   }));
 }
@@ -147,11 +155,18 @@ function cells(line, values) {
 }
 
 function drawGroups(state) {
-  byId("groups-section").hidden = !state.groups.length;
-  byId("groups").replaceChildren(...state.groups.map((one) =>
-    cells(make("tr"), [one.group, one.state, one.members, one.offsets, one.lag])));
-  const left = [];
+  const isOneOfMore = state.brokers.length > 1, isBroker = state.kind === "broker";
+  byId("groups-section").hidden = !isBroker || !(state.groups.length || isOneOfMore);
+  byId("groups-table").hidden = !state.groups.length;
+  const isPart = (one) => one.lag >= 0 && one.lag_partitions < one.offsets, left = [];
+  byId("groups").replaceChildren(...state.groups.map((one) => {
+    const line = cells(make("tr"), [one.group, one.lag, one.state, one.members, one.offsets]);
+    if (isPart(one)) say(line.children[1], `≥ ${number(one.lag)}`);
+    return line;
+  }));
+  if (state.groups.some(isPart)) left.push("≥: not all partitions that the group has read are on this broker.");
   if (state.more_groups) left.push(`${count(state.more_groups, "group", "groups")} more.`);
+  if (isOneOfMore) left.push(`${state.groups.length ? "Those" : "None is one"} that this broker coordinates; the other brokers' pages have theirs.`);
   if (!state.offsets_are_whole) left.push("There are more offsets than are looked at: lags are of some of them.");
   say(byId("more-groups"), left.join(" "));
 }
@@ -161,6 +176,7 @@ function drawNodes(state) {
     const condition = one.in_controlled_shutdown ? "stopping" : one.fenced ? "■ fenced" : "● serves";
     return cells(make("tr"), [String(one.id), condition, one.endpoints.join(", "), one.rack, one.has_tier ? "yes" : "no"]);
   }));
+  say(byId("more-brokers"), state.more_brokers ? "There are more brokers." : "");
   const quorum = state.quorum;
   byId("quorum-table").hidden = !quorum;
   if (!quorum) return;
@@ -209,7 +225,7 @@ function partitionRow(one) {
     row.parts = {
       title: make("strong"), role: make("span"), problem: make("span", "red name"), lag: make("span"),
       drawn: shape("svg", { viewBox: `0 0 ${AXIS} 30`, preserveAspectRatio: "none", role: "img" }),
-      remoteLabel: make("span", "", "remote"), numbers: make("div", "numbers quiet"), groups: make("div", "numbers name"),
+      remoteLabel: make("span", "", "remote"), numbers: make("div", "numbers quiet"), groups: make("div", "numbers groups"),
     };
     const parts = row.parts;
     head.append(parts.title, parts.role, parts.lag, parts.problem);
@@ -225,17 +241,24 @@ function partitionRow(one) {
 
 function fill(parts, one) {
   say(parts.title, `${one.topic}-${one.partition}`);
-  say(parts.role, one.led ? `leader, ${one.isr} of ${one.replicas} in sync` : `led by node ${one.leader}`);
+  say(parts.role, one.led ? `leader, ${one.isr} of ${one.replicas} in sync` : one.leader < 0 ? "" : `led by node ${one.leader}`);
   say(parts.problem, one.problem ? `■ ${one.problem}` : "");
   say(parts.lag, one.lag < 0 ? "" : `lag ${number(one.lag)}`);
   say(parts.remoteLabel, one.tiered ? "remote" : "");
   const said = [`log start ${number(one.log_start)}`];
   if (one.tiered) said.push(one.copied_end < 0 ? "nothing copied yet" : `copied through ${number(one.copied_end - 1)}`);
-  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`, `${bytes(one.size_bytes)} here`);
+  said.push(`local from ${number(one.local_start)}`, `log end ${number(one.log_end)}`);
+  if (one.committed_end < one.log_end) said.push(`high watermark ${number(one.committed_end)}`);
+  said.push(`${bytes(one.size_bytes)} here`);
   say(parts.numbers, one.log_end < 0 ? "" : said.join(" · "));
-  const groups = one.groups.map((group) => `┃ ${group.group} at ${number(group.offset)}` + (group.lag < 0 ? "" : `, lag ${number(group.lag)}`));
-  if (one.more_groups) groups.push(`and ${count(one.more_groups, "group", "groups")} more`);
-  say(parts.groups, groups.join("   "));
+  const groups = one.groups.map((group) => {
+    const line = make("span", "", "┃ ");
+    line.append(make("span", "name", group.group),
+      ` at ${number(group.offset)}` + (group.lag < 0 ? "" : `, lag ${number(group.lag)}`));
+    return line;
+  });
+  if (one.more_groups) groups.push(make("span", "", `and ${count(one.more_groups, "group", "groups")} more`));
+  parts.groups.replaceChildren(...groups);
   parts.drawn.replaceChildren(...bars(one));
   parts.drawn.setAttribute("aria-label", said.join(", "));
 }
@@ -254,7 +277,7 @@ function bars(one) {
   for (const group of one.groups) {
     const x = place(group.offset).toFixed(1), line = shape("path", { class: "group", d: `M${x} 0V30` });
     const title = shape("title", {});
-    title.textContent = `${group.group} at ${number(group.offset)}`;
+    say(title, `${group.group} at ${number(group.offset)}`);
     line.append(title);
     drawn.push(line);
   }
@@ -332,6 +355,10 @@ async function ask() {
     const since = answeredAt ? ` for ${Math.round((Date.now() - answeredAt) / 1000)} s; what stands below is as old` : "";
     say(byId("away"), `This node does not answer${since}. (${error.message})`);
     byId("away").hidden = false;
+    const status = byId("status");
+    status.className = "red";
+    say(status, "■ no answer");
+    document.title = document.title.replace(/(:.*)?$/, ": no answer");
   }
 }
 

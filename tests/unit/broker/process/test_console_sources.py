@@ -10,6 +10,7 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.observe.console.facts import CommittedFacts, PartitionFacts, TierFacts
 from broker.observe.health import Health
+from broker.observe.http import pages
 from broker.process.broker_source import BrokerSource
 from broker.process.console import ConsoleWiring, NodeSource, broker_counters, console_url
 from broker.replica.judgement import Judgement
@@ -86,12 +87,15 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     assert one(world, tier).problem == ""
     partition.isr, partition.replicas = (1,), (1, 2, 3)
     assert one(world, tier).problem == "2 of its replicas are not in sync"
+    partition.isr = (1, 2)
+    assert one(world, tier).problem == "1 of its replicas is not in sync"
     partition.verdict = Loss.HOLE
     assert one(world, tier).problem == "hole"
     tier.red[topic_id, 0] = "a hole, and the way out"
     assert one(world, tier).problem == "a hole, and the way out"
     partition.log.set_offline(OSError("gone"))
-    assert one(world, tier).problem == "offline: its disk failed"
+    found = one(world, tier)
+    assert (found.problem, found.is_led, found.leader) == ("offline: its disk failed", False, -1)
     partition.verdict = Judgement.OPEN
 
 
@@ -194,18 +198,30 @@ def test_totals_are_sampled_every_five_seconds_until_the_end() -> None:
     metrics.of("t").bytes_in.inc(100)
     tier = ScriptedTier()
     console.show(NodeSource(None), lambda: tier.totals)  # type: ignore[arg-type]
+    console.respond_or(pages({}), "127.0.0.1")
     end = console.begin()
     history = console._states.history
     ports.scheduler.advance(0)
     metrics.of("u").bytes_in.inc(1_000)
     metrics.forget("t")
+    tier.totals["remote_copy_bytes"] = 9
     ports.scheduler.advance(5_000)
     assert history.rates()["bytes_in"] == [200]
-    assert history.total("remote_copy_bytes") == 7
+    assert history.increases()["remote_copy_bytes"] == 2
     end()
     metrics.of("u").bytes_in.inc(1_000)
     ports.scheduler.advance(20_000)
     assert history.rates()["bytes_in"] == [200]
+
+
+def test_no_sums_are_made_for_a_page_that_is_off() -> None:
+    console, ports = wiring()
+    TopicMetrics(ports.metrics)
+    console.respond_or(pages({}), "0.0.0.0")
+    end = console.begin()
+    ports.scheduler.advance(20_000)
+    assert console._states.history.rates()["bytes_in"] == []
+    end()
 
 
 @pytest.mark.parametrize("is_registered", [True, False])

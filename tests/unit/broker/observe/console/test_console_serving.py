@@ -86,6 +86,10 @@ async def test_only_get_is_served(path: str, method: str) -> None:
         "127.3.2.1",
         "[::1]:9464",
         "[::1]",
+        "[0:0:0:0:0:0:0:1]:9464",
+        "[::1%25lo]:9464",
+        "[::FFFF:127.0.0.1]",
+        "127.0.0.1.",
     ],
 )
 async def test_names_of_loopback_are_served(host: str) -> None:
@@ -106,6 +110,17 @@ async def test_names_of_loopback_are_served(host: str) -> None:
         "[::]",
         "[::1",
         "[::1]evil",
+        "[::1].evil.example",
+        "[::1].evil.example:9464",
+        "[::1]:evil.example",
+        "[::2]",
+        "[::ffff:192.168.1.7]",
+        "[localhost]",
+        "[127.0.0.1]",
+        "::1",
+        "127.0.0.1%25lo",
+        "127.0.0.1.evil.example",
+        "localhost..",
         "localhost:port",
         "localhost, evil.example",
         "user@localhost",
@@ -121,15 +136,24 @@ async def test_no_other_name_is_served(path: str, host: str | None) -> None:
 
 
 async def test_names_that_are_set_and_that_of_the_listener_are_served() -> None:
-    names = ("Console.Example", "10.0.0.7:9464", "FD00::7", "[fd00::8]:80")
+    names = ("Console.Example.", "10.0.0.7:9464", "FD00:0:0::7", "[fd00::8]:80", "fe80::9%eth0")
     served = Served(Access.of("h1.example", True, names))
     good = ("h1.example:9464", "console.example", "CONSOLE.example:80", "10.0.0.7", "[fd00::7]:1")
-    for host in (*good, "[FD00::8]"):
+    for host in (*good, "[FD00::8]", "[FD00:0::0:7]", "[fe80::9]:9464", "[fe80::9%25eth0]"):
         assert (await served.ask("/", host)).status == 200, host
-    assert (await served.ask("/", "h2.example")).status == 421
+    for host in ("h2.example", "[fd00::9]", "fd00::7", "[10.0.0.7]", "10.0.0.70"):
+        assert (await served.ask("/", host)).status == 421, host
 
 
-@pytest.mark.parametrize("listener", ["", "0.0.0.0", "::"])
+@pytest.mark.parametrize("listener", ["FD00:0:0::1", "fd00::1", "fd00::1%eth0"])
+async def test_a_listener_on_an_ipv6_address_is_named_in_any_spelling(listener: str) -> None:
+    served = Served(Access.of(listener, True, ()))
+    for host in ("[fd00::1]", "[FD00:0:0:0:0:0:0:1]:9464", "localhost"):
+        assert (await served.ask("/", host)).status == 200, host
+    assert (await served.ask("/", "[fd00::2]")).status == 421
+
+
+@pytest.mark.parametrize("listener", ["", "0.0.0.0", "::", "0:0::0"])
 async def test_a_listener_on_every_address_has_no_name_of_its_own(listener: str) -> None:
     served = Served(Access.of(listener, True, ()))
     for host in ("0.0.0.0", "[::]:9464", "", ":9464"):
@@ -143,6 +167,8 @@ async def test_a_listener_on_every_address_has_no_name_of_its_own(listener: str)
         ("127.0.0.1", None, True),
         ("localhost", None, True),
         ("::1", None, True),
+        ("0:0:0:0:0:0:0:1", None, True),
+        ("LOCALHOST", None, True),
         ("127.0.0.1", False, False),
         ("0.0.0.0", None, False),
         ("", None, False),
@@ -181,6 +207,13 @@ def test_nothing_inline_and_nothing_from_elsewhere_stands_in_the_page() -> None:
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "://"):
         assert word not in script.replace('"http://www.w3.org/2000/svg"', ""), word
     assert "url(" not in (STATIC / "page.css").read_text().replace("url(#hatch)", "")
+
+
+def test_all_text_goes_through_the_function_that_escapes_what_turns_it_round() -> None:
+    script = (STATIC / "page.js").read_text()
+    assert set(re.findall(r"textContent = (.*);", script)) == {"visible(String(text))", "shown"}
+    assert "const shown = visible(text);" in script
+    assert r"\u2028-\u202e\u2066-\u2069" in script
 
 
 async def test_the_state_has_its_shape() -> None:

@@ -104,7 +104,8 @@ def test_lag_is_that_of_the_group_furthest_behind() -> None:
         {"group": "far", "offset": 30, "lag": 70},
         {"group": "near", "offset": 99, "lag": 1},
     ]
-    assert [(one["group"], one["lag"]) for one in value["groups"]] == [("far", 100), ("near", 1)]
+    of_groups = [(one["group"], one["lag"], one["lag_partitions"]) for one in value["groups"]]
+    assert of_groups == [("far", 100, 2), ("near", 1, 1)]
 
 
 def test_an_offset_above_the_end_is_no_negative_lag() -> None:
@@ -133,15 +134,6 @@ def test_sums_are_of_all_partitions() -> None:
     partitions.append(log_of("u", is_led=False, problem="ill"))
     sums = described(ListedSource(partitions))["sums"]
     assert sums == {"partitions": 601, "led": 600, "tiered": 300, "ill": 1, "local_bytes": 1_200}
-
-
-def test_what_has_changed_within_a_minute_is_active() -> None:
-    activity = Activity()
-    described(ListedSource([log_of("t")]), activity, 0)
-    source = ListedSource([log_of("t", end=101)])
-    assert described(source, activity, 1_000)["partitions"][0]["active"]
-    assert described(source, activity, 61_000)["partitions"][0]["active"]
-    assert not described(source, activity, 61_001)["partitions"][0]["active"]
 
 
 def test_many_partitions_are_described_in_steps() -> None:
