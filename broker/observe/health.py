@@ -31,7 +31,8 @@ _MACHINE: Final = "see that the processes of the other nodes run and that this n
 
 REMEDIES: Final[Mapping[str, str]] = {
     "compaction": f"{_LOG}; a partition that cannot be cleaned grows until its log can be read",
-    "controller": f"{_LOG}; where the disk of metadata.log.dir is full, make room there",
+    "controller": "the reason says it: upgrade this node, or format the controllers as ones that "
+    "lost their disks",
     "disk": "make room on the disk, or end the outage of the remote store",
     "features": "run `tidemark features upgrade` when all nodes have this version",
     "followers": _MACHINE,

@@ -27,8 +27,10 @@ GROUPS = "## Consumer groups\n"
 
 
 def test_operations(tmp_path: Path) -> None:
-    port = free_dev_port()
-    ports = {"9092": str(port), "9093": str(port + 1), "9464": str(port + 372)}
+    port, other = free_dev_port(), free_dev_port()
+    ports = {
+        "9092": str(port), "9093": str(port + 1), "9464": str(port + 372), "19092": str(other),
+    }  # fmt: skip
     reader = Reader(tmp_path, PROGRAMS, ports)
     page = (ROOT / "docs" / "operations.md").read_text()
     before = page.partition(GROUPS)[0].count("\n```") // 2
@@ -40,7 +42,7 @@ def test_operations(tmp_path: Path) -> None:
             reader.follow(*block)
     finally:
         reader.end()
-    assert len(reader.started) == 1
+    assert len(reader.started) == 2
 
 
 def make_group(bootstrap: str) -> None:
