@@ -64,6 +64,7 @@ def test_remote_stores(tmp_path: Path, s3: "S3Endpoint") -> None:
     reader = Reader(tmp_path, PROGRAMS, {"logs": bucket}, machine=machine)
     reader.read(blocks(ROOT / "docs" / "remote-stores.md"))
     assert any(" promises kept, 0 broken" in line for line in reader.printed_lines())
+    assert [line for line in reader.printed_lines() if "unknown setting" in line] == []
 
 
 def test_taking_over(tmp_path: Path) -> None:
