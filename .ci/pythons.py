@@ -25,10 +25,10 @@ WHEELS_ONLY = ("--only-binary", ":all:", "--no-binary", "pyspark")
 ASK = "import sys; print(sys.version_info[:2])"
 
 
-def interpreter(version: tuple[int, int]) -> str | None:
-    """The first one on PATH that runs: a version manager's shim may stand for nothing."""
+def interpreter(version: tuple[int, int], more: Sequence[str] = ()) -> str | None:
+    """The first one on PATH or in `more` that runs: a shim may stand for nothing."""
     name = f"python{version[0]}.{version[1]}"
-    for folder in os.get_exec_path():
+    for folder in (*os.get_exec_path(), *more):
         path = shutil.which(name, path=folder)
         if path is None:
             continue

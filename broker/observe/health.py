@@ -23,6 +23,37 @@ GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
 _SHOWN_MAX: Final = 100
+_SAYS_IT: Final = "Way out:"
+"""Reasons of the tier and of lost partitions carry their own remedy, which knows more."""
+
+_LOG: Final = "the log of this node has the cause"
+_MACHINE: Final = "see that the processes of the other nodes run and that this node reaches them"
+
+REMEDIES: Final[Mapping[str, str]] = {
+    "compaction": f"{_LOG}; a partition that cannot be cleaned grows until its log can be read",
+    "controller": "the reason says it: upgrade this node, or format the controllers as ones that "
+    "lost their disks",
+    "disk": "make room on the disk, or end the outage of the remote store",
+    "features": "run `tidemark features upgrade` when all nodes have this version",
+    "followers": _MACHINE,
+    "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",
+    "groups-data": f"{_LOG}; where offsets are missing, set them with the client's own tools",
+    "kafka-controllers": "let a controller of Tidemark lead the quorum",
+    "logs": "`tidemark directories list` says which partitions are there; mend the disk, then "
+    "restart this broker",
+    "membership": _MACHINE,
+    "metadata": "restart this node; where it ends again, its log names the file",
+    "partitions": "the reason of each partition names the directory; bring it back, or see "
+    "`tidemark directories`",
+    "put-aside": "look whether the directories are wanted; remove them when they are not",
+    "quorum": "start the other voters, or see that this node reaches them",
+    "registration": "restart this broker while a controller of Tidemark leads",
+    "remote-metadata": "start as many brokers as __remote_log_metadata has replicas",
+    "replicas": "start the brokers that have the other replicas",
+    "snapshots": "make room on the disk of metadata.log.dir",
+    "tier": "where a reason names no way out, the log of this broker has the cause",
+}
+"""What to do, by the name of the part; `/health`, the page and `tidemark status` say it."""
 
 Check = Callable[[], Sequence[str]]
 """Says what is wrong with one part; nothing where it is well."""
@@ -66,16 +97,21 @@ class Health:
         return f"{self.stage}: {progress}" if progress else self.stage
 
     def report(self) -> dict[str, object]:
-        """State of every part, with the reasons of those that are red or yellow."""
+        """State of every part, with the reasons of those that are red or yellow.
+
+        `remedies` has what to do by reason, for the reasons that do not say it.
+        """
         red, yellow = _lines(self.checks), _lines(self.warnings)
         parts = dict.fromkeys(self.checks, GREEN)
         parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(red, RED)
+        reasons = [*_named(red), *_named(yellow)]
         return {
             "node_id": self.node_id,
             "stage": self.shown_stage,
             "status": RED if red else YELLOW if yellow else GREEN,
             "parts": parts,
-            "reasons": [*_named(red), *_named(yellow)],
+            "reasons": reasons,
+            "remedies": {one: found for one in reasons if (found := remedy(one))},
             "notes": _named(_lines(self.notes)),
         }
 
@@ -87,10 +123,16 @@ class Health:
         """Readiness: 200 or 503."""
         report = self.report() | {"ready": self.is_ready}
         if self.stage != "running":
-            report["reasons"] = [f"the {self.kind} is {self.shown_stage}"]
+            report |= {"reasons": [f"the {self.kind} is {self.shown_stage}"], "remedies": {}}
         elif not self.is_ready:
-            report["reasons"] = list(self.waits_for())
+            report |= {"reasons": list(self.waits_for()), "remedies": {}}
         return _json(200 if self.is_ready else 503, report)
+
+
+def remedy(reason: str) -> str:
+    """Say what to do about a reason, `PART: TEXT`; "" where the text says it itself."""
+    part, _, text = reason.partition(": ")
+    return "" if _SAYS_IT in text else REMEDIES.get(part, "")
 
 
 def _lines(checks: Mapping[str, Check]) -> dict[str, Sequence[str]]:

@@ -25,6 +25,7 @@ from pipeline.errors import (
 from pipeline.jobs.place import Place
 from pipeline.jobs.table_ledger import CommitConflictError, Seen
 from pipeline.jobs.values import NO_DAY, Committed, DataFile, decode_committed, encode_committed
+from runtime.version import install_command
 
 DIRECTORY: Final = "offsets"
 
@@ -268,7 +269,7 @@ def make_delta(url: str, schema: pa.Schema) -> pa.Schema:
         from deltalake import DeltaTable
     except ImportError as error:
         raise MissingPackageError(
-            f"--delta needs deltalake ({error.name}): pip install 'tidemark-broker[delta]'"
+            f"--delta needs deltalake ({error.name}): {install_command('delta')}"
         ) from error
     whole = schema.append(pa.field(DAY, pa.date32()))
     with _told(url):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline.errors import MissingPackageError, OptionError
 from pipeline.jobs.catalog_calls import CatalogCalls, said
 from pipeline.jobs.iceberg_table import IcebergTable
+from runtime.version import install_command
 
 _MADE_WITH: Final = MappingProxyType(
     {
@@ -40,7 +41,7 @@ def open_iceberg(name: str, topic: str, schema: pa.Schema) -> IcebergTable:
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
         raise MissingPackageError(
-            f"--iceberg needs pyiceberg ({error.name}): pip install 'tidemark-broker[iceberg]'"
+            f"--iceberg needs pyiceberg ({error.name}): {install_command('iceberg')}"
         ) from error
     catalog_name, _, identifier = name.partition(".")
     namespace = identifier.rpartition(".")[0]

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import MissingPackageError, OptionError, StoreUnreachableError
 from pipeline.jobs.place import LocalPlace, Place
+from runtime.version import install_command
 
 _S3: Final = ("s3", "s3a", "s3n")
 _HDFS: Final = ("hdfs",)
@@ -73,7 +74,7 @@ class _FsspecPlace:
             extra = _EXTRAS[self.protocol]
             raise MissingPackageError(
                 f"{self._url} needs packages that are not installed here ({error.name}):"
-                f" pip install 'tidemark-broker[{extra}]'"
+                f" {install_command(extra)}"
             ) from error
 
     def _options(self) -> dict[str, Any]:

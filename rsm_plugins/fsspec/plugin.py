@@ -22,6 +22,7 @@ from rsm_plugins.fsspec.objects import LOCAL, SHOWN_WHOLE, FsspecStore
 from rsm_plugins.layout.manager import LayoutStorageManager
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
+from runtime.version import install_command
 
 _OPTION = "option."
 _ATTEMPTS = 4
@@ -75,7 +76,7 @@ class FsspecRemoteStorageManager(LayoutStorageManager):
         text(
             "url",
             "The root of the store, such as `s3://bucket/prefix` or `sftp://host/dir`; needs the"
-            " library that fsspec names for it (`tidemark-broker[fsspec]` brings that of S3).",
+            " library that fsspec names for it (the extra `fsspec` brings that of S3).",
             allowed="protocol://path",
             required=True,
         ),
@@ -152,7 +153,7 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         from fsspec.core import url_to_fs
         from fsspec.dircache import DirCache
     except ImportError:
-        raise ValueError(f"{wrong}: needs fsspec: pip install 'tidemark-broker[fsspec]'") from None
+        raise ValueError(f"{wrong}: needs fsspec: {install_command('fsspec')}") from None
     if "://" not in url or "::" in url.partition("://")[0]:
         # No chains either: their caches are not told of what other brokers write or delete.
         raise ValueError(f"{wrong}: allowed is protocol://path")
@@ -160,8 +161,7 @@ def connect(url: str, options: Mapping[str, Any], secret_values: Sequence[str]) 
         fs, root = url_to_fs(url, skip_instance_cache=True, **options)
     except ImportError as e:
         raise ValueError(
-            f"{wrong}: {shown(e, secret_values)}"
-            " (pip install 'tidemark-broker[fsspec]' brings s3fs)"
+            f"{wrong}: {shown(e, secret_values)} ({install_command('fsspec')} brings s3fs)"
         ) from None
     except (ValueError, TypeError, KeyError) as e:
         raise ValueError(f"{wrong}: {shown(e, secret_values)}") from None

@@ -40,6 +40,7 @@ from rsm_plugins.fsspec.plugin import (
 from rsm_plugins.layout.objects import ObjectFacts
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.settings import Setting, choice, integer, text
+from runtime.version import install_command
 
 _DRIVERS = ("auto", "hdfs-native", "webhdfs", "libhdfs")
 _WEB_SCHEMES = frozenset({"webhdfs", "swebhdfs"})
@@ -112,7 +113,7 @@ class HdfsRemoteStorageManager(FsspecRemoteStorageManager):
             fs, kind = _OPEN[driver](url, values, self.options)
         except ImportError as e:
             raise ValueError(
-                f"rsm.config.driver={driver}: pip install 'tidemark-broker[hdfs]' ({shown(e)})"
+                f"rsm.config.driver={driver}: {install_command('hdfs')} ({shown(e)})"
             ) from None
         except (OSError, RuntimeError, TypeError, ValueError) as e:
             text_ = shown(e, secret_values)

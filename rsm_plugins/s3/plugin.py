@@ -5,7 +5,7 @@
 How many digits it had is kept with each segment (custom metadata `e4`), so that the setting may
 change.
 
-boto3 is an extra (`pip install 'tidemark-broker[s3]'`), imported when the plugin is configured.
+boto3 is an extra (`s3`), imported when the plugin is configured.
 """
 
 import re
@@ -21,6 +21,7 @@ from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.s3.settings import ENTROPY_CHARS_MAX, SETTINGS, s3_options
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.settings import Setting
+from runtime.version import install_command
 
 _CUSTOM = re.compile(rb"e([1-%d])" % ENTROPY_CHARS_MAX)
 
@@ -46,9 +47,7 @@ class S3RemoteStorageManager(LayoutStorageManager):
             from rsm_plugins.s3.client import probe
             from rsm_plugins.s3.store import S3Store
         except ModuleNotFoundError as e:
-            raise RemoteStorageError(
-                f"S3 needs boto3 ({e}): pip install 'tidemark-broker[s3]'"
-            ) from e
+            raise RemoteStorageError(f"S3 needs boto3 ({e}): {install_command('s3')}") from e
         self._entropy_chars = options.entropy_chars
         endpoint = (options.endpoint_url or "").rstrip("/")
         self._place = f"{endpoint} {options.bucket}/{options.prefix}"

@@ -113,7 +113,7 @@ def test_secrets_are_in_no_message(
 
 
 def test_a_missing_library_says_what_to_install() -> None:
-    with pytest.raises(ValueError, match=r"pip install 'tidemark-broker\[fsspec\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'DIRECTORY-OF-THE-CLONE\[fsspec\]'"):
         configured("gs://bucket/x")
 
 

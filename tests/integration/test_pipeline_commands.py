@@ -88,5 +88,5 @@ def test_a_machine_without_pyspark_is_told_what_to_install(tmp_path: Path) -> No
         *("pipeline", "export", "t", "--to", "x"), PYTHONPATH=f"{tmp_path}:{ROOT}"
     )  # fmt: skip
     assert done.returncode == 1
-    assert "pip install 'tidemark-broker[spark]'" in done.stderr
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[spark]'" in done.stderr
     assert "Traceback" not in done.stderr

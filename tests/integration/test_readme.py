@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.brokers import prompt
 from tests.support.brokers.page_reader import README, Reader, blocks
 from tests.support.brokers.process import ROOT, free_dev_port
-from tests.support.brokers.prompt import interpreters
 
 pytestmark = pytest.mark.lasts(seconds=30)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("python", interpreters(), ids=lambda python: python.parents[1].name)
-def test_the_first_session_works_as_typed(python: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [pytest.param("this", marks=pytest.mark.smoke), "oldest", "newest"])
+def test_the_first_session_works_as_typed(end: str, tmp_path: Path) -> None:
+    python = prompt.at(end)
     port, own = free_dev_port(), free_dev_port()
     ports = {
         "9092": str(port), "9093": str(port + 1), "9464": str(port + 372), "19092": str(own),

@@ -36,4 +36,4 @@ def test_an_executor_without_the_package_says_what_to_install(tmp_path: Path) ->
     lines = [line for line in str(caught.value).splitlines() if line.startswith("ImportError")]
     assert len(lines) == 1
     assert "cannot run Tidemark's code" in lines[0]
-    assert "pip install 'tidemark-broker[spark]'" in lines[0]
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[spark]'" in lines[0]

@@ -1,4 +1,4 @@
-"""The tables of bounds in docs/operations.md name keys, constants, metrics and tests that exist."""
+"""The tables of docs/bounds.md name keys, constants, metrics and tests that exist."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,6 @@ from tests.support.named_tests import names_by_file
 
 ROOT = Path(__file__).parents[2]
 ROWS_MIN = 60
-SECTION = re.compile(r"^## Bounds$(.*?)^## ", re.MULTILINE | re.DOTALL)
 CONSTANTS = re.compile(r"((?:`[\w.]+`(?:, | and )?)+) in `([\w/]+\.py)`")
 
 
@@ -25,10 +24,8 @@ class Row(NamedTuple):
 
 
 def rows() -> list[Row]:
-    page = (ROOT / "docs" / "operations.md").read_text()
-    found = SECTION.search(page)
-    assert found is not None
-    lines = [line.strip().strip("|") for line in found[1].splitlines() if line.startswith("| ")]
+    page = (ROOT / "docs" / "bounds.md").read_text()
+    lines = [line.strip().strip("|") for line in page.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
     return [Row(*each) for each in cells if len(each) == len(Row._fields) and each[0] != "what"]
 

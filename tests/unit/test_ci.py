@@ -1,6 +1,5 @@
 """What CI says at its end, and which Pythons it may leave out; stubs stand for its parts."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.support.groups.builds import pythons_of_ci
 
 pytestmark = pytest.mark.lasts(seconds=40)
 
@@ -66,12 +67,7 @@ def broken_off(line: str) -> str:
 
 @pytest.fixture
 def pythons() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pythons_of_ci", CI / "pythons.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return pythons_of_ci()
 
 
 def ci(
@@ -242,3 +238,16 @@ def test_a_library_without_a_wheel_is_no_failure_but_all_else_is(
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     with pytest.raises(pythons.PipError, match="source-only"):
         pythons.install(pip, "--dry-run", "source-only")
+
+
+def test_an_interpreter_is_found_off_the_path_and_a_shim_is_none(
+    pythons: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shims, off = tmp_path / "shims", tmp_path / "off"
+    for folder, line in ((shims, "exit 127"), (off, "echo '(3, 14)'")):
+        folder.mkdir()
+        (folder / "python3.14").write_text(f"#!/bin/sh\n{line}\n")
+        (folder / "python3.14").chmod(0o755)
+    monkeypatch.setenv("PATH", str(shims))
+    assert pythons.interpreter((3, 14)) is None
+    assert pythons.interpreter((3, 14), [str(off)]) == str(off / "python3.14")

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from broker.config.broker_config import BrokerConfig
+from broker.observe.console.serving import Access
 from rsm_plugins.settings import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,6 +151,18 @@ def test_a_node_is_asked_for_its_health_where_it_answers(name: str) -> None:
     port = config.http_listener[1]
     assert f"http://127.0.0.1:{port}/ready" in SERVICES[name]["healthcheck"]["test"][-1]
     assert port in published(name) or name in CONTROLLERS
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_a_browser_on_this_machine_is_served_the_page_and_no_other_name_is(name: str) -> None:
+    config = config_of(name)
+    assert config.http_listener is not None
+    host, port = config.http_listener
+    access = Access.of(host, config.tidemark_console_enable, config.tidemark_console_hosts)
+    assert access.is_open
+    assert access.allows(f"127.0.0.1:{published(name)[port]}")
+    assert access.allows(f"localhost:{published(name)[port]}")
+    assert not access.allows("elsewhere.example")
 
 
 def test_the_nodes_of_the_cluster_find_each_other() -> None:

@@ -79,7 +79,7 @@ SHORT_FILES = {
 LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|breakpoint\(\)")
 # Absolute paths of somebody's machine; Kafka's own defaults are the exceptions.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|home|root|Users|mnt|tmp)/[\w.-]+")
-KAFKA_DEFAULTS = {"/tmp/kafka-logs"}
+KAFKA_DEFAULTS = {"/tmp/kafka-logs", "/tmp/kraft-combined-logs"}
 SIGNATURES = re.compile(r"(?i)co-authored-by|generated (?:by|with) (?:an? )?(?:ai|llm|assistant)")
 SUBJECT_CHARS_MAX = 72
 SUBJECTS_SINCE = "09642710a0232c21eeae18df5fc67ff2c53bb7a9"

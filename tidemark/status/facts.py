@@ -20,11 +20,13 @@ class Page:
         status: green, yellow or red; "" where nobody could read it.
         stage: starting, running, stopping, with how far it is.
         reasons: why it is not green; of "" why it could not be read.
+        remedies: what to do, by reason, where the reason does not say it.
     """
 
     status: str
     stage: str = ""
     reasons: tuple[str, ...] = ()
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
 
 class CopyLag(NamedTuple):

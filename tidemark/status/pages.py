@@ -54,10 +54,11 @@ def read_page(address: Address, node_id: int, left_s: Callable[[], float]) -> Pa
         if report["node_id"] != node_id:
             return Page("", reasons=(f"{shown} is the page of node {report['node_id']}",))
         reasons = tuple(str(one) for one in report["reasons"])
-        return Page(str(report["status"]), str(report["stage"]), reasons)
+        remedies = {str(one): str(text) for one, text in report.get("remedies", {}).items()}
+        return Page(str(report["status"]), str(report["stage"]), reasons, remedies)
     except (OSError, http.client.HTTPException) as error:
         return Page("", reasons=(f"{shown} does not answer: {error!r}",))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Page("", reasons=(f"{shown} is no page of health: {error!r}",))
 
 

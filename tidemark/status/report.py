@@ -152,7 +152,7 @@ class Report:
             lines += [""]
             for reason in self.reasons:
                 lines += [plain(reason)]
-                lines += [f"  {self.remedies[reason]}"] if reason in self.remedies else []
+                lines += [f"  {plain(self.remedies[reason])}"] if reason in self.remedies else []
             lines += dict.fromkeys(plain(f"node {one.id}: {one.page}") for one in unknown)
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -192,7 +192,9 @@ def judge(facts: ClusterFacts) -> Report:
         if node.page is not None and node.page.status in (RED, YELLOW):
             reasons = node.page.reasons or (f"its health is {node.page.status}",)
             into = red if node.page.status == RED else yellow
-            into += [Reason(f"node {node.id}: {one}") for one in reasons]
+            into += [
+                Reason(f"node {node.id}: {one}", node.page.remedies.get(one, "")) for one in reasons
+            ]
     status = RED if red else YELLOW if yellow else GREEN
     found = dict(red + yellow)
     return Report(

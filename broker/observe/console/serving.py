@@ -18,9 +18,8 @@ import msgspec
 from broker.config.listeners import is_loopback
 from broker.observe.console.facts import NothingYet, Source
 from broker.observe.console.history import History
-from broker.observe.console.reasons import health
 from broker.observe.console.selection import Activity
-from broker.observe.console.state import describe
+from broker.observe.console.state import describe, health
 from broker.observe.health import Health
 from broker.observe.http import HttpAnswer, HttpRequest, Reply, Respond, text_answer
 from runtime.clock import Clock

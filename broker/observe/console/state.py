@@ -4,7 +4,7 @@ Names of topics, groups and hosts are other people's text: each is cut to `TEXT_
 has no lone surrogates, nothing else of it is changed. The page shows it as text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
@@ -24,6 +24,7 @@ from runtime.work import Pace, Steps
 
 TEXT_MAX: Final = 250
 REASON_MAX: Final = 1_000
+REASONS_MAX: Final = 50
 BROKERS_MAX: Final = 100
 GROUPS_MAX: Final = 100
 GROUPS_SEEN_MAX: Final = 2_000
@@ -251,3 +252,26 @@ def _first(found: Sequence[Any]) -> Iterator[Any]:
 
 def _tier(found: TierFacts | None) -> dict[str, Any] | None:
     return None if found is None else found._asdict()
+
+
+def health(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the part of the value that says how the node is, of `Health.report`."""
+    reasons: Sequence[str] = report["reasons"]
+    return {
+        "status": report["status"],
+        "stage": shown(report["stage"]),
+        "reasons": [_reason(line, report) for line in reasons[:REASONS_MAX]],
+        "more_reasons": max(len(reasons) - REASONS_MAX, 0),
+        "notes": [shown(line, REASON_MAX) for line in report["notes"][:REASONS_MAX]],
+        "parts": dict(report["parts"]),
+    }
+
+
+def _reason(line: str, report: Mapping[str, Any]) -> dict[str, str]:
+    part, _, text = line.partition(": ")
+    return {
+        "part": part,
+        "status": report["parts"].get(part, "red"),
+        "text": shown(text, REASON_MAX),
+        "remedy": report["remedies"].get(line, ""),
+    }

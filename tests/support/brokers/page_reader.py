@@ -1,12 +1,12 @@
 """Somebody who follows a page of the documentation word for word.
 
-A fenced block says by its first line what it is: `python NAME`, `properties NAME` and `ini NAME`
-are files to write; `python` alone is typed, line by line, at Python's prompt in a terminal; `sh`
-are commands, each in a clean shell, which has only what the page has set by `export`; `text` is
-what the last commands print: parts of lines, in which `...` stands for anything. A block without a
-word is not for a reader to type.
-Only the ports are changed, to free ones. A command that stays (`tidemark start`, `tidemark dev`)
-runs, as in a terminal of its own, to the page's end.
+A fenced block says by its first line what it is: with a name, as in `python NAME` or
+`json NAME`, it is a file to write; `python` alone is typed, line by line, at Python's prompt in a
+terminal; `sh` are commands, each in a clean shell, which has only what the page has set by
+`export`; `text` is what the last commands print: parts of lines, in which `...` stands for
+anything. A block without a word is not for a reader to type, and `properties` alone is a part of a
+file. Only the ports are changed, to free ones, and hosts where a test says so. A command that stays
+(`tidemark start`, `tidemark dev`) runs, as in a terminal of its own, to the page's end.
 """
 
 import os
@@ -59,6 +59,7 @@ class Reader:
         *,
         python: Path | None = None,
         is_active: bool = True,
+        machine: Mapping[str, str] | None = None,
     ) -> None:
         """Nothing is read yet.
 
@@ -68,9 +69,14 @@ class Reader:
             ports: of the page, and those to take.
             python: has the prompt; None for that of the environment.
             is_active: whether its commands are found by their names alone.
+            machine: what is set on the reader's machine for all, such as credentials; a PATH of
+                more commands comes behind those of the environment.
         """
         self.directory, self._ports = directory, ports
-        self._environment = environment(programs, is_active=is_active)
+        here = environment(programs, is_active=is_active)
+        more = dict(machine or {})
+        more["PATH"] = os.pathsep.join(filter(None, [here["PATH"], more.get("PATH")]))
+        self._environment = here | more
         self._python = python or programs / "python"
         self.exports: list[str] = []
         self.started: list[subprocess.Popen[bytes]] = []
@@ -84,7 +90,7 @@ class Reader:
         for written, ours in self._ports.items():
             body = re.sub(rf"(?<!\d){written}(?!\d)", ours, body)
         match kind, name:
-            case "python" | "properties" | "ini", str() if name:
+            case _, str() if name:
                 (self.directory / name).write_text(body)
             case "python", _:
                 self._printed.append(self.prompt().enter(body))
@@ -95,7 +101,7 @@ class Reader:
                     shown = ".*".join(map(re.escape, line.split("...")))
                     printed = self._printed[-1]
                     assert re.search(shown, printed), f"not printed: {line}\nbut:\n{printed}"
-            case "", _:
+            case "" | "properties", _:
                 pass
             case _:
                 pytest.fail(f"a block of kind {kind!r}: nobody knows what to do with it")

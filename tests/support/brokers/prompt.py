@@ -13,7 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.brokers.process import ROOT
+import pytest
+
+from tests.support.groups.builds import python_with_a_client, pythons, pythons_of_ci
 
 PROMPT = "tidemark-page> "
 MORE = "tidemark-more> "
@@ -79,16 +81,22 @@ def version_of(python: Path) -> tuple[int, int] | None:
     return (int(numbers[0]), int(numbers[1])) if done.returncode == 0 and numbers else None
 
 
-def interpreters() -> list[Path]:
-    """The oldest and the newest Python that have what a session needs: one, or two.
+def at(end: str) -> Path:
+    """A Python with a Kafka client: `this`, or the `oldest` or `newest` found.
 
-    They are this one, and those of the environments that `make pythons` leaves.
+    Skips a test where that is this one, or where the client has no wheel for it.
     """
-    found = {}
-    for python in (Path(sys.executable), *sorted(ROOT.glob(".venv-3.*/bin/python"))):
-        if version := version_of(python):
-            found.setdefault(version, python)
-    return [found[version] for version in sorted({min(found), max(found)})]
+    this = sys.version_info[:2]
+    if end == "this":
+        return Path(sys.executable)
+    version = min(pythons()) if end == "oldest" else max(pythons())
+    shown = f"Python {version[0]}.{version[1]}"
+    if version == this:
+        pytest.skip(f"{shown}, which runs this, is the {end} found: on PATH, of pyenv and of uv")
+    try:
+        return python_with_a_client(version)
+    except pythons_of_ci().NoWheelError as error:
+        pytest.skip(f"{shown}: {error}")
 
 
 def refusal(session: str) -> str:

@@ -6,13 +6,16 @@ long as the sources, the pinned versions and the tool are the same; two makers w
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 
 from tests.support.brokers.process import ROOT
 from tests.support.kafka.tools import PEERS, why_not
@@ -83,6 +86,48 @@ def node_command(library: str) -> Callable[[str], list[str]]:
     return lambda bootstrap: ["node", str(made("node", _make_node) / f"{library}.mjs"), bootstrap]
 
 
+@cache
+def pythons_of_ci() -> ModuleType:
+    """What `make pythons` runs; it knows how an interpreter and its wheels are found."""
+    spec = importlib.util.spec_from_file_location("pythons_of_ci", ROOT / ".ci/pythons.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def pythons() -> dict[tuple[int, int], str]:
+    """Each Python that Tidemark runs with and that is found: on PATH, of pyenv and of uv."""
+    ci = pythons_of_ci()
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local/share/uv/python")
+    more = [str(folder) for place in (pyenv, uv) for folder in sorted(place.glob("*/bin"))]
+    found = {version: ci.interpreter(version, more) for version in ci.VERSIONS}
+    return {version: path for version, path in found.items() if path is not None} | {
+        sys.version_info[:2]: sys.executable
+    }
+
+
+def python_with_a_client(version: tuple[int, int]) -> Path:
+    """A Python that has a Kafka client: this one, or one in an environment of its own.
+
+    Raises:
+        Exception: `NoWheelError` of `pythons_of_ci`: the client has no wheel for it.
+    """
+    if version == sys.version_info[:2]:
+        return Path(sys.executable)
+    name, python = f"python{version[0]}.{version[1]}", pythons()[version]
+    return made(name, partial(_make_python, python), "python") / "bin" / "python"
+
+
+def _make_python(python: str, target: Path) -> None:
+    _run([python, "-m", "venv", str(target)], ROOT)
+    wanted = SOURCES / "python" / "requirements.txt"
+    pythons_of_ci().install([str(target / "bin" / "pip")], "-r", str(wanted))
+
+
 def _make_java(target: Path) -> None:
     jars = subprocess.run(
         [str(PEERS / "kafka"), "fetch"], capture_output=True, text=True, check=True
@@ -113,12 +158,12 @@ def _run(command: list[str], folder: Path) -> None:
 _MADE: dict[str, Path] = {}
 
 
-def made(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder with what `make` makes of the sources of that name."""
+def made(name: str, make: Callable[[Path], None], sources: str = "") -> Path:
+    """The folder with what `make` makes of the sources of that name, or of another one."""
     if name in _MADE:
         return _MADE[name]
     digest = hashlib.sha256(sys.platform.encode())
-    for path in sorted((SOURCES / name).iterdir()):
+    for path in sorted((SOURCES / (sources or name)).iterdir()):
         if path.is_file():
             digest.update(path.name.encode() + path.read_bytes())
     target = place() / name
@@ -154,6 +199,12 @@ def main() -> None:
             print(f"clients: {name}: {reason or made(name, make)}", file=sys.stderr)
         except AssertionError as error:  # its tests fail with the same words; others go on
             print(f"clients: {name}: {error}", file=sys.stderr)
+    ci = pythons_of_ci()
+    for version in {min(pythons()), max(pythons())} - {sys.version_info[:2]}:
+        try:
+            print(f"clients: {python_with_a_client(version)}", file=sys.stderr)
+        except (AssertionError, ci.NoWheelError, ci.PipError) as error:
+            print(f"clients: Python {version}: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

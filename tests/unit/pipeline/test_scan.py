@@ -235,7 +235,7 @@ def test_without_pyarrow_one_line_says_what_to_install(
     with pytest.raises(MissingPackageError) as refused:
         scan(bucket)
     assert str(refused.value) == (
-        "pyarrow is not installed here: pip install 'tidemark-broker[arrow]'"
+        "pyarrow is not installed here: pip install 'DIRECTORY-OF-THE-CLONE[arrow]'"
     )
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match="pyarrow and numpy are not installed here"):

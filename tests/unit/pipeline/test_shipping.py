@@ -69,7 +69,7 @@ def test_an_executor_without_the_package_says_what_to_install(tmp_path: Path) ->
     packed = dumps(BatchReader(batch_options(OPTIONS), ("key",)))
     line = without_the_package(tmp_path, "loads(packed)", packed)
     assert line.startswith("ImportError: ")
-    assert "pip install 'tidemark-broker[spark]'" in line
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[spark]'" in line
 
 
 def test_a_job_on_an_executor_without_the_package_says_what_to_install(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_job_on_an_executor_without_the_package_says_what_to_install(tmp_path:
     packed = dumps((shipped(consume_task), packed_task(task)))
     line = without_the_package(tmp_path, "call, task = loads(packed); call(task)", packed)
     assert line.startswith("ImportError: ")
-    assert "pip install 'tidemark-broker[spark]'" in line
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[spark]'" in line
     assert shipped(consume_task)(packed_task(task)) == (0, Digest())
 
 

@@ -109,4 +109,4 @@ except RemoteStorageError as e:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "pip install 'tidemark-broker[s3]'" in done.stdout
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[s3]'" in done.stdout

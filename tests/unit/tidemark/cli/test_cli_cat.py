@@ -121,7 +121,7 @@ def test_without_pyarrow_another_command_is_named(
 ) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     done = cat("orders", place(bucket), code=1)
-    assert "pip install 'tidemark-broker[arrow]'; `tidemark consume orders`" in done.stderr
+    assert "pip install 'DIRECTORY-OF-THE-CLONE[arrow]'; `tidemark consume orders`" in done.stderr
 
 
 def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:

@@ -8,6 +8,33 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from tests.support.samples.command_line import files_below, tidemark
 
+OF_KAFKA = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""The settings of Kafka 4's config/server.properties."""
 STORES = ["none", "tier", "s3://logs/kafka", "hdfs://namenode:8020/kafka"]
 
 
@@ -100,3 +127,14 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert f"{tmp_path / 'a-2.properties'} is there already" in done.stderr
     assert files_below(tmp_path) == ["a-2.properties"]
+
+
+def test_the_file_that_kafka_brings_along_is_taken_unchanged(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(OF_KAFKA)
+    _, warnings = BrokerConfig.load(file)
+    assert warnings == []
+    logs = f"--override=log.dirs={tmp_path}/logs"
+    done = tidemark("format", "--config", file, "--standalone", logs)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "logs" / "meta.properties").exists()

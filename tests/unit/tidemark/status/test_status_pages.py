@@ -46,12 +46,25 @@ def limit(seconds: float) -> Callable[[], float]:
 
 
 def report(node_id: int) -> bytes:
-    said = {"node_id": node_id, "status": "red", "stage": "running", "reasons": ["tier: no"]}
+    said = {
+        "node_id": node_id,
+        "status": "red",
+        "stage": "running",
+        "reasons": ["tier: no"],
+        "remedies": {"tier: no": "mend it"},
+    }
     return json.dumps(said).encode()
 
 
 def test_a_page_says_the_health_of_its_node() -> None:
     with page(http(report(7))) as port:
+        found = read_page(("127.0.0.1", port), 7, limit(10))
+    assert found == Page("red", "running", ("tier: no",), {"tier: no": "mend it"})
+
+
+def test_a_page_of_an_older_version_says_no_remedies() -> None:
+    said = {"node_id": 7, "status": "red", "stage": "running", "reasons": ["tier: no"]}
+    with page(http(json.dumps(said).encode())) as port:
         found = read_page(("127.0.0.1", port), 7, limit(10))
     assert found == Page("red", "running", ("tier: no",))
 

@@ -240,6 +240,18 @@ def test_a_reason_has_its_remedy_beneath_it() -> None:
     assert report.as_json()["remedies"] == report.remedies
 
 
+def test_a_reason_of_a_page_has_the_remedy_of_the_page() -> None:
+    facts = well()
+    said = Page("red", "running", ("logs: no",), {"logs: no": "mend\x1b it"})
+    facts.brokers = {11: broker(11, page=said)}
+    report = judge(facts)
+    assert report.remedies == {"node 11: logs: no": "mend\x1b it"}
+    lines = report.text().splitlines()
+    shown = lines[lines.index("node 11: logs: no") + 1]
+    assert shown.startswith("  mend")
+    assert "\x1b" not in shown
+
+
 def test_no_remedy_is_wider_than_a_terminal() -> None:
     facts = well()
     facts.quorum, facts.quorum_silence = None, "nobody described the quorum"

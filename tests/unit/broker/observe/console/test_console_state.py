@@ -17,7 +17,7 @@ from broker.observe.console.facts import (
 )
 from broker.observe.console.history import History
 from broker.observe.console.selection import Activity
-from broker.observe.console.state import describe, shown
+from broker.observe.console.state import describe, health, shown
 from tests.support.console.source import DESCRIBED_SCHEMA, ListedSource, described, log_of
 
 HOSTILE = (
@@ -140,3 +140,32 @@ def test_many_partitions_are_described_in_steps() -> None:
     source = ListedSource([log_of("t", n) for n in range(3_000)])
     steps = describe(source, Activity(), History(), 0)
     assert sum(1 for _ in steps) >= 15
+
+
+def test_reasons_are_shown_by_part_with_what_to_do() -> None:
+    report = {
+        "status": "red",
+        "stage": "running",
+        "parts": {"logs": "red", "tier": "yellow"},
+        "reasons": ["logs: log directory d is offline: no", "tier: x: y. Way out: wait"],
+        "remedies": {"logs: log directory d is offline: no": "mend it"},
+        "notes": ["tier: soon"],
+    }
+    logs, tier = health(report)["reasons"]
+    assert (logs["part"], logs["status"]) == ("logs", "red")
+    assert (logs["text"], logs["remedy"]) == ("log directory d is offline: no", "mend it")
+    assert (tier["status"], tier["text"], tier["remedy"]) == ("yellow", "x: y. Way out: wait", "")
+
+
+def test_only_the_first_reasons_are_shown() -> None:
+    report = {
+        "status": "red",
+        "stage": "running",
+        "parts": {},
+        "reasons": [f"logs: {n} {'x' * 5_000}" for n in range(120)],
+        "remedies": {},
+        "notes": [],
+    }
+    found = health(report)
+    assert (len(found["reasons"]), found["more_reasons"]) == (50, 70)
+    assert all(len(one["text"]) <= 1_000 for one in found["reasons"])
