@@ -32,7 +32,8 @@ _MACHINE: Final = "see that the processes of the other nodes run and that this n
 REMEDIES: Final[Mapping[str, str]] = {
     "compaction": f"{_LOG}; a partition that cannot be cleaned grows until its log can be read",
     "controller": f"{_LOG}; where the disk of metadata.log.dir is full, make room there",
-    "disk": "make room on the disk, or end the outage of the remote store",
+    "disk": "enlarge the disk, lower retention.ms or retention.bytes of the largest topics, or end "
+    "what writes",
     "features": "run `tidemark features upgrade` when all nodes have this version",
     "followers": _MACHINE,
     "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",
