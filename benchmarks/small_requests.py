@@ -32,7 +32,7 @@ from runtime.metrics import Registry
 TOPIC: Final = "small"
 WARM: Final = 500
 ROUNDS: Final = 5
-TIMED: Final = 200_000
+TIMED: Final = 1_000_000
 TIMED_AT_ONCE: Final = 320
 """20 times as many as there is one that is written down."""
 
