@@ -40,12 +40,13 @@ from broker.node.membership import MembershipPorts, MembershipWatch
 from broker.node.metadata_log import open_metadata_node
 from broker.node.raft_config import moved_voter
 from broker.observe.cluster_metrics import register_metadata_metrics
+from broker.observe.consumer_lag import ConsumerLag
 from broker.observe.health import Check, Health, offline_directories, offline_reasons, put_aside
 from broker.observe.metrics import register_replica_metrics
 from broker.observe.replication_metrics import register_leading
-from broker.process.broker_logs import BrokerLogs, RemovalsRead
+from broker.process.broker_logs import BrokerLogs, RemovalsRead, watch_disks
 from broker.process.broker_source import BrokerSource
-from broker.process.broker_tier import BrokerTier, watch_disks
+from broker.process.broker_tier import BrokerTier
 from broker.process.controllers_listener import ControllersListener
 from broker.process.quorum_member import QuorumMember
 from broker.process.server_process import ServerProcess, Undo
@@ -254,6 +255,13 @@ class Broker(ServerProcess):
         except OSError as error:
             log.warning("a committed batch was not noted: %s", error)
 
+    def _show_parts(self) -> None:
+        """Let the page and the metrics say what partitions and groups are at."""
+        tier = self._tier
+        source = BrokerSource(self._node, self._replicas, self._groups, tier)
+        self._console.show(source, lambda: {} if tier is None else tier.totals)
+        ConsumerLag(source, self._ports.clock).register(self.metrics)
+
     def _wire(self) -> None:
         """Make the parts that serve clients; nothing is served yet."""
         ports, node_id = self._ports, self.config.node_id
@@ -319,11 +327,7 @@ class Broker(ServerProcess):
             self._own_topics, self._node, self._replicas, self.config, ports
         )
         self._on_stop(self._groups.stop)
-        tier = self._tier
-        self._console.show(
-            BrokerSource(self._node, self._replicas, self._groups, tier),
-            lambda: {} if tier is None else tier.totals,
-        )
+        self._show_parts()
         if self._tier is not None:
             self.health.warnings["kafka-controllers"] = self._foreign_controllers
             self._tier.removed_topics.are_listed = lambda: (
@@ -345,8 +349,7 @@ class Broker(ServerProcess):
         )
         tasks = housekeeping_tasks(self.config, self._logs, ports.clock)
         tasks.append(Task("committed mark", KEEP_MS, self._mark.keep, in_pool=True))
-        if self._tier is not None:
-            tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
+        tasks.append(watch_disks(self._logs, self._tier, self.health, ports))
         self._housekeeping = Housekeeping(
             tasks,
             scheduler=self._ports.scheduler,

@@ -160,13 +160,22 @@ class AskedCounter(Gauge):
     type = "counter"
 
 
-class _HistogramChild:
-    __slots__ = ("buckets", "count", "sum")
+class HistogramChild:
+    """The histogram for one combination of label values."""
 
-    def __init__(self, bucket_count: int) -> None:
-        self.buckets = [0] * bucket_count
+    __slots__ = ("_bounds", "buckets", "count", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.buckets = [0] * (len(bounds) + 1)
         self.count = 0
         self.sum: float = 0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count a value, so many times."""
+        self.buckets[bisect_left(self._bounds, value)] += times
+        self.count += times
+        self.sum += value * times
 
 
 class Histogram:
@@ -184,16 +193,18 @@ class Histogram:
     ) -> None:
         self.name, self.help, self.label_names = name, help, tuple(label_names)
         self._bounds = tuple(buckets)
-        self._children: dict[tuple[str, ...], _HistogramChild] = {}
+        self._children: dict[tuple[str, ...], HistogramChild] = {}
 
-    def observe(self, value: float, *labels: str, times: int = 1) -> None:
-        """Count a value, so many times."""
+    def labels(self, *labels: str) -> HistogramChild:
+        """The child for these label values; keep it and add to it on hot paths."""
         child = self._children.get(labels)
         if child is None:
-            child = self._children[labels] = _HistogramChild(len(self._bounds) + 1)
-        child.buckets[bisect_left(self._bounds, value)] += times
-        child.count += times
-        child.sum += value * times
+            child = self._children[labels] = HistogramChild(self._bounds)
+        return child
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Count a value for these label values."""
+        self.labels(*labels).observe(value)
 
     def remove(self, *labels: str) -> None:
         """Forget a child, such as that of a deleted topic."""

@@ -6,13 +6,13 @@ metrics). Each value is one small read of /proc when somebody looks.
 
 import os
 import platform
-import resource
 import threading
 import time
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from runtime.disk_errors import descriptors_max, open_descriptors
 from runtime.metrics import Registry
 from runtime.version import installed_version
 
@@ -40,7 +40,7 @@ def register_process(metrics: Registry, prefix: str = "") -> None:
     metrics.gauge(
         f"{name}max_fds",
         "File descriptors that may be open.",
-        fn=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        fn=descriptors_max,
     )
     metrics.gauge(f"{name}threads", "Threads of the interpreter.", fn=threading.active_count)
     metrics.gauge(
@@ -59,11 +59,6 @@ def register_build(metrics: Registry) -> None:
 def resident_bytes() -> int:
     """Memory that this process has in RAM."""
     return int((_SELF / "statm").read_text().split()[1]) * _PAGE_BYTES
-
-
-def open_descriptors() -> float:
-    """Open file descriptors; NaN before Linux 6.2, where counting them would hold the loop up."""
-    return (_SELF / "fd").stat().st_size or float("nan")
 
 
 @cache

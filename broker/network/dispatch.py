@@ -36,9 +36,16 @@ from runtime.metrics import CounterChild, Registry
 
 log = logging.getLogger(__name__)
 
-Answer = tuple[list[object], int]
+Sending = tuple[int, int, RequestTimes, int]
+"""An answer to be sent: its bytes, when it was ready (monotonic, ns), where to note that it is
+sent, and for how many answers."""
+
+Framed = tuple[list[object], int]
 """A whole response frame: its parts (bytes-likes and file regions), size prefix first, and the
 bytes of them all."""
+
+Answer = tuple[list[object], int, Sending]
+"""The same, and what is to be noted of it."""
 
 _FIXED = Struct(">hhih")
 _unpack_fixed = _FIXED.unpack_from
@@ -271,15 +278,19 @@ class Dispatcher:
         )
         route.requests.value += 1
         answer = self._serve(route, context, frame, position)
-        if answer is None or type(answer) is tuple:
-            route.times.answered(context, self._now_ns())
-        else:
-            context.returned_ns = self._now_ns()
-        return answer
+        now_ns = self._now_ns()
+        if isinstance(answer, Future):
+            context.returned_ns = now_ns
+            return answer
+        times = route.times.answered(context, now_ns)
+        if answer is None:
+            return None
+        parts, size_bytes = answer
+        return parts, size_bytes, (size_bytes, now_ns, route.times, times)
 
     def _serve(
         self, route: _Route, context: RequestContext, frame: memoryview, position: int
-    ) -> Answer | Future[Answer | None] | None:
+    ) -> Framed | Future[Answer | None] | None:
         try:
             answer = route.serve(context, frame, position)
             if type(answer) is list:
@@ -307,7 +318,7 @@ class Dispatcher:
 
     # -- answers
 
-    def _finish(self, context: RequestContext, route: _Route, answer: Any) -> Answer | None:
+    def _finish(self, context: RequestContext, route: _Route, answer: Any) -> Framed | None:
         if answer is None:
             return None
         body = answer if type(answer) is list else route.encode_parts(answer, context.api_version)
@@ -326,8 +337,19 @@ class Dispatcher:
             outcome.work = answer
 
         def done(future: Future[Any]) -> None:
-            self._settle(context, route, future, outcome)
-            route.times.answered(context, self._now_ns())
+            framed, cause = self._settled(context, route, future, is_wanted=not outcome.done())
+            now_ns = self._now_ns()
+            times = route.times.answered(context, now_ns)
+            if outcome.done():
+                return
+            if cause is not None:
+                outcome.set_exception(cause)
+            elif framed is None:
+                outcome.set_result(None)
+            else:
+                parts, size_bytes = framed
+                sending = size_bytes, now_ns, route.times, times
+                outcome.set_result((parts, size_bytes, sending))
 
         def abandoned(future: Future[Answer | None]) -> None:
             if future.cancelled() and not (in_turn is not None and in_turn.goes_on):
@@ -337,32 +359,25 @@ class Dispatcher:
         outcome.add_done_callback(abandoned)
         return outcome
 
-    def _settle(
-        self,
-        context: RequestContext,
-        route: _Route,
-        future: Future[Any],
-        outcome: Future[Answer | None],
-    ) -> None:
-        if outcome.done():
-            if not future.cancelled():
-                future.exception()  # nobody else looks at it
-            return
+    def _settled(
+        self, context: RequestContext, route: _Route, future: Future[Any], *, is_wanted: bool
+    ) -> tuple[Framed | None, CloseConnection | None]:
+        """The answer of a handler that is done, or why the connection ends."""
         if future.cancelled():
-            outcome.set_exception(CloseConnection("the broker is shutting down"))
-            return
-        cause = future.exception()
+            return None, CloseConnection("the broker is shutting down")
+        cause = future.exception()  # looked at in any case
+        if not is_wanted:
+            return None, None
         if cause is None:
             try:
-                outcome.set_result(self._finish(context, route, future.result()))
+                return self._finish(context, route, future.result()), None
             except Exception as failure:  # noqa: BLE001 - reported through the outcome
-                outcome.set_exception(self._failed(context, failure))
-        elif isinstance(cause, CloseConnection):
-            outcome.set_exception(cause)
-        elif isinstance(cause, MalformedMessageError):
-            outcome.set_exception(_malformed(context, cause))
-        else:
-            outcome.set_exception(self._failed(context, cause))
+                return None, self._failed(context, failure)
+        if isinstance(cause, CloseConnection):
+            return None, cause
+        if isinstance(cause, MalformedMessageError):
+            return None, _malformed(context, cause)
+        return None, self._failed(context, cause)
 
     def _failed(self, context: RequestContext, cause: BaseException) -> CloseConnection:
         name = ApiKey(context.api_key).name
@@ -381,32 +396,38 @@ class Dispatcher:
             raise CloseConnection(f"version {version} of api key {api_key} is not served here")
         requests = self._requests.labels(_metric_name(api_key), str(version))
         may_overtake = self._handlers.may_overtake
-        times = self._times.get(api_key)
-        if times is None:
-            times = self._times[api_key] = RequestTimes(self._metrics, _metric_name(api_key))
+        times = self._times_of(api_key)
         route = _Route(handler, version, requests, times, self._decoding, may_overtake=may_overtake)
         if self._wrap is not None:
             route.serve = self._wrap(handler, route.serve)
         self._routes[api_key, version] = route
         return route
 
+    def _times_of(self, api_key: int) -> RequestTimes:
+        times = self._times.get(api_key)
+        if times is None:
+            times = self._times[api_key] = RequestTimes(self._metrics, _metric_name(api_key))
+        return times
+
     def _unsupported_api_versions(self, frame: memoryview) -> Answer:
         """Answer ApiVersions of an unknown version in the shape of version 0 (KIP-511)."""
         header = _read_header(frame)
-        handler = self._handlers.get(ApiKey.API_VERSIONS)
+        api_key = ApiKey.API_VERSIONS
+        handler = self._handlers.get(api_key)
         assert handler is not None
-        message = codec.response(ApiKey.API_VERSIONS)
+        message = codec.response(api_key)
         body = message.cls(
             error_code=int(ErrorCode.UNSUPPORTED_VERSION),
             api_keys=[
                 message.cls.ApiKeys(
-                    api_key=int(ApiKey.API_VERSIONS),
+                    api_key=int(api_key),
                     min_version=handler.versions.first,
                     max_version=handler.versions.last,
                 )
             ],
         )
-        return response_parts(header.correlation_id, 0, [message.encode(body, 0)])
+        parts, size_bytes = response_parts(header.correlation_id, 0, [message.encode(body, 0)])
+        return parts, size_bytes, (size_bytes, self._now_ns(), self._times_of(api_key), 0)
 
     def _remember_client_id(self, peer: Peer, frame: memoryview, end: int) -> None:
         peer.client_id = _read_header(frame).client_id or ""

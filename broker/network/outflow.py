@@ -25,6 +25,7 @@ class Outflow:
         "_close",
         "_ended",
         "_is_warming",
+        "_now_ns",
         "_room",
         "_sender",
         "_sent_enough",
@@ -53,6 +54,7 @@ class Outflow:
         """
         self._server, self._sock, self._sender = server, sock, sender
         self._room, self._close = room, close
+        self._now_ns = server.clock.monotonic_ns
         self.since_ms = 0
         self.is_waiting = self._is_warming = self._ended = False
         self._sent_enough = False  # the rest waits for the next turn
@@ -74,6 +76,7 @@ class Outflow:
             except OSError as error:
                 self._close(f"write failed: {error.strerror or error}", True)
                 return False
+            sender.note_sent(self._now_ns())
             if cold is not None:
                 self._warm(cold)
                 return False

@@ -14,7 +14,8 @@ from collections import deque
 from itertools import islice
 from pathlib import Path
 
-from broker.network.dispatch import Answer
+from broker.network.dispatch import Answer, Sending
+from broker.network.request_times import SLOW_NS
 from kafka_protocol.errors import TidemarkError
 from runtime.disk import Disk, FileRegion
 from runtime.disk_errors import PEER
@@ -53,6 +54,7 @@ class Sender:
 
     Attributes:
         queue: the parts that wait.
+        sending: the answers that were not noted as sent, the oldest first.
         unsent_bytes: what waits, regions included.
         turn_is_over: the last `send` left something although the socket is not full.
     """
@@ -66,6 +68,7 @@ class Sender:
         "_regions",
         "_sock",
         "queue",
+        "sending",
         "turn_is_over",
         "unsent_bytes",
     )
@@ -73,6 +76,7 @@ class Sender:
     def __init__(self, sock: socket.socket, disk: Disk) -> None:
         self._sock, self._fd, self._disk = sock, sock.fileno(), disk
         self.queue: deque[object] = deque()
+        self.sending: list[Sending] = []
         self._regions = 0
         self._region_bytes = 0
         self._region_sent = 0  # of the region at the head of the queue
@@ -82,8 +86,9 @@ class Sender:
 
     def add(self, answer: Answer) -> None:
         """Queue the parts of a response frame."""
-        parts, size_bytes = answer
+        parts, size_bytes, sending = answer
         self.queue.extend(parts)
+        self.sending.append(sending)
         self.unsent_bytes += size_bytes
         if len(parts) > 1:
             regions = [part.size_bytes for part in parts if type(part) is FileRegion]
@@ -126,6 +131,20 @@ class Sender:
         except BlockingIOError:
             pass
         return None
+
+    def note_sent(self, now_ns: int) -> None:
+        """Note that all answers of which nothing waits any more are sent now (monotonic)."""
+        sent, left_bytes = self.sending, self.unsent_bytes
+        if left_bytes:
+            count = len(sent)
+            while left_bytes > 0:
+                count -= 1
+                left_bytes -= sent[count][0]
+            self.sending, sent = sent[count:], sent[:count]
+        for _, ready_ns, of_api, times in sent:
+            if times or now_ns - ready_ns >= SLOW_NS:
+                of_api.sent(now_ns - ready_ns, times)
+        sent.clear()
 
     def replace_head(self, piece: FileRegion, data: bytes) -> None:
         """Put the bytes of a cold piece in its place."""

@@ -1,7 +1,10 @@
 """When a log directory is full, if it goes on filling as it does now.
 
 While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
-outage may last depends on the disk.
+outage may last depends on the disk, and the last ten minutes say it.
+
+Otherwise retention makes room, whole segments at a time: between two of them a disk fills although
+nothing is wrong. So what the last hour says counts, and only where the disk is full within a day.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +20,10 @@ SPAN_MS: Final = 600_000
 """The present rate is that of so long: several checks of the retention fall into it."""
 SPAN_MIN_MS: Final = 60_000
 SHOWN_HOURS_MAX: Final = 7 * 24
+LONG_SPAN_MS: Final = 3_600_000
+"""The rate of so long is that beside retention."""
+LONG_SPAN_MIN_MS: Final = 600_000
+WARNED_HOURS_MAX: Final = 24
 _HOUR_MS: Final = 3_600_000
 
 
@@ -34,21 +41,29 @@ class Forecast(NamedTuple):
     hours: float
 
 
-def forecast(seen: Sequence[Free], now_ms: int) -> Forecast | None:
+def forecast(
+    seen: Sequence[Free], now_ms: int, *, span_ms: int = SPAN_MS, least_ms: int = SPAN_MIN_MS
+) -> Forecast | None:
     """Say when a disk is full by what was free of it, oldest first.
 
+    Args:
+        seen: what was free.
+        now_ms: monotonic.
+        span_ms: how far back it counts, inclusive.
+        least_ms: how much of that must have been seen.
+
     Returns:
-        None where it does not fill, or too little was seen of it in the last `SPAN_MS`.
+        None where it does not fill, or too little was seen of it.
     """
-    recent = [free for free in seen if now_ms - free.at_ms <= SPAN_MS]
+    recent = [free for free in seen if now_ms - free.at_ms <= span_ms]
     if not recent:
         return None
     first, last = recent[0], recent[-1]
-    span_ms, filled = last.at_ms - first.at_ms, first.size_bytes - last.size_bytes
-    if span_ms < SPAN_MIN_MS or filled <= 0:
+    passed_ms, filled = last.at_ms - first.at_ms, first.size_bytes - last.size_bytes
+    if passed_ms < least_ms or filled <= 0:
         return None
-    left_ms = last.size_bytes * span_ms / filled - (now_ms - last.at_ms)
-    return Forecast(filled * 1_000 / span_ms, max(left_ms, 0) / _HOUR_MS)
+    left_ms = last.size_bytes * passed_ms / filled - (now_ms - last.at_ms)
+    return Forecast(filled * 1_000 / passed_ms, max(left_ms, 0) / _HOUR_MS)
 
 
 class DiskForecast:
@@ -75,18 +90,33 @@ class DiskForecast:
         seen = {}
         for path in self._directories():
             now_ms = self._clock.monotonic_ms()
-            kept = [free for free in self._seen.get(path, ()) if now_ms - free.at_ms <= SPAN_MS]
+            known = self._seen.get(path, ())
+            kept = [free for free in known if now_ms - free.at_ms <= LONG_SPAN_MS]
             seen[path] = (*kept, Free(now_ms, self._free_bytes(path)))
         self._seen = seen  # whole: the loop reads it
 
     def problems(self) -> list[str]:
-        """For health: a line for each directory that will be full within a week."""
+        """For health, while nothing expires: a line for each directory full within a week."""
         return [
             TierRed.DISK_FILLS.text(
                 path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
             )
             for path, found in self._forecasts().items()
             if found is not None and found.hours <= SHOWN_HOURS_MAX
+        ]
+
+    def warnings(self) -> list[str]:
+        """For health, beside retention: a line for each directory full within a day."""
+        now_ms = self._clock.monotonic_ms()
+        found = {
+            path: forecast(seen, now_ms, span_ms=LONG_SPAN_MS, least_ms=LONG_SPAN_MIN_MS)
+            for path, seen in self._seen.items()
+        }
+        return [
+            f"the disk of {path} is full in {one.hours:.1f} h at the rate of the last hour, "
+            f"{one.bytes_per_second / 1e6:.2f} MB/s"
+            for path, one in found.items()
+            if one is not None and one.hours <= WARNED_HOURS_MAX
         ]
 
     def register(self, metrics: Registry) -> None:

@@ -33,7 +33,8 @@ REMEDIES: Final[Mapping[str, str]] = {
     "compaction": f"{_LOG}; a partition that cannot be cleaned grows until its log can be read",
     "controller": "the reason says it: upgrade this node, or format the controllers as ones that "
     "lost their disks",
-    "disk": "make room on the disk, or end the outage of the remote store",
+    "disk": "enlarge the disk, lower retention.ms or retention.bytes of the largest topics, or end "
+    "what writes",
     "features": "run `tidemark features upgrade` when all nodes have this version",
     "followers": _MACHINE,
     "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",

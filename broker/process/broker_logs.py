@@ -15,10 +15,13 @@ from broker.node.directory_checks import (
     write_life,
     writes_sidecars,
 )
+from broker.node.housekeeping import Task
 from broker.node.start_jobs import Count, beside_the_loop
+from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health, offline_directories
 from broker.remote.process import TIER_NAMES
 from broker.remote.removed_topics import FILE_NAME as REMOVED_TOPICS
+from broker.remote.tier import RemoteTier
 from broker.replica.hosting import SLICE
 from broker.replica.wanted import assigned_partitions, wanted_replica
 from kafka_protocol.types import TopicPartition
@@ -210,3 +213,20 @@ class BrokerLogs:
             if one.directory == path.parent and not one.is_offline:
                 with contextlib.suppress(KafkaStorageError, LogClosed):
                     one.health.fail(error)
+
+
+def watch_disks(logs: LogManager, tier: RemoteTier | None, health: Health, ports: Ports) -> Task:
+    """Say when the disks will be full, in metrics and health; red while the tier is."""
+    forecast = DiskForecast(
+        lambda: [directory.path for directory in logs.online_dirs()],
+        ports.disk.free_bytes,
+        ports.clock,
+    )
+    forecast.register(ports.metrics)
+
+    def is_tier_red() -> bool:
+        return tier is not None and bool(tier.state().reasons)
+
+    health.checks["disk"] = lambda: forecast.problems() if is_tier_red() else ()
+    health.warnings["disk"] = lambda: () if is_tier_red() else forecast.warnings()
+    return Task("disk forecast", EVERY_MS, forecast.look, in_pool=True)

@@ -59,7 +59,9 @@ class BrokerSource(NodeSource):
     def committed_end(self, topic: str, partition: int) -> int:
         """See `Source`."""
         found = self._replicas.partitions.get(TopicPartition(topic, partition))
-        return -1 if found is None else found.high_watermark
+        if found is None or found.log.is_offline or found.node_id not in found.isr:
+            return -1
+        return found.high_watermark
 
     def tier(self) -> TierFacts | None:
         """See `Source`."""

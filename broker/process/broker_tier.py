@@ -9,8 +9,6 @@ from typing import Final
 from broker.config.broker_config import BrokerConfig
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories, DirectoryError
-from broker.node.housekeeping import Task
-from broker.observe.disk_forecast import EVERY_MS, DiskForecast
 from broker.observe.health import Health
 from broker.observe.metrics import MetricsPage
 from broker.remote.config import tier_config
@@ -21,7 +19,6 @@ from broker.topics.auto_creation import AutoTopicCreation
 from broker.topics.internal import TooFewBrokersError, ensure_remote_metadata_topic
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
-from local_log.manager.log_dirs import LogManager
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
 from rlm.upkeep.incarnation import OlderFormError, check_forms
@@ -192,15 +189,3 @@ class BrokerTier:
         if config is not self._settings:
             self._settings = config
             tier.reconfigure(self._tier_config(config))
-
-
-def watch_disks(logs: LogManager, tier: RemoteTier, health: Health, ports: Ports) -> Task:
-    """Say when the disks will be full: in the metrics always, in health while the tier is red."""
-    forecast = DiskForecast(
-        lambda: [directory.path for directory in logs.online_dirs()],
-        ports.disk.free_bytes,
-        ports.clock,
-    )
-    forecast.register(ports.metrics)
-    health.checks["disk"] = lambda: forecast.problems() if tier.state().reasons else ()
-    return Task("disk forecast", EVERY_MS, forecast.look, in_pool=True)

@@ -118,7 +118,10 @@ class Source(Protocol):
         ...
 
     def committed_end(self, topic: str, partition: int) -> int:
-        """High watermark of a replica here; -1 where there is none."""
+        """High watermark of an in-sync replica here; -1 where there is none.
+
+        Of one that does not lead it may be as old as its last fetch: half a second.
+        """
         ...
 
     def brokers(self) -> Iterator[BrokerFacts]:
@@ -132,6 +135,16 @@ class Source(Protocol):
     def tier(self) -> TierFacts | None:
         """The tier process; None where there is none."""
         ...
+
+
+def with_lag(source: Source) -> Iterator[tuple[CommittedFacts, int]]:
+    """Each committed offset with the committed records behind it: 0 where it is above their end.
+
+    -1 where that end is not known.
+    """
+    for one in source.committed():
+        end = source.committed_end(one.topic, one.partition)
+        yield one, -1 if end < 0 else max(end - one.offset, 0)
 
 
 class NothingYet:

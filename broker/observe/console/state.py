@@ -17,6 +17,7 @@ from broker.observe.console.facts import (
     QuorumFacts,
     Source,
     TierFacts,
+    with_lag,
 )
 from broker.observe.console.history import History
 from broker.observe.console.selection import Activity, Place, Selection
@@ -33,7 +34,7 @@ MARKS_MAX: Final = 8
 """Groups that are drawn on one partition: those that are furthest behind."""
 
 _PARTITION_WORK: Final = 30
-_OFFSET_WORK: Final = 20
+OFFSET_WORK: Final = 20
 _GROUP_WORK: Final = 10
 _JSON_WORK: Final = 40
 """Units of `Pace`, some microseconds each, of one of them."""
@@ -150,18 +151,16 @@ def describe(
 
 def _lags(source: Source, pace: Pace) -> Steps[Lags]:
     lags = Lags()
-    for number, found in enumerate(source.committed()):
+    for number, (found, lag) in enumerate(with_lag(source)):
         if number >= OFFSETS_SEEN_MAX:
             lags.is_whole = False
             break
-        end = source.committed_end(found.topic, found.partition)
-        lag = -1 if end < 0 else max(end - found.offset, 0)
         mark = Mark(shown(found.group_id), found.offset, lag)
         lags.marks.setdefault((found.topic, found.partition), []).append(mark)
         if lag >= 0:
             before, partitions = lags.by_group.get(found.group_id, (0, 0))
             lags.by_group[found.group_id] = before + lag, partitions + 1
-        if pace.is_step_over(_OFFSET_WORK):
+        if pace.is_step_over(OFFSET_WORK):
             yield
     return lags
 

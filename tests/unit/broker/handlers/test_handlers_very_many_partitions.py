@@ -181,7 +181,7 @@ class TestListOffsets:
         pool.release()
         await pool.until_held()
         pool.release()
-        sent, _ = await answer
+        sent, *_ = await answer
         body = b"".join(bytes(part) for part in sent)[9:]
         decoded, _ = codec.response(ApiKey.LIST_OFFSETS).decode(body, 8)
         assert len(decoded.topics[0].partitions) == MANY

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 
 from broker.network.connection import Connection
+from broker.network.dispatch import Answer
 from broker.network.registry import RequestContext
+from broker.network.request_times import RequestTimes
 from broker.network.sender import PIECE_BYTES, TURN_BYTES, TURN_CALLS, Sender
 from runtime.disk import Disk, FileRegion, OpenFile
+from runtime.metrics import Registry
 from tests.support.worlds.network import Harness, frame, serving
 from tests.support.worlds.waiting import until
 
 REGIONS = 10 * TURN_CALLS
+
+
+def answer(parts: list[object], size_bytes: int) -> Answer:
+    return parts, size_bytes, (size_bytes, 0, RequestTimes(Registry(), "Fetch"), 0)
 
 
 class Counting(Disk):
@@ -149,7 +156,7 @@ def test_a_peer_that_reads_as_fast_as_we_send_gets_some_bytes_a_turn(tmp_path: P
     path.touch()
     size = 3 * TURN_BYTES
     sender = Sender(NoSocket(), NeverFull())  # type: ignore[arg-type]
-    sender.add(([FileRegion(Disk().open_read(path), 0, size)], size))
+    sender.add(answer([FileRegion(Disk().open_read(path), 0, size)], size))
     unsent = [size]
     while len(sender.queue):
         assert sender.send() is None
@@ -176,7 +183,7 @@ def test_what_waits_in_memory_is_all_but_the_regions_of_files(tmp_path: Path) ->
     path.write_bytes(bytes(1_000))
     file = Disk().open_read(path)
     sender = Sender(NoSocket(), Half())  # type: ignore[arg-type]
-    sender.add(([FileRegion(file, 0, 1_000), b"x" * 50, FileRegion(file, 0, 10)], 1_060))
+    sender.add(answer([FileRegion(file, 0, 1_000), b"x" * 50, FileRegion(file, 0, 10)], 1_060))
     assert sender.memory_bytes == 50
     sender.send()
     assert sender.unsent_bytes < 1_060

@@ -1,17 +1,22 @@
 """Times of requests: parts that add up, slow ones all counted, fast ones one in sixteen for all."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from broker.network.dispatch import Sending
 from broker.network.registry import RequestContext
 from broker.network.request_times import FAST_COUNTED, RequestTimes
+from broker.network.sender import Sender
+from runtime.disk import Disk
 from runtime.metrics import Registry
 from tests.support.worlds.network import frame, serving
 from tests.support.worlds.waiting import until
 from tests.unit.broker.network.test_network_order import Served, change, produce, world
 
 MS = 1_000_000
+LARGE = bytes(64 * 1024 * 1024)
 PARTS = ("TotalTimeMs", "RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs")
 
 
@@ -54,9 +59,56 @@ def test_each_slow_request_is_counted_and_of_fast_ones_one_for_sixteen() -> None
         if number % 10 == 0:
             times.answered(context(0, 0), 7 * MS)
     found = values(metrics, "TotalTimeMs")
-    fast = 100 // FAST_COUNTED * FAST_COUNTED
+    fast = 1 + 99 // FAST_COUNTED * FAST_COUNTED
     assert (found["1"], found["10"], found["count"]) == (fast, fast + 10, fast + 10)
     assert found["sum"] == pytest.approx(fast * 0.5 + 10 * 7)
+
+
+def test_the_first_fast_request_is_written_down_then_each_sixteenth_for_all() -> None:
+    times = RequestTimes(Registry(), "Produce")
+    assert times.answered(context(0, 0), 7 * MS) == 1
+    stand_for = [times.answered(context(0, 0), MS // 2) for _ in range(33)]
+    assert stand_for == [1, *[0] * 15, 16, *[0] * 15, 16]
+
+
+def sending_of(times: RequestTimes, sizes: list[tuple[int, int, int]]) -> list[Sending]:
+    return [(size, ready_ns, times, stands_for) for size, ready_ns, stands_for in sizes]
+
+
+def test_an_answer_is_sent_when_its_last_byte_is_with_the_socket() -> None:
+    """Of the second one half is left, and the third one waits behind it."""
+    metrics = Registry()
+    sender = sender_of(sending_of(RequestTimes(metrics, "Produce"), [(100, 0, 1)] * 3))
+    sender.unsent_bytes = 150
+    sender.note_sent(2 * MS)
+    assert (values(metrics, "ResponseSendTimeMs")["sum"], len(sender.sending)) == (2, 2)
+    sender.unsent_bytes = 100
+    sender.note_sent(5 * MS)
+    assert (values(metrics, "ResponseSendTimeMs")["sum"], len(sender.sending)) == (7, 1)
+    sender.unsent_bytes = 0
+    sender.note_sent(9 * MS)
+    assert (values(metrics, "ResponseSendTimeMs")["sum"], len(sender.sending)) == (16, 0)
+
+
+def test_slow_sends_count_for_themselves_and_fast_ones_as_their_requests() -> None:
+    metrics = Registry()
+    times = RequestTimes(metrics, "Produce")
+    fast, slow = [(9, 9 * MS, 0), (9, 9 * MS, 16)], [(9, 0, 0), (9, 0, 16)]
+    sender = sender_of(sending_of(times, fast + slow))
+    sender.note_sent(9 * MS + MS // 2)
+    found = values(metrics, "ResponseSendTimeMs")
+    assert (found["1"], found["count"]) == (16, 18)
+    assert found["sum"] == pytest.approx(16 * 0.5 + 2 * 9.5)
+
+
+def sender_of(sending: list[Sending]) -> Sender:
+    class NoSocket:
+        def fileno(self) -> int:
+            return -1
+
+    sender = Sender(NoSocket(), Disk())  # type: ignore[arg-type]
+    sender.sending = sending
+    return sender
 
 
 def sums(metrics: Registry, part: str) -> dict[str, float]:
@@ -108,5 +160,33 @@ async def test_a_request_without_an_answer_is_timed_too() -> None:
     async with serving(nothing) as harness:
         client = await harness.connect()
         client.send(frame(b""))
-        await until(lambda: sums(harness.metrics, "TotalTimeMs") != {})
-        assert set(sums(harness.metrics, "TotalTimeMs").values()) == {3}
+        await until(lambda: sums(harness.metrics, "TotalTimeMs") == {"Metadata": 3})
+        assert sums(harness.metrics, "ResponseSendTimeMs") == {"Metadata": 0}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_an_answer_that_its_client_does_not_read_is_being_sent(is_late: bool) -> None:
+    """What the socket takes of it is not enough, nor is that the sending began."""
+    ready = asyncio.Event()
+
+    async def later() -> list[object]:
+        await ready.wait()
+        return [LARGE]
+
+    def large(_context: RequestContext, _body: bytes) -> Any:
+        return later() if is_late else [LARGE]
+
+    async with serving(large) as harness:
+        client = await harness.connect()
+        client.writer.transport.pause_reading()
+        client.send(frame(b""))
+        ready.set()
+        (connection,) = harness.server._connections
+        sender = connection._sender
+        await until(lambda: bool(sender.unsent_bytes) and not sender.turn_is_over)
+        harness.advance(7)
+        assert sums(harness.metrics, "ResponseSendTimeMs") == {"Metadata": 0}
+        client.writer.transport.resume_reading()
+        await client.answer()
+        await until(lambda: sums(harness.metrics, "ResponseSendTimeMs") == {"Metadata": 7})
+        assert sums(harness.metrics, "TotalTimeMs") == {"Metadata": 0}

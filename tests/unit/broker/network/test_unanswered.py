@@ -6,9 +6,11 @@ import pytest
 
 from broker.network.dispatch import Answer, InTurnFuture
 from broker.network.registry import CloseConnection
+from broker.network.request_times import RequestTimes
 from broker.network.unanswered import Unanswered
+from runtime.metrics import Registry
 
-ANSWER: Answer = ([b"1234567"], 7)
+ANSWER: Answer = ([b"1234567"], 7, (7, 0, RequestTimes(Registry(), "Produce"), 0))
 
 
 @pytest.mark.parametrize("is_answered", [False, True])

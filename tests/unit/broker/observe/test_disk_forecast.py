@@ -1,14 +1,18 @@
 """When a disk is full, by what was seen of it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.observe.disk_forecast import (
     EVERY_MS,
+    LONG_SPAN_MIN_MS,
+    LONG_SPAN_MS,
     SHOWN_HOURS_MAX,
     SPAN_MIN_MS,
     SPAN_MS,
+    WARNED_HOURS_MAX,
     DiskForecast,
     Free,
     forecast,
@@ -78,7 +82,7 @@ def test_the_directories_that_fill_within_a_week_are_named(free: dict[Path, int]
     (line,) = watch.problems()
     assert line.startswith("the disk of /a is full in 2.")
     assert "100.00 MB/s" in line
-    assert {len(seen) for seen in watch._seen.values()} == {SPAN_MS // EVERY_MS + 1}
+    assert {len(seen) for seen in watch._seen.values()} == {3 * SPAN_MS // EVERY_MS}
     hours = {sample.labels["logDirectory"]: sample.value for sample in metrics.samples()}
     assert hours["/a"] == pytest.approx(free[Path("/a")] / GB / 360, rel=0.01)
     assert hours["/b"] == float("inf")
@@ -92,6 +96,63 @@ def test_the_directories_that_fill_within_a_week_are_named(free: dict[Path, int]
     del free[Path("/a")]
     watch.look()
     assert {sample.labels["logDirectory"] for sample in metrics.samples()} == {"/b"}
+
+
+def pass_time(
+    watch: DiskForecast, clock: ManualClock, looks: int, fill: Callable[[], None]
+) -> None:
+    for _ in range(looks):
+        watch.look()
+        clock.advance(EVERY_MS)
+        fill()
+
+
+def test_beside_retention_the_last_hour_says_whether_a_disk_is_full_within_a_day() -> None:
+    a, clock = Path("/a"), ManualClock()
+    free = {a: 36 * GB * (WARNED_HOURS_MAX + 2)}
+
+    def fill() -> None:
+        free[a] -= GB // 10  # 36 GB an hour
+
+    watch = DiskForecast(lambda: list(free), free.__getitem__, clock)
+    pass_time(watch, clock, LONG_SPAN_MS // EVERY_MS, fill)
+    assert watch.warnings() == [], "25 hours are left"
+    pass_time(watch, clock, 2 * LONG_SPAN_MS // EVERY_MS, fill)
+    (line,) = watch.warnings()
+    assert line == "the disk of /a is full in 23.0 h at the rate of the last hour, 10.00 MB/s"
+    assert len(watch._seen[a]) == LONG_SPAN_MS // EVERY_MS + 1
+    assert watch.problems() != []
+
+
+def test_a_disk_that_fills_between_two_segments_that_retention_ends_is_well() -> None:
+    """By the last ten minutes it would be full within hours."""
+    a, clock = Path("/a"), ManualClock()
+    free = {a: 40 * GB}
+    looks = 0
+
+    def fill() -> None:
+        nonlocal looks
+        looks += 1
+        free[a] += 18 * GB if looks % 180 == 0 else -GB // 10  # each half hour
+
+    watch = DiskForecast(lambda: list(free), free.__getitem__, clock)
+    pass_time(watch, clock, 2 * LONG_SPAN_MS // EVERY_MS + 170, fill)
+    assert watch.problems() != []
+    assert watch.warnings() == []
+
+
+def test_a_burst_after_a_start_is_no_rate_yet() -> None:
+    a, clock = Path("/a"), ManualClock()
+    free = {a: 40 * GB}
+    watch = DiskForecast(lambda: list(free), free.__getitem__, clock)
+
+    def fill() -> None:
+        free[a] -= GB // 10
+
+    pass_time(watch, clock, LONG_SPAN_MIN_MS // EVERY_MS, fill)
+    assert watch.warnings() == []
+    pass_time(watch, clock, 1, fill)
+    assert len(watch.warnings()) == 1
 
 
 def test_a_disk_says_what_is_free(tmp_path: Path) -> None:

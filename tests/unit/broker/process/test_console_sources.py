@@ -80,6 +80,22 @@ async def test_a_partition_is_shown_with_its_ends(tmp_path: Path) -> None:
     assert source_of(world).committed_end("t", 1) == -1
 
 
+async def test_an_end_that_a_replica_may_not_know_is_not_said(tmp_path: Path) -> None:
+    """A follower that is not in sync stands still, and so would the lag of groups."""
+    world = World(tmp_path)
+    world.add_topic("t")
+    partition = world.replicas.partitions[TopicPartition("t", 0)]
+    partition.become_follower(
+        leader_id=2, leader_epoch=9, partition_epoch=9, replicas=(1, 2), isr=(1, 2)
+    )
+    assert source_of(world).committed_end("t", 0) == 0
+    partition.isr = (2,)
+    assert source_of(world).committed_end("t", 0) == -1
+    partition.isr = (1, 2)
+    partition.log.set_offline(OSError("gone"))
+    assert source_of(world).committed_end("t", 0) == -1
+
+
 async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     world, tier = World(tmp_path, has_tier=True), ScriptedTier()
     topic_id = world.add_topic("t", remote_storage_enable=True)
