@@ -50,7 +50,7 @@ def safe_to_stop_command(
     """
     settings = client_settings(command_config)
     try:
-        with BlockingClient(bootstrap, settings.client_id) as client:
+        with settings.client(bootstrap) as client:
             reasons = _reasons(client, settings, broker_id, may_stop_lone=ignore_one_replica)
     except (ClusterError, QuorumError) as error:
         click.echo(f"tidemark: {error}", err=True)

@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from kafka_client.blocking import BlockingClient
 from metadata_topic.controller.features import DEFAULT_FEATURES
 from metadata_topic.image.image import METADATA_VERSION
 from tidemark.cluster.asking import Cluster
@@ -25,7 +24,7 @@ def command() -> None:
 @cluster_options
 def describe_command(bootstrap: str, command_config: Path | None) -> None:
     """Show what the broker supports, and what the cluster has finalised (0: off)."""
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         found = Cluster(client).features()
     levels = _levels(found)
     rows = [
@@ -45,7 +44,7 @@ def upgrade_command(wanted: tuple[str, ...], bootstrap: str, command_config: Pat
     Without FEATURE=LEVEL: those that a new cluster has, as far as they are lower here; metadata
     version apart. Every node has to support them: upgrade all of them first.
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         now = _levels(cluster.features())
         levels = dict(map(_wanted, wanted)) if wanted else _of_new_clusters(now)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicPartition
 from runtime.clock import SystemClock
 from tidemark.cluster.groups import ACTIVE, Groups, active_group
@@ -53,7 +53,7 @@ def command() -> None:
 @contextmanager
 def _asking(bootstrap: str, command_config: Path | None) -> Iterator[Groups]:
     settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with settings.client(bootstrap) as client:
         yield Groups(client, settings.api_timeout_ms / 1000)
 
 

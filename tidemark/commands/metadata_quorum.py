@@ -18,6 +18,7 @@ from tidemark.remote.options import (
     WrongOptionError,
     bootstrap_beside,
     bootstrap_option,
+    command_config_option,
 )
 
 
@@ -51,11 +52,7 @@ class Bootstrap:
     "--bootstrap-controller", metavar="HOST:PORT",
     help="A controller; several with commas between.",
 )  # fmt: skip
-@click.option(
-    "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-    help="Properties of the Kafka client: client.id, default.api.timeout.ms (10 s if not given), "
-    "request.timeout.ms. Plaintext only. With add-controller: of the controller to be added.",
-)  # fmt: skip
+@command_config_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -84,7 +81,7 @@ def describe_command(
     if settings.without_effect:
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     clock = SystemClock()
-    with BlockingClient(address, settings.client_id) as client:
+    with settings.client(address) as client:
         found = _asker(client, settings, bootstrap).describe()
     if status:
         text = status_text(found)
@@ -117,7 +114,7 @@ def add_command(bootstrap: Bootstrap, *, dry_run: bool) -> None:
     address, settings = bootstrap.address(), client_settings(path)
     voter = voter_of(load(path, (), list_without_effect=False), path, Disk())
     if not dry_run:
-        with BlockingClient(address, settings.client_id) as client:
+        with settings.client(address) as client:
             _asker(client, settings, bootstrap).change(adding(voter))
     click.echo(added_text(voter, dry_run=dry_run))
 
@@ -139,7 +136,7 @@ def remove_command(
     key = key_of(controller_id, controller_directory_id)
     address, settings = bootstrap.address(), client_settings(bootstrap.command_config)
     if not dry_run:
-        with BlockingClient(address, settings.client_id) as client:
+        with settings.client(address) as client:
             _asker(client, settings, bootstrap).change(removing(key))
     click.echo(removed_text(key, dry_run=dry_run))
 

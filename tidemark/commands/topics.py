@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.image.image import ResourceType
 from tidemark.cluster.asking import Cluster, NewTopic, RefusedError
@@ -48,7 +48,7 @@ def list_command(
     *, exclude_internal: bool, as_json: bool, bootstrap: str, command_config: Path | None
 ) -> None:
     """Print the names of all topics, a line each."""
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         found = Cluster(client).topics()
     shown = [found[name] for name in sorted(found)]
     shown = [one for one in shown if not (exclude_internal and one.is_internal)]
@@ -86,7 +86,7 @@ def describe_command(
     Isr: replicas in sync. Elr: those that are not, and may lead all the same, since they have all
     that is committed (KIP-966).
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         found = topics_named(cluster, names)
         chosen = [
@@ -142,7 +142,7 @@ def create_command(
     settings = parse_overrides(config, option="--config")
     say = (lambda _: None) if as_json else click.echo
     created: list[dict[str, object]] = []
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         for name in names:
             new = NewTopic(name, partitions or -1, replication_factor or -1, settings)
@@ -180,7 +180,7 @@ def delete_command(
     """
     if not names:
         raise WrongOptionError("name a topic")
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         wanted = list(names)
         if if_exists:

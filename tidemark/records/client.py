@@ -38,7 +38,8 @@ def given_settings(config: Path | None, properties: Mapping[str, str]) -> Transl
     """The settings of `--command-config` and of `--command-property`, which win.
 
     Raises:
-        ConfigError: the file cannot be read, or a value is none.
+        ConfigError: the file cannot be read, or a number is none.
+        ClientSettingError: a value is for Java alone.
     """
     return translated(({} if config is None else read_properties(config)) | dict(properties))
 

@@ -50,7 +50,8 @@ def command_config_option(function: F) -> F:
     """`--command-config`: properties of the client, as Kafka's tools have them."""
     return click.option(
         "--command-config", "-F", metavar="FILE", type=click.Path(path_type=Path),
-        help="Properties of the Kafka client.",
+        help="Properties of the client, as for Kafka's tools: security.protocol, ssl.*, sasl.*,"
+        " client.id, default.api.timeout.ms (10 s if not given).",
     )(function)  # fmt: skip
 
 
