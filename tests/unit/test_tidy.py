@@ -46,7 +46,6 @@ SHORT_FILES = {
     "tidemark/platforms.py": "asked before anything else of ours is loaded",
     "tidemark/errors.py": "public: the errors that users catch",
     "tidemark/plugins/testing.py": "public: needs pytest, the rest of `tidemark.plugins` does not",
-    "tidemark/records/progress.py": "pure: when a consumer has all; `consuming` is not",
     "tidemark/remote/progress.py": "loads rich, for the commands that show how far they are",
     "broker/coordinator/group/lifecycle.py": "the table that docs/groups.md draws",
     "broker/handlers/controllers/parts.py": "below each handler of the listener and above none",
