@@ -177,11 +177,13 @@ class Groups:
 
         return self._asker.again(ask)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group without members; one that has some meanwhile refuses.
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str]:
+        """Set offsets of a group without members; returns why some were not set.
 
         Raises:
-            ClusterError: the coordinator refuses a partition; others may be set.
+            ClusterError: the group has members meanwhile.
         """
         cls = codec.request(ApiKey.OFFSET_COMMIT).cls
         topics: dict[str, Any] = {}
@@ -196,20 +198,21 @@ class Groups:
             )
         body = cls(group_id=group, member_id="", topics=list(topics.values()))
 
-        def ask() -> None:
+        def ask() -> dict[TopicPartition, str]:
             answer = self._asker.ask(self._coordinator(group), ApiKey.OFFSET_COMMIT, _COMMIT, body)
-            refused: dict[TopicPartition, int] = {}
+            refused: dict[TopicPartition, str] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
                     if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                         raise active_group(group, "no longer Empty")
-                    if one.error_code:
-                        refused[TopicPartition(topic.name, one.partition_index)] = one.error_code
-            for place, code in refused.items():
-                done = len(offsets) - len(refused)
-                _check(code, f"{done} offset(s) of group {group} were set, not {place}")
+                    place = TopicPartition(topic.name, one.partition_index)
+                    try:
+                        _check(one.error_code, f"the offset of {place} of group {group}")
+                    except RefusedError as error:
+                        refused[place] = str(error)
+            return refused
 
-        self._asker.again(ask)
+        return self._asker.again(ask)
 
     def delete(self, group: str) -> None:
         """Forget a group without members, with its offsets.

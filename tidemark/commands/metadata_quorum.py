@@ -11,7 +11,7 @@ from runtime.disk import Disk
 from tidemark.node_files.loading import load
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings, client_settings
-from tidemark.quorum.text import replication_text, status_text
+from tidemark.quorum.text import replication_json, replication_text, status_json, status_text
 from tidemark.quorum.voters import added_text, adding, key_of, removed_text, removing, voter_of
 from tidemark.remote.options import (
     ToolCommand,
@@ -19,6 +19,8 @@ from tidemark.remote.options import (
     bootstrap_beside,
     bootstrap_option,
     command_config_option,
+    json_option,
+    print_json,
 )
 
 
@@ -70,9 +72,10 @@ def command(
 @click.option("--status", is_flag=True, help="Who leads, how far behind the slowest voter is.")
 @click.option("--replication", is_flag=True, help="How far each replica is, a line each.")
 @click.option("--human-readable", is_flag=True, help="Times as ms ago; with --replication.")
+@json_option
 @click.pass_obj
 def describe_command(
-    bootstrap: Bootstrap, *, status: bool, replication: bool, human_readable: bool
+    bootstrap: Bootstrap, *, status: bool, replication: bool, human_readable: bool, as_json: bool
 ) -> None:
     """Describe the quorum: --status or --replication."""
     _check(status=status, replication=replication, human_readable=human_readable)
@@ -83,6 +86,9 @@ def describe_command(
     clock = SystemClock()
     with settings.client(address) as client:
         found = _asker(client, settings, bootstrap).describe()
+    if as_json:
+        print_json(status_json(found) if status else replication_json(found))
+        return
     if status:
         text = status_text(found)
     else:
