@@ -66,7 +66,6 @@ SHORT_FILES = {
     "pipeline/columns.py": "needs Arrow, `pipeline.values` does not",
     "pipeline/dump/json_fields.py": "needs no Arrow: `tidemark consume` has none",
     "pipeline/dump/jsonl.py": "needs Arrow, `json_fields` does not",
-    "pipeline/jobs/session.py": "needs no Spark before it is called, the jobs do",
     "pipeline/opening.py": "the one place that chooses between cluster and bucket",
     "pipeline/spark/reading.py": "loaded when something is read: `source` must be light",
     "pipeline/spark/stream_reader_42.py": "needs PySpark 4.2",
