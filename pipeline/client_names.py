@@ -14,7 +14,7 @@ from pipeline.errors import OptionError
 
 _USED: Final = ("bootstrap.servers", "isolation.level", "client.id", "security.protocol")
 _SECURITY: Final = ("ssl.", "sasl.", "security.")
-"""Families of settings. The client refuses every `security.protocol` that needs them."""
+"""Families of settings, for `kafka_client.security`."""
 
 CLIENT_IDLE: Final = (
     "group.instance.id", "group.protocol", "group.remote.assignor", "max.poll.records",
@@ -52,7 +52,7 @@ def client_name(name: str, shown: str) -> str:
     """
     if name in _REFUSED:
         raise OptionError(f"{shown}{name} is not supported: {_REFUSED[name]}")
-    if name in _KNOWN or _is_security(name):
+    if name in _KNOWN or name.startswith(_SECURITY):
         return name
     near = get_close_matches(name, _KNOWN, 1, 0.6)
     hint = f"; did you mean {shown.rpartition(' ')[2]}{near[0]}?" if near else ""
@@ -63,10 +63,4 @@ def why_idle(name: str) -> str | None:
     """Why a setting changes nothing; None: it does."""
     if name in CLIENT_IDLE:
         return "there is no consumer"
-    if name == "group.id":
-        return "no group is joined"
-    return "brokers are reached by plain TCP" if _is_security(name) else None
-
-
-def _is_security(name: str) -> bool:
-    return name not in _USED and name.startswith(_SECURITY)
+    return "no group is joined" if name == "group.id" else None

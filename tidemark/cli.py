@@ -1,10 +1,12 @@
 """The `tidemark` command: a node (start, format, dev), its tools, and the data in its topics.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
-user did wrong ends in one message on stderr and exit code 1; nothing has been written then.
+user did wrong ends in one message on stderr and exit code 1; nothing has been written then. Where
+the reader of a pipe has enough the exit code is 0, on Ctrl-C 130, unless a command ends otherwise.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +17,8 @@ import click
 
 from tidemark.platforms import why_no_command
 
+_INTERRUPTED: Final = 130
+_STDOUT: Final = 1
 _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "brokers": "Say whether a broker can be stopped now: safe-to-stop.",
@@ -71,6 +75,21 @@ class LazyGroup(click.Group):
         command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # nothing may be flushed at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+            sys.exit(0)
+        except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # as rich ends it
+                sys.exit(0)
+            raise
+        except KeyboardInterrupt:
+            sys.exit(_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click: without loading any."""

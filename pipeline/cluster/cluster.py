@@ -10,11 +10,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.security import security_of
 from kafka_client.transport import Address
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from pipeline.values import ClusterAddress
 
 _LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED = -1, -2, -4, -5
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
@@ -40,6 +42,15 @@ class NotNowError(ClusterError):
 
 class UnknownTopicError(ClusterError):
     """There is no topic of that name."""
+
+
+def connect(address: ClusterAddress) -> BlockingClient:
+    """A client for the brokers of a cluster; nothing is opened yet.
+
+    Raises:
+        ClusterError: the address is none, or a setting cannot be met.
+    """
+    return BlockingClient(address.bootstrap, address.client_id, **security_of(address.client))
 
 
 def no_topic(name: str, known: Iterable[str]) -> UnknownTopicError:

@@ -10,6 +10,9 @@ from pipeline.errors import need
 from pipeline.java_home import provide_java
 
 _PYTHON: Final = "spark.pyspark.python"
+_MAY_NAME_A_MASTER: Final = frozenset(
+    ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+)
 
 
 def name_workers_python(
@@ -19,8 +22,12 @@ def name_workers_python(
 
     Spark asks the environment alone for it, and takes the first `python3` of PATH where that says
     nothing, which need not have Tidemark. Workers on other machines have Pythons of their own.
+    Without a master Spark runs here, unless settings of its own say otherwise, in a file perhaps.
     """
-    if master is not None and master.startswith("local"):
+    found = master or settings.get("spark.master")
+    if found is None and not environ.keys() & _MAY_NAME_A_MASTER:
+        found = "local[*]"
+    if found is not None and found.startswith("local"):
         environ.setdefault("PYSPARK_PYTHON", settings.get(_PYTHON, sys.executable))
 
 

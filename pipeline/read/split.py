@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kafka_client.blocking import BlockingClient
+from pipeline.cluster.cluster import connect
 from pipeline.columns import schema_of
 from pipeline.decode.group import decode_group
 from pipeline.errors import PipelineError
@@ -141,7 +141,7 @@ class _Reading:
         cluster = self.source.cluster
         if cluster is None:
             raise PipelineError(f"{self.split.partition}: a tail to read and no cluster")
-        with BlockingClient(cluster.bootstrap, cluster.client_id) as client:
+        with connect(cluster) as client:
             leader = Leader(client, piece.partition, self.source.isolation, piece.leader)
             limits = self.limits
             yield from TailGroups(piece, leader, self.rule, self.progress, limits, bytes_estimate)

@@ -21,7 +21,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.blocking import ClusterError, UnreachableError
 from kafka_client.transport import Address
 from kafka_protocol.types import (
     REMOTE_LOG_METADATA_TOPIC,
@@ -31,7 +31,7 @@ from kafka_protocol.types import (
 )
 from kafka_protocol.wire.primitives import uuid_to_text
 from pipeline.cluster.asker import Asker, LeaderChangedError
-from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, near_epochs
+from pipeline.cluster.cluster import Cluster, NotNowError, chain_from_ends, connect, near_epochs
 from pipeline.cluster.questions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -97,15 +97,11 @@ class ClusterLog:
         """Reach the cluster.
 
         Raises:
-            OptionError: a client setting cannot be met.
-            ClusterError: nobody answers.
+            ClusterError: nobody answers, or a client setting cannot be met.
         """
         assert where.cluster is not None, "a bucket alone is read by BucketLog"
-        protocol = where.cluster.client.get("security.protocol", "PLAINTEXT").upper()
-        if protocol != "PLAINTEXT":
-            raise OptionError(f"security.protocol={protocol}: only PLAINTEXT is known here")
         self._where = where
-        self._asker = Asker(BlockingClient(where.cluster.bootstrap, where.cluster.client_id))
+        self._asker = Asker(connect(where.cluster))
         self._metadata = MetadataTopic(self._asker, clock)
         self._indexes = SegmentIndexes(self._opened_store)
         self._store: RemoteStorageManager | None = None

@@ -8,6 +8,8 @@ import json
 import os
 import re
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,9 +72,10 @@ class Shell:
         self.environment.pop("COLUMNS", None)
         self._home = home
 
-    def run(self, *arguments: str, code: int = 0) -> str:
-        """Without a terminal; returns what was printed, errors too."""
-        return self._run([sys.executable, "-m", "tidemark.cli", *arguments], code)
+    def run(self, *arguments: str, code: int = 0, errors: bool = True) -> str:
+        """Without a terminal; returns what was printed, with errors or without."""
+        stderr = subprocess.STDOUT if errors else subprocess.DEVNULL
+        return self._run([sys.executable, "-m", "tidemark.cli", *arguments], code, stderr)
 
     def on_a_terminal(self, *arguments: str, keys: str = "", code: int = 0) -> str:
         """With one of 80 columns, where somebody types `keys`."""
@@ -81,10 +84,10 @@ class Shell:
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json"))
 
-    def _run(self, command: list[str], code: int) -> str:
+    def _run(self, command: list[str], code: int, stderr: int = subprocess.STDOUT) -> str:
         done = subprocess.run(
             command, check=False, cwd=self._home, env=self.environment, timeout=60,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True,
         )  # fmt: skip
         assert done.returncode == code, done.stdout
         return done.stdout.replace("\r", "")
@@ -106,6 +109,13 @@ def test_a_topic_is_made_described_set_and_deleted(shell: Shell) -> None:
     assert "tides\n" in shell.run("topics", "list")
     assert "TOPIC_ALREADY_EXISTS" in shell.run("topics", "create", "tides", code=1)
     assert "left alone" in shell.run("topics", "create", "tides", "--if-not-exists")
+
+    both = json.loads(
+        shell.run("topics", "create", "ebbs", "tides", "-p", "1", "--json", code=1, errors=False)
+    )
+    assert both["topics"][0] == {"topic": "ebbs", "partition_count": 1, "replication_factor": 1}
+    assert "TOPIC_ALREADY_EXISTS" in both["topics"][1]["error"]
+    assert shell.json("topics", "delete", "ebbs", "--yes") == {"topics": [{"topic": "ebbs"}]}
 
     (topic,) = shell.json("topics", "describe", "tides")["topics"]
     assert topic["configs"] == {"retention.ms": "5000"}
@@ -210,6 +220,59 @@ def test_groups_are_listed_described_and_deleted(shell: Shell, broker: tidemark.
     assert not any(one["group"] == "old" for one in shell.json("groups", "list")["groups"])
 
 
+LISTING = [
+    *(("topics", "list"), ("topics", "describe"), ("topics", "list", "--json")),
+    *(("configs", "show", "--broker", "1", "--all"), ("groups", "list")),
+    *(("groups", "describe", "--all-groups"), ("status",), ("features", "describe")),
+    *(("brokers", "safe-to-stop", "1"), ("metadata-quorum", "describe", "--replication")),
+    *(("remote", "segments", "tiered"), ("remote", "segments", "tiered", "--json")),
+    *(("consume", "orders"), ("version",)),
+]
+
+
+@pytest.mark.parametrize("command", LISTING, ids=" ".join)
+def test_a_reader_that_has_enough_is_no_error(shell: Shell, command: tuple[str, ...]) -> None:
+    """Only a real pipe shows what is flushed when, also by rich and at the end of the process."""
+    if "tiered" in command:
+        shell.run(
+            "topics", "create", "tiered", "--if-not-exists", "-X", "remote.storage.enable=true"
+        )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidemark.cli", *command], check=False, timeout=60,
+        env=shell.environment, stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+HANGING = [
+    *(("topics", "list"), ("configs", "show", "-t", "x"), ("groups", "list"), ("status",)),
+    *(("features", "describe"), ("brokers", "safe-to-stop", "1"), ("consume", "x")),
+    *(("metadata-quorum", "describe", "--status"), ("remote", "segments", "x"), ("produce", "x")),
+]
+
+
+def test_ctrl_c_ends_each_command_without_a_traceback(shell: Shell) -> None:
+    """A server takes connections and says nothing; only a process gets a signal."""
+    with socket.create_server(("127.0.0.1", 0), backlog=50) as server:
+        server.settimeout(30)
+        environment = shell.environment | {
+            "TIDEMARK_BOOTSTRAP_SERVER": f"127.0.0.1:{server.getsockname()[1]}"
+        }
+        for command in HANGING:
+            with subprocess.Popen(
+                [sys.executable, "-m", "tidemark.cli", *command], env=environment, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ) as process:  # fmt: skip
+                connection, _ = server.accept()
+                process.send_signal(signal.SIGINT)
+                said, _ = process.communicate(timeout=30)
+                connection.close()
+            assert (process.returncode, said) == (130, ""), command
+
+
 def test_lines_fit_into_80_columns(shell: Shell, broker: tidemark.Broker) -> None:
     consumer = reading(broker, "a-group-with-a-name-that-is-rather-long-as-they-are-at-times")
     try:
@@ -217,7 +280,7 @@ def test_lines_fit_into_80_columns(shell: Shell, broker: tidemark.Broker) -> Non
         for command in (
             ("topics", "describe"), ("topics", "describe", "--exclude-internal"),
             ("configs", "show", "--broker", "1", "--all"), ("groups", "list"),
-            ("groups", "describe", "--all-groups"),
+            ("groups", "describe", "--all-groups"), ("features", "describe"),
         ):  # fmt: skip
             printed = shell.on_a_terminal(*command)
             assert printed

@@ -19,11 +19,15 @@ from pipeline.cluster.cluster import NotNowError, name_of
 from pipeline.cluster.questions import EARLIEST, LATEST, list_offsets
 from tidemark.cluster.asking import RefusedError
 
-ACTIVE: Final = frozenset(("Stable", "PreparingRebalance", "CompletingRebalance"))
+ACTIVE: Final = frozenset(
+    ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+)
 """States of a group with members: its offsets are theirs."""
 _CONSUMER: Final = "consumer"
 _ASSIGNMENT_VERSION_MAX: Final = 3
 _FIND_COORDINATOR, _LIST, _DESCRIBE, _DELETE, _FETCH, _COMMIT = 4, 5, 6, 2, 9, 9
+_DESCRIBE_CONSUMER: Final = 0
+_CLASSIC: Final = "classic"
 _NOT_NOW: Final = frozenset(
     (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -120,12 +124,40 @@ class Groups:
 
         node, found = self._asker.again(ask)
         if found.error_code:
-            raise self._no_group(group)
-        host, port = self._asker.cluster.brokers.get(node, ("?", 0))
+            return self._of_another_type(group)
         members = tuple(_member(one, found.protocol_type) for one in found.members)
-        return Described(
-            group, f"{host}:{port} ({node})", found.group_state, found.protocol_data, members
+        where = self._address(node)
+        return Described(group, where, found.group_state, found.protocol_data, members)
+
+    def _of_another_type(self, group: str) -> Described:
+        """A group that is no classic one; of KIP-848's it is known who reads what, too."""
+        types = {one.group: one.type for one in self.all()}
+        if (kind := types.get(group, _CLASSIC)) == _CLASSIC:
+            raise self._no_group(group, types)
+        if kind != _CONSUMER:
+            raise ClusterError(
+                f"group {group} is of type {kind}: Kafka's kafka-{kind}-groups.sh describes it"
+            )
+        body = codec.request(ApiKey.CONSUMER_GROUP_DESCRIBE).cls(group_ids=[group])
+
+        def ask() -> tuple[int, Any]:
+            node = self._coordinator(group)
+            key = ApiKey.CONSUMER_GROUP_DESCRIBE
+            (found,) = self._asker.ask(node, key, _DESCRIBE_CONSUMER, body).groups
+            _check(found.error_code, f"group {group}")
+            return node, found
+
+        node, found = self._asker.again(ask)
+        members = tuple(
+            Member(one.member_id, one.instance_id, one.client_id, one.client_host, _given(one))
+            for one in found.members
         )
+        where = self._address(node)
+        return Described(group, where, found.group_state, found.assignor_name, members)
+
+    def _address(self, node: int) -> str:
+        host, port = self._asker.cluster.brokers.get(node, ("?", 0))
+        return f"{host}:{port} ({node})"
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
         """What the group has committed: the next offset to read, by partition."""
@@ -145,11 +177,13 @@ class Groups:
 
         return self._asker.again(ask)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group without members; one that has some meanwhile refuses.
+    def commit(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, str]:
+        """Set offsets of a group without members; returns why some were not set.
 
         Raises:
-            ClusterError: the coordinator refuses a partition; others may be set.
+            ClusterError: the group has members meanwhile.
         """
         cls = codec.request(ApiKey.OFFSET_COMMIT).cls
         topics: dict[str, Any] = {}
@@ -164,20 +198,21 @@ class Groups:
             )
         body = cls(group_id=group, member_id="", topics=list(topics.values()))
 
-        def ask() -> None:
+        def ask() -> dict[TopicPartition, str]:
             answer = self._asker.ask(self._coordinator(group), ApiKey.OFFSET_COMMIT, _COMMIT, body)
-            refused: dict[TopicPartition, int] = {}
+            refused: dict[TopicPartition, str] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
                     if one.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                         raise active_group(group, "no longer Empty")
-                    if one.error_code:
-                        refused[TopicPartition(topic.name, one.partition_index)] = one.error_code
-            for place, code in refused.items():
-                done = len(offsets) - len(refused)
-                _check(code, f"{done} offset(s) of group {group} were set, not {place}")
+                    place = TopicPartition(topic.name, one.partition_index)
+                    try:
+                        _check(one.error_code, f"the offset of {place} of group {group}")
+                    except RefusedError as error:
+                        refused[place] = str(error)
+            return refused
 
-        self._asker.again(ask)
+        return self._asker.again(ask)
 
     def delete(self, group: str) -> None:
         """Forget a group without members, with its offsets.
@@ -197,7 +232,7 @@ class Groups:
             return code
 
         if self._asker.again(ask):
-            raise self._no_group(group)
+            raise self._no_group(group, [one.group for one in self.all()])
 
     # -- partitions -------------------------------------------------------------------------------
 
@@ -244,8 +279,8 @@ class Groups:
         coordinator: int = found.node_id
         return coordinator
 
-    def _no_group(self, group: str) -> ClusterError:
-        near = get_close_matches(group, [one.group for one in self.all()], 1, 0.5)
+    def _no_group(self, group: str, there: Iterable[str]) -> ClusterError:
+        near = get_close_matches(group, list(there), 1, 0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
         return ClusterError(f"there is no group {group!r}{hint}")
 
@@ -263,6 +298,15 @@ def _member(one: Any, protocol_type: str) -> Member:
     if protocol_type == _CONSUMER:
         assigned = _assigned(bytes(one.member_assignment))
     return Member(one.member_id, one.group_instance_id, one.client_id, one.client_host, assigned)
+
+
+def _given(member: Any) -> frozenset[TopicPartition]:
+    """What the coordinator has given to a member of a group of KIP-848."""
+    return frozenset(
+        TopicPartition(one.topic_name, number)
+        for one in member.assignment.topic_partitions
+        for number in one.partitions
+    )
 
 
 def _assigned(assignment: bytes) -> frozenset[TopicPartition] | None:

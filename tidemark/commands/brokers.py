@@ -14,7 +14,7 @@ from tidemark.commands.brokers_moving import add_command, drain_command
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings, client_settings
 from tidemark.quorum.description import QuorumError
-from tidemark.remote.options import cluster_options
+from tidemark.remote.options import cluster_options, json_option, print_json
 from tidemark.status.report import endangered_quorum
 
 _SHOWN_MAX: Final = 20
@@ -36,9 +36,15 @@ command.add_command(add_command)
     "--ignore-one-replica", is_flag=True,
     help="Partitions of one replica do not count: nobody else could lead them.",
 )  # fmt: skip
+@json_option
 @cluster_options
 def safe_to_stop_command(
-    broker_id: int, *, ignore_one_replica: bool, bootstrap: str, command_config: Path | None
+    broker_id: int,
+    *,
+    ignore_one_replica: bool,
+    as_json: bool,
+    bootstrap: str,
+    command_config: Path | None,
 ) -> None:
     """Say whether broker ID can be stopped now.
 
@@ -50,11 +56,14 @@ def safe_to_stop_command(
     """
     settings = client_settings(command_config)
     try:
-        with BlockingClient(bootstrap, settings.client_id) as client:
+        with settings.client(bootstrap) as client:
             reasons = _reasons(client, settings, broker_id, may_stop_lone=ignore_one_replica)
     except (ClusterError, QuorumError) as error:
         click.echo(f"tidemark: {error}", err=True)
         sys.exit(_UNKNOWN)
+    if as_json:
+        print_json({"broker": broker_id, "is_safe": not reasons, "reasons": reasons})
+        sys.exit(1 if reasons else 0)
     if not reasons:
         click.echo(f"yes: broker {broker_id} can be stopped")
         return

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.blocking import ClusterError, UnreachableError
 from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import BrokerState, Cluster, PartitionState, Reassigning, Refusal
 from tidemark.cluster.moving import Facts, Move, Place, drained, filled, summary
@@ -62,7 +62,7 @@ def drain_command(
 
     Exit code 0: the broker has no replica. 1: partitions are left, and named.
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         refused: list[Refusal] = []
         try:
@@ -110,7 +110,7 @@ def add_command(
 
     Exit code 0: done. 1: partitions were refused, and are named.
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         facts = _facts(cluster, broker_id)
         if facts.brokers[broker_id].is_fenced:

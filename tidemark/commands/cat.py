@@ -16,7 +16,12 @@ from tidemark.commands.pipeline_options import log_start_option, log_starts_of
 from tidemark.node_files.loading import parse_overrides
 from tidemark.records.options import PlaceType
 from tidemark.records.places import AtTime, FromEnd, Place, PlaceError, Word, datetime_of
-from tidemark.remote.options import WrongOptionError, bootstrap_beside, bootstrap_option
+from tidemark.remote.options import (
+    WrongOptionError,
+    bootstrap_beside,
+    bootstrap_option,
+    command_config_option,
+)
 from tidemark.remote.progress import progress
 
 if TYPE_CHECKING:
@@ -87,10 +92,7 @@ def _scan_place(place: Place) -> "ScanPlace":
     "--storage-config", "storage", multiple=True, metavar="K=V",
     help="A setting of the storage plugin (rsm.config.K); class=... names the plugin; repeatable.",
 )  # fmt: skip
-@click.option(
-    "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-    help="Properties of the Kafka client.",
-)  # fmt: skip
+@command_config_option
 @click.option("--skip-lost", is_flag=True, help="Skip and count offsets that are gone.")
 @click.option("--topic-id", help="Of a bucket that has several topics of this name.")
 @log_start_option

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from metadata_topic.controller.configs import Operation
 from metadata_topic.image.image import ResourceType
 from tidemark.cluster.asking import Change, Cluster, Setting
@@ -80,7 +80,7 @@ def _resource(given: dict[str, Any]) -> Iterator[Resource]:
     if (topic is not None) + (broker is not None) + shared != 1:
         raise WrongOptionError("name one of --topic, --broker and --broker-defaults")
     config: Path | None = given["command_config"]
-    with BlockingClient(given["bootstrap"], client_settings(config).client_id) as client:
+    with client_settings(config).client(given["bootstrap"]) as client:
         cluster = Cluster(client)
         if topic is not None:
             topics_named(cluster, [topic])  # a wrong name gets the nearest one

@@ -1,11 +1,10 @@
 """`tidemark consume`: records of a topic to stdout, as any consumer gets them from the brokers."""
 
-import os
 import select
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -21,8 +20,6 @@ from tidemark.records.options import (
 )
 from tidemark.records.places import Place, Word
 from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options, json_option
-
-_INTERRUPTED: Final = 130
 
 
 @click.command("consume", cls=ToolCommand)
@@ -106,10 +103,9 @@ def command(
         )
         if reading.run() == 0 and out.is_heard() and not asked.is_endless:
             _say(f"there is no record of {asked.topic} to print; --follow waits for new ones")
-    except BrokenPipeError:
-        out.give_up()
     except KeyboardInterrupt:
-        sys.exit(0 if asked.is_endless else _INTERRUPTED)
+        if not asked.is_endless:
+            raise
 
 
 def _form(given: dict[str, Any]) -> Form:
@@ -152,8 +148,7 @@ class _Out:
     def __init__(self, form: Form) -> None:
         self._line_of = line_maker(form)
         self._poll = select.poll()
-        self._descriptor = sys.stdout.fileno()
-        self._poll.register(self._descriptor, 0)  # errors alone
+        self._poll.register(sys.stdout.fileno(), 0)  # errors alone
 
     def write(self, records: list[Consumed]) -> None:
         sys.stdout.buffer.write(b"".join(map(self._line_of, records)))
@@ -162,10 +157,6 @@ class _Out:
     def is_heard(self) -> bool:
         """False where the reader of the pipe has left, so that nothing is waited for."""
         return not any(event & select.POLLERR for _, event in self._poll.poll(0))
-
-    def give_up(self) -> None:
-        """Let nothing be flushed at the end."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._descriptor)
 
 
 def _say(text: str) -> None:

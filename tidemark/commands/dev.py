@@ -17,7 +17,7 @@ from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.log_lines import QuietStart, also_logged_to
-from tidemark.dev.ports import ports_of, refuse_taken_ports, typed
+from tidemark.dev.ports import first_steps, ports_of, refuse_taken_ports, typed
 from tidemark.dev.settings import (
     BROKERS_MAX,
     CONTROLLERS_MAX,
@@ -289,21 +289,7 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
     if s3:
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
-    settings, tiered = data / PROPERTIES, "remote.storage.enable=true"
-
-    def at(words: list[str]) -> str:
-        return typed([*words, "--bootstrap-server", address])
-
+    settings = data / PROPERTIES
     return f"""Tidemark on {address}, data in {data}, settings in {settings}. Stop it with Ctrl-C.
-
-A tiered topic (1 MiB segments, almost nothing kept locally), filled, and read by a group; what is
-no longer on local disk comes from the remote tier:
-  {at(["topics", "create", "tides", "-X", tiered, "-X", "local.retention.bytes=1"])}
-  seq 1 500000 | {at(["produce", "tides"])}
-  {at(["consume", "tides", "-G", "readers", "-n", "3"])}
-  {at(["groups", "describe", "readers"])}
-
-Watch it happen:
-{look}  {at(["remote", "segments", "tides"])}
-{places}
+{first_steps(address)}{look}{places}
 {watch}"""

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError, UnreachableError
+from kafka_client.blocking import ClusterError, UnreachableError
 from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import BrokerState, Cluster, LogDirectory
 from tidemark.cluster.draining import found_directory, serving, targets
@@ -46,7 +46,7 @@ def drain_command(
 
     Exit code 0: the directory has no replica. 1: replicas are left, and named.
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         asked = serving(cluster.brokers(), broker)
         known = {one.id: cluster.log_directories(one) for one in asked}

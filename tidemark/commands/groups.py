@@ -1,16 +1,17 @@
 """`tidemark groups`: list and describe groups, set their offsets anew, delete them."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicPartition
 from runtime.clock import SystemClock
+from tidemark.cluster.asking import RefusedError
 from tidemark.cluster.groups import ACTIVE, Groups, active_group
 from tidemark.cluster.groups_text import group_json, group_text, groups_text, rows_of
 from tidemark.cluster.resetting import (
@@ -38,6 +39,7 @@ from tidemark.remote.options import (
     json_option,
     named,
     print_json,
+    report_each,
     terminal_width,
     yes_option,
 )
@@ -53,7 +55,7 @@ def command() -> None:
 @contextmanager
 def _asking(bootstrap: str, command_config: Path | None) -> Iterator[Groups]:
     settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with settings.client(bootstrap) as client:
         yield Groups(client, settings.api_timeout_ms / 1000)
 
 
@@ -174,14 +176,18 @@ def reset_command(
         if not as_json:  # before anything is done: the old offsets are in it
             rows = [(*one.partition, *one[1:]) for one in plan]
             click.echo(table(_PLAN, rows, terminal_width()), nl=False)
-        if execute:
-            groups.commit(group, {one.partition: one.new for one in plan})
+        wanted = {one.partition: one.new for one in plan}
+        refused = groups.commit(group, wanted) if execute else {}
+    for error in refused.values():
+        click.echo(f"tidemark: {error}", err=True)
     if as_json:
-        print_json({"group": group, "executed": execute, "offsets": [_fields(one) for one in plan]})
+        offsets = [_fields(one, refused.get(one.partition)) for one in plan]
+        print_json({"group": group, "executed": execute, "offsets": offsets})
     elif execute:
-        click.echo(f"{len(plan)} offset(s) of group {group} were set.")
+        click.echo(f"{len(plan) - len(refused)} offset(s) of group {group} were set.")
     else:
         click.echo("Nothing was changed; --execute sets the offsets.")
+    sys.exit(1 if refused else 0)
 
 
 def _plan(
@@ -227,14 +233,15 @@ def _way(groups: Groups, partitions: set[TopicPartition], given: dict[str, Any])
     return ways[name]()
 
 
-def _fields(one: Planned) -> dict[str, object]:
-    return {
+def _fields(one: Planned, error: str | None) -> dict[str, object]:
+    fields = {
         "topic": one.partition.topic,
         "partition": one.partition.partition,
         "current_offset": one.current,
         "new_offset": one.new,
         "log_end_offset": one.end,
     }
+    return fields if error is None else fields | {"error": error}
 
 
 @command.command("delete", cls=ToolCommand)
@@ -256,20 +263,18 @@ def delete_command(
     """
     if not names:
         raise WrongOptionError("name a group")
-    deleted: list[str] = []
     with _asking(bootstrap, command_config) as groups:
         for name in names:
             groups.describe(name)  # a wrong name is no question
         confirm(f"Delete {', '.join(names)} with all offsets?", yes=yes)
-        for name in names:
-            try:
-                groups.delete(name)
-            except ClusterError as error:
-                click.echo(f"tidemark: {error}", err=True)
-                continue
-            deleted.append(name)
-            if not as_json:
-                click.echo(f"Deleted group {name}.")
-    if as_json:
-        print_json({"deleted": deleted})
-    sys.exit(0 if len(deleted) == len(names) else 1)
+        report_each("groups", _deleted(groups, names), as_json=as_json)
+
+
+def _deleted(groups: Groups, names: Iterable[str]) -> Iterator[tuple[dict[str, object], str]]:
+    for name in names:
+        fields: dict[str, object] = {"group": name}
+        try:
+            groups.delete(name)
+        except RefusedError as error:
+            fields["error"] = str(error)
+        yield fields, f"Deleted group {name}."

@@ -11,13 +11,16 @@ from runtime.disk import Disk
 from tidemark.node_files.loading import load
 from tidemark.quorum.asking import Limits, QuorumAsker
 from tidemark.quorum.client_settings import ClientSettings, client_settings
-from tidemark.quorum.text import replication_text, status_text
+from tidemark.quorum.text import replication_json, replication_text, status_json, status_text
 from tidemark.quorum.voters import added_text, adding, key_of, removed_text, removing, voter_of
 from tidemark.remote.options import (
     ToolCommand,
     WrongOptionError,
     bootstrap_beside,
     bootstrap_option,
+    command_config_option,
+    json_option,
+    print_json,
 )
 
 
@@ -51,11 +54,7 @@ class Bootstrap:
     "--bootstrap-controller", metavar="HOST:PORT",
     help="A controller; several with commas between.",
 )  # fmt: skip
-@click.option(
-    "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-    help="Properties of the Kafka client: client.id, default.api.timeout.ms (10 s if not given), "
-    "request.timeout.ms. Plaintext only. With add-controller: of the controller to be added.",
-)  # fmt: skip
+@command_config_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -73,9 +72,10 @@ def command(
 @click.option("--status", is_flag=True, help="Who leads, how far behind the slowest voter is.")
 @click.option("--replication", is_flag=True, help="How far each replica is, a line each.")
 @click.option("--human-readable", is_flag=True, help="Times as ms ago; with --replication.")
+@json_option
 @click.pass_obj
 def describe_command(
-    bootstrap: Bootstrap, *, status: bool, replication: bool, human_readable: bool
+    bootstrap: Bootstrap, *, status: bool, replication: bool, human_readable: bool, as_json: bool
 ) -> None:
     """Describe the quorum: --status or --replication."""
     _check(status=status, replication=replication, human_readable=human_readable)
@@ -84,8 +84,11 @@ def describe_command(
     if settings.without_effect:
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     clock = SystemClock()
-    with BlockingClient(address, settings.client_id) as client:
+    with settings.client(address) as client:
         found = _asker(client, settings, bootstrap).describe()
+    if as_json:
+        print_json(status_json(found) if status else replication_json(found))
+        return
     if status:
         text = status_text(found)
     else:
@@ -117,7 +120,7 @@ def add_command(bootstrap: Bootstrap, *, dry_run: bool) -> None:
     address, settings = bootstrap.address(), client_settings(path)
     voter = voter_of(load(path, (), list_without_effect=False), path, Disk())
     if not dry_run:
-        with BlockingClient(address, settings.client_id) as client:
+        with settings.client(address) as client:
             _asker(client, settings, bootstrap).change(adding(voter))
     click.echo(added_text(voter, dry_run=dry_run))
 
@@ -139,7 +142,7 @@ def remove_command(
     key = key_of(controller_id, controller_directory_id)
     address, settings = bootstrap.address(), client_settings(bootstrap.command_config)
     if not dry_run:
-        with BlockingClient(address, settings.client_id) as client:
+        with settings.client(address) as client:
             _asker(client, settings, bootstrap).change(removing(key))
     click.echo(removed_text(key, dry_run=dry_run))
 

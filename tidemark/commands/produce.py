@@ -3,17 +3,24 @@
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
 from tidemark.node_files.loading import parse_overrides
 from tidemark.records.lines import LineError, LineForm, parse_header
 from tidemark.records.options import SeparatorType, property_option, topic_of, topic_options
-from tidemark.records.producing import FAILURES_MAX, Asked, Outcome, open_producer, produce
+from tidemark.records.producing import (
+    FAILURES_MAX,
+    Asked,
+    Outcome,
+    lines_of,
+    open_producer,
+    produce,
+)
 from tidemark.remote.options import (
     ToolCommand,
     WrongOptionError,
@@ -95,7 +102,7 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # flushes, as Ctrl-C does
     client = open_producer(bootstrap, translated, given["acks"], given["compression"])
     with _opened(given["file"]) as lines:
-        outcome = produce(client, asked, lines)
+        outcome = produce(client, asked, lines, _say)
     acks = given["acks"] or translated.settings.get("acks")
     _report(topic, outcome, acks, as_json=given["as_json"])
     sys.exit(_INTERRUPTED if outcome.is_interrupted else 0 if outcome.is_good else 1)
@@ -106,15 +113,14 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 @contextmanager
-def _opened(file: Path | None) -> Iterator[Iterable[bytes]]:
+def _opened(file: Path | None) -> Iterator[Iterator[bytes | None]]:
     if file is not None:
         with file.open("rb") as opened:
-            yield opened
+            yield lines_of(opened.fileno())
         return
-    stdin: BinaryIO = sys.stdin.buffer
-    if stdin.isatty():
+    if sys.stdin.isatty():
         _say("each line becomes a record; Ctrl-D ends")
-    yield stdin
+    yield lines_of(sys.stdin.fileno())
 
 
 def _report(topic: str, outcome: Outcome, acks: str | None, *, as_json: bool) -> None:
@@ -131,8 +137,6 @@ def _report(topic: str, outcome: Outcome, acks: str | None, *, as_json: bool) ->
     else:
         done = "sent, and no answer was asked for" if acks == "0" else "acknowledged"
         click.echo(f"{topic}: {_records(outcome.acknowledged)} {done}")
-        for line, why in outcome.failures:
-            _say(f"line {line}: {why}")
         if outcome.failed:
             more = f"; the first {FAILURES_MAX} are named" * (outcome.failed > FAILURES_MAX)
             _say(f"{_records(outcome.failed)} failed{more}")

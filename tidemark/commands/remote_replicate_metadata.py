@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from kafka_client.blocking import BlockingClient
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from tidemark.cluster.asking import Cluster
 from tidemark.commands.topics_replicate import begin, wait
@@ -28,7 +27,7 @@ def command(*, factor: int, bootstrap: str, command_config: Path | None) -> None
     ended at any time, and given again. Exit code 1: it was refused.
     """
     settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with settings.client(bootstrap) as client:
         cluster = Cluster(client)
         # Now: a partition needs no more members than it has replicas that have joined.
         if cluster.min_isr([REMOTE_LOG_METADATA_TOPIC]).get(REMOTE_LOG_METADATA_TOPIC, 2) < 2:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from kafka_client.blocking import BlockingClient
 from tidemark.cluster.asking import Cluster
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import ToolCommand, cluster_options, confirm, yes_option
@@ -44,7 +43,7 @@ def command(
     back with records that were not copied. Exit code 1: it was refused, and nothing was changed.
     """
     settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with settings.client(bootstrap) as client:
         client.timeout_s = _STORE_S
         cluster = Cluster(client)
         wanted = find(cluster, topic, partition)

@@ -17,6 +17,7 @@ from tidemark.remote.options import (
     ToolCommand,
     bootstrap_beside,
     bootstrap_option,
+    command_config_option,
     json_option,
     print_json,
     terminal_width,
@@ -39,11 +40,7 @@ _LOOPBACK: Final = ("127.", "localhost:", "[::1]:", "::1:")
     help="A controller; several with commas between. They are asked themselves then, also where no"
     " broker runs; brokers only where --bootstrap-server is given, too.",
 )  # fmt: skip
-@click.option(
-    "--command-config", metavar="FILE", type=click.Path(path_type=Path),
-    help="Properties of the Kafka client: client.id, default.api.timeout.ms (10 s if not given: in "
-    "all), request.timeout.ms. Plaintext only.",
-)  # fmt: skip
+@command_config_option
 @click.option(
     "--data", default="./data", show_default=True, type=click.Path(path_type=Path, file_okay=False),
     help="Of `tidemark dev`: its logs are shown where no node of this machine answers.",

@@ -1,12 +1,11 @@
 """`tidemark topics`: list, describe, create and delete topics; give them more replicas."""
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from kafka_protocol.errors import ErrorCode
 from metadata_topic.image.image import ResourceType
 from tidemark.cluster.asking import Cluster, NewTopic, RefusedError
@@ -27,6 +26,7 @@ from tidemark.remote.options import (
     json_option,
     named,
     print_json,
+    report_each,
     terminal_width,
     yes_option,
 )
@@ -48,7 +48,7 @@ def list_command(
     *, exclude_internal: bool, as_json: bool, bootstrap: str, command_config: Path | None
 ) -> None:
     """Print the names of all topics, a line each."""
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         found = Cluster(client).topics()
     shown = [found[name] for name in sorted(found)]
     shown = [one for one in shown if not (exclude_internal and one.is_internal)]
@@ -86,7 +86,7 @@ def describe_command(
     Isr: replicas in sync. Elr: those that are not, and may lead all the same, since they have all
     that is committed (KIP-966).
     """
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         found = topics_named(cluster, names)
         chosen = [
@@ -140,23 +140,29 @@ def create_command(
     from tidemark.node_files.loading import parse_overrides  # loads every key of a broker
 
     settings = parse_overrides(config, option="--config")
-    say = (lambda _: None) if as_json else click.echo
-    created: list[dict[str, object]] = []
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
-        cluster = Cluster(client)
-        for name in names:
-            new = NewTopic(name, partitions or -1, replication_factor or -1, settings)
-            try:
-                count, factor = cluster.create_topic(new)
-            except RefusedError as error:
-                if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise
-                say(f"topic {name} exists and was left alone")
-                continue
-            say(f"Created topic {name}. PartitionCount: {count}  ReplicationFactor: {factor}")
-            created.append({"topic": name, "partition_count": count, "replication_factor": factor})
-    if as_json:
-        print_json({"created": created})
+    with client_settings(command_config).client(bootstrap) as client:
+        news = [
+            NewTopic(one, partitions or -1, replication_factor or -1, settings) for one in names
+        ]
+        done = _created(Cluster(client), news, may_exist=if_not_exists)
+        report_each("topics", done, as_json=as_json)
+
+
+def _created(
+    cluster: Cluster, news: Iterable[NewTopic], *, may_exist: bool
+) -> Iterator[tuple[dict[str, object], str]]:
+    for new in news:
+        fields: dict[str, object] = {"topic": new.name}
+        text = f"topic {new.name} exists and was left alone"
+        try:
+            count, factor = cluster.create_topic(new)
+        except RefusedError as error:
+            if not may_exist or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                fields["error"] = str(error)
+        else:
+            fields |= {"partition_count": count, "replication_factor": factor}
+            text = f"Created topic {new.name}. PartitionCount: {count}  ReplicationFactor: {factor}"
+        yield fields, text
 
 
 @command.command("delete", cls=ToolCommand)
@@ -180,7 +186,7 @@ def delete_command(
     """
     if not names:
         raise WrongOptionError("name a topic")
-    with BlockingClient(bootstrap, client_settings(command_config).client_id) as client:
+    with client_settings(command_config).client(bootstrap) as client:
         cluster = Cluster(client)
         wanted = list(names)
         if if_exists:
@@ -197,15 +203,17 @@ def delete_command(
         if wanted:
             confirm(text, yes=yes)
         refused = cluster.delete_topics({known[one].topic_id: one for one in wanted})
-    for name in refused:
-        click.echo(f"tidemark: {refused[name]}", err=True)
-    deleted = [one for one in wanted if one not in refused]
-    if as_json:
-        print_json({"deleted": deleted})
-    else:
-        for name in deleted:
-            click.echo(f"Deleted topic {name}.")
-    sys.exit(1 if refused else 0)
+    report_each("topics", _deleted(wanted, refused), as_json=as_json)
+
+
+def _deleted(
+    names: Iterable[str], refused: Mapping[str, RefusedError]
+) -> Iterator[tuple[dict[str, object], str]]:
+    for name in names:
+        fields: dict[str, object] = {"topic": name}
+        if name in refused:
+            fields["error"] = str(refused[name])
+        yield fields, f"Deleted topic {name}."
 
 
 def _settings(cluster: Cluster, names: Sequence[str]) -> Mapping[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.blocking import ClusterError
 from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import Cluster, Reassigning, Refusal
 from tidemark.cluster.replication import progress, raised_factor
@@ -45,7 +45,7 @@ def command(
     if is_all == bool(topics):
         raise WrongOptionError("name topics, or --all")
     settings = client_settings(command_config)
-    with BlockingClient(bootstrap, settings.client_id) as client:
+    with settings.client(bootstrap) as client:
         cluster = Cluster(client)
         chosen, refused = begin(cluster, topics, factor)
         try:

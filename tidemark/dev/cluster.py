@@ -15,6 +15,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from runtime.clock import SystemClock
 from runtime.dice import SystemDice
 from runtime.disk import Disk
+from tidemark.dev.ports import first_steps, typed
 from tidemark.dev.processes import NodeProcess, stop_in_order
 from tidemark.dev.settings import (
     BROKER_ID,
@@ -103,7 +104,7 @@ class DevCluster:
             ConfigError, FormatError, DirectoryError, OSError: they cannot be started, or one runs
                 already; none was.
         """
-        configs = self.configs()
+        began_ms, configs = SystemClock().monotonic_ms(), self.configs()
         cluster_id = format_cluster(configs)
         for config in configs:
             with stopped(config, Disk()):
@@ -121,7 +122,7 @@ class DevCluster:
             if not self._serves(cluster_id, say):
                 return 1
             then()
-            say(self._welcome())
+            say(self._welcome((SystemClock().monotonic_ms() - began_ms) / 1000))
             return self._wait(say)
         except KeyboardInterrupt:
             return 0
@@ -208,7 +209,7 @@ class DevCluster:
         except KeyboardInterrupt:
             say("killed")
 
-    def _welcome(self) -> str:
+    def _welcome(self, took_s: float) -> str:
         shown = "\n".join(
             f"  {node.name}: {node.entries['listeners'].partition('://')[2]}, pages on "
             f"http://{node.entries['tidemark.http.listener']}, pid {node.pid}, log {node.log_file}"
@@ -216,36 +217,25 @@ class DevCluster:
         )
         controllers = self._controllers
         every = ",".join(one.entries["listeners"].partition("://")[2] for one in controllers)
+        ask = ["--bootstrap-controller", every]
         broker = self._brokers[0]
         directory = broker.entries.get("rsm.config.dir")
         tier = f" {directory}" if directory else ""
         page = broker.entries["tidemark.http.listener"]
         return f"""
+ready in {took_s:.1f} s
 Tidemark on {self.address}: {len(controllers)} controllers and {self._shown}. Stop it with Ctrl-C.
 {shown}
-
-A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/python:
-  from confluent_kafka.admin import AdminClient, NewTopic
-  admin = AdminClient({{"bootstrap.servers": "{self.address}"}})
-  admin.create_topics([NewTopic("tides", 1, 1, config={{
-      "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
-
-Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
-  seq 1 500000 | kcat -b {self.address} -t tides -P
-  kcat -b {self.address} -G readers -X auto.offset.reset=earliest tides -c 3
+{first_steps(self.address)}  ls {broker.home}/logs/tides-0{tier}
+  curl -s http://{page}/metrics | grep -i remote
 
 Health of all nodes, and who leads:
-  tidemark status --bootstrap-server {self.address} --bootstrap-controller {every}
-  tidemark metadata-quorum --bootstrap-controller {every} describe --replication
+  {typed(["status", "--bootstrap-server", self.address, *ask])}
+  {typed(["metadata-quorum", *ask, "describe", "--replication"])}
 
 Kill the leader and ask again; start it again by hand:
   kill -9 PID
-  tidemark start --config {controllers[0].home.parent}/controller-N/server.properties
-
-Watch it happen:
-  ls {broker.home}/logs/tides-0{tier}
-  curl -s http://{page}/health
-  curl -s http://{page}/metrics | grep -i remote
+  {typed(["start", "--config", f"{controllers[0].home.parent}/controller-N/server.properties"])}
 """
 
 

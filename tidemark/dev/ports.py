@@ -105,6 +105,26 @@ def typed(arguments: Iterable[str]) -> str:
     return shlex.join([_program(Path(sys.argv[0]), Path.cwd()), *arguments])
 
 
+def first_steps(address: str) -> str:
+    """What to type first: a tiered topic, filled, and read by a group."""
+
+    def at(*words: str) -> str:
+        return typed([*words, "--bootstrap-server", address])
+
+    tiered = ("-X", "remote.storage.enable=true", "-X", "local.retention.bytes=1")
+    return f"""
+A tiered topic (1 MiB segments, almost nothing kept locally), filled, and read by a group; what is
+no longer on local disk comes from the remote tier:
+  {at("topics", "create", "tides", *tiered)}
+  seq 1 500000 | {at("produce", "tides")}
+  {at("consume", "tides", "-G", "readers", "-n", "3")}
+  {at("groups", "describe", "readers")}
+
+Watch it happen:
+  {at("remote", "segments", "tides")}
+"""
+
+
 def _program(called: Path, here: Path) -> str:
     """The shortest name of the program that was called, from this directory."""
     if called.name != "tidemark" or shutil.which(called.name) == str(called):

@@ -1,11 +1,12 @@
 """The properties of Kafka's admin client that have an effect on our questions."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from broker.config.key import ConfigError
-from tidemark.quorum.description import QuorumError
+from kafka_client.blocking import BlockingClient
 
 _API_TIMEOUT: Final = "default.api.timeout.ms"
 _REQUEST_TIMEOUT: Final = "request.timeout.ms"
@@ -14,7 +15,6 @@ _KNOWN: Final = frozenset(
         _API_TIMEOUT,
         _REQUEST_TIMEOUT,
         "client.id",
-        "security.protocol",
         "bootstrap.servers",
         "bootstrap.controllers",
     )
@@ -30,12 +30,18 @@ class ClientSettings:
             minute; whoever looks at a quorum without a leader wants to know that sooner.
         request_timeout_ms: how long one request may take.
         without_effect: names that were given and change nothing here.
+        security: `tls` and `authenticate` of `ConnectionSettings`.
     """
 
     client_id: str = "tidemark-metadata-quorum"
     api_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
     without_effect: tuple[str, ...] = ()
+    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def client(self, bootstrap: str) -> BlockingClient:
+        """One that asks these addresses; nothing is opened yet."""
+        return BlockingClient(bootstrap, self.client_id, **self.security)
 
 
 def client_settings(path: Path | None) -> ClientSettings:
@@ -43,22 +49,25 @@ def client_settings(path: Path | None) -> ClientSettings:
 
     Raises:
         ConfigError: the file cannot be read, or a number in it.
-        QuorumError: it wants what we do not speak.
+        ClientSettingError: it wants what this client cannot do.
     """
     if path is None:
         return ClientSettings()
     from broker.config.broker_config import read_properties  # loads every key of a broker
+    from kafka_client.security import FAMILIES, WITHOUT_EFFECT, security_of  # loads OpenSSL
 
     given = read_properties(path)
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        raise QuorumError(f"security.protocol={protocol}: only PLAINTEXT is known here")
     default = ClientSettings()
     return ClientSettings(
         given.get("client.id", default.client_id),
         _milliseconds(given, _API_TIMEOUT, default.api_timeout_ms),
         _milliseconds(given, _REQUEST_TIMEOUT, default.request_timeout_ms),
-        tuple(name for name in given if name not in _KNOWN),
+        tuple(
+            name
+            for name in given
+            if name in WITHOUT_EFFECT or not (name in _KNOWN or name.startswith(FAMILIES))
+        ),
+        security_of(given),
     )
 
 

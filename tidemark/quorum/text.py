@@ -1,5 +1,7 @@
 """A described quorum as text, byte for byte that of Kafka's kafka-metadata-quorum.sh. Pure."""
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,6 +19,7 @@ COLUMNS: Final = (
     "Status",
 )
 _UNKNOWN: Final = -1
+_SNAKE: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH: Final = 24
 
 
@@ -29,19 +32,52 @@ def status_text(quorum: QuorumDescription) -> str:
     Raises:
         QuorumError: the leader is no voter.
     """
+    values = _status(quorum) | {
+        "CurrentVoters": _replicas(quorum, quorum.voters),
+        "CurrentObservers": _replicas(quorum, quorum.observers),
+    }
+    return "".join(f"{name + ':':<{_NAME_WIDTH}}{value}\n" for name, value in values.items())
+
+
+def status_json(quorum: QuorumDescription) -> dict[str, object]:
+    """The same for programs; raises as `status_text`."""
+    return {_SNAKE.sub("_", name).lower(): value for name, value in _status(quorum).items()} | {
+        name: [json.loads(_replica(one, quorum.endpoints.get(one.id, ()))) for one in replicas]
+        for name, replicas in (
+            ("current_voters", quorum.voters),
+            ("current_observers", quorum.observers),
+        )
+    }
+
+
+def _status(quorum: QuorumDescription) -> dict[str, object]:
     leader = quorum.leader
     slowest = min(quorum.voters, key=lambda voter: voter.log_end_offset)
-    values = {
+    return {
         "ClusterId": quorum.cluster_id,
         "LeaderId": quorum.leader_id,
         "LeaderEpoch": quorum.leader_epoch,
         "HighWatermark": quorum.high_watermark,
         "MaxFollowerLag": leader.log_end_offset - slowest.log_end_offset,
         "MaxFollowerLagTimeMs": _lag_ms(leader, slowest),
-        "CurrentVoters": _replicas(quorum, quorum.voters),
-        "CurrentObservers": _replicas(quorum, quorum.observers),
     }
-    return "".join(f"{name + ':':<{_NAME_WIDTH}}{value}\n" for name, value in values.items())
+
+
+def replication_json(quorum: QuorumDescription) -> dict[str, object]:
+    """What `replication_text` says, for programs; times are ms since 1970, -1 unknown."""
+    rows = [
+        {
+            "node_id": one.id,
+            "directory_id": uuid_to_text(one.directory_id),
+            "log_end_offset": one.log_end_offset,
+            "lag": lag,
+            "last_fetch_timestamp": one.last_fetch_ms,
+            "last_caught_up_timestamp": one.last_caught_up_ms,
+            "status": status,
+        }
+        for one, lag, status in _all_replicas(quorum)
+    ]
+    return {"replicas": rows}
 
 
 def replication_text(quorum: QuorumDescription, now_ms: int | None = None) -> str:
@@ -54,15 +90,20 @@ def replication_text(quorum: QuorumDescription, now_ms: int | None = None) -> st
     Raises:
         QuorumError: the leader is no voter; a time lies after `now_ms`.
     """
+    rows = [_row(one, lag, status, now_ms) for one, lag, status in _all_replicas(quorum)]
+    return table_text(COLUMNS, rows)
+
+
+def _all_replicas(quorum: QuorumDescription) -> list[tuple[ReplicaState, int, str]]:
+    """Each with its lag in records and its status; the leader first."""
     leader = quorum.leader
     followers = [voter for voter in quorum.voters if voter.id != quorum.leader_id]
     groups = (("Leader", [leader]), ("Follower", followers), ("Observer", quorum.observers))
-    rows = [
-        _row(one, leader.log_end_offset - one.log_end_offset, status, now_ms)
+    return [
+        (one, leader.log_end_offset - one.log_end_offset, status)
         for status, replicas in groups
         for one in replicas
     ]
-    return table_text(COLUMNS, rows)
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

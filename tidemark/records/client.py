@@ -38,7 +38,8 @@ def given_settings(config: Path | None, properties: Mapping[str, str]) -> Transl
     """The settings of `--command-config` and of `--command-property`, which win.
 
     Raises:
-        ConfigError: the file cannot be read, or a value is none.
+        ConfigError: the file cannot be read, or a number is none.
+        ClientSettingError: a value is for Java alone.
     """
     return translated(({} if config is None else read_properties(config)) | dict(properties))
 
@@ -71,6 +72,7 @@ class RecordsClient:
         self.bootstrap = bootstrap
         self._timeout_ms = given.api_timeout_ms or API_TIMEOUT_MS
         self._trouble: Any = None
+        self._last_trouble: Any = None
         self._is_down = False
         settings = {**_QUIET, **given.settings, **ours, "bootstrap.servers": bootstrap}
         try:
@@ -85,7 +87,7 @@ class RecordsClient:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._is_down = True
         elif not self._is_refused():
-            self._trouble = error
+            self._trouble = self._last_trouble = error
 
     def _is_refused(self) -> bool:
         from confluent_kafka import KafkaError
@@ -105,7 +107,7 @@ class RecordsClient:
             return f"{error.str()}; -X batch.size=BYTES below max.message.bytes of the topic helps"
         if error.code() != KafkaError._MSG_TIMED_OUT:
             return str(error.str())
-        why = "" if self._trouble is None else f": {_reason(self._trouble.str())}"
+        why = "" if self._last_trouble is None else f": {_reason(self._last_trouble.str())}"
         return f"no broker at {self.bootstrap} has acknowledged it in time{why}"
 
     def ask(self, question: Callable[[float], Any]) -> Any:

@@ -199,9 +199,17 @@ class Reading:
                 if self._ahead.takes(message.partition(), message.offset()):
                     yield _consumed(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._ahead.reached(message.partition())
+                self._end(message.partition(), message.offset())
             else:
                 self._refuse(message, error)
+
+    def _end(self, partition: int, offset: int) -> None:
+        """The replica that is read ends here for now: it may be a follower behind its leader."""
+        if self._ahead.is_short(partition, offset):
+            held = self._client.bounds(self._asked.topic, [partition])[partition]
+            if held.end > offset:  # else the leader lost its end, too
+                return
+        self._ahead.reached(partition)
 
     def _refuse(self, message: Any, error: Any) -> None:
         from confluent_kafka import KafkaError

@@ -1,10 +1,13 @@
 """Writes lines as records of a topic, and counts what brokers acknowledge and refuse."""
 
-from collections.abc import Iterable, Mapping
+import os
+import select
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidemark.records.client import RecordsClient
+from tidemark.records.client import DISCONNECTED, RecordsClient
 from tidemark.records.lines import LineError, LineForm
 from tidemark.records.settings import Translated
 
@@ -14,6 +17,12 @@ _MESSAGE_BYTES_MAX: Final = 1_000_000_000
 """The broker says what is too large: it knows the topic."""
 FAILURES_MAX: Final = 20
 """So many lines that failed are named; the others are counted."""
+_IDLE_MS: Final = 200
+_READ_BYTES: Final = 1 << 16
+_SAY_S: Final = 5.0
+"""A broker that stays away is said so often."""
+
+Say = Callable[[str], None]
 _ALL: Final = ("all", "-1")
 
 
@@ -50,14 +59,15 @@ class Outcome:
     unread: str | None = None
     is_interrupted: bool = False
 
-    def note(self, line: int, reason: str | None) -> None:
-        """A line was acknowledged, or has failed for a reason."""
+    def note(self, line: int, reason: str | None, say: Say) -> None:
+        """A line was acknowledged, or has failed for a reason, which is said of the first ones."""
         if reason is None:
             self.acknowledged += 1
             return
         self.failed += 1
         if len(self.failures) < FAILURES_MAX:
             self.failures.append((line, reason))
+            say(f"line {line}: {reason}")
 
     @property
     def is_good(self) -> bool:
@@ -99,7 +109,66 @@ def open_producer(
     return RecordsClient(Producer, bootstrap, Translated(settings, given.api_timeout_ms, ()), ours)
 
 
-def produce(client: RecordsClient, asked: Asked, lines: Iterable[bytes]) -> Outcome:
+def lines_of(descriptor: int) -> Iterator[bytes | None]:
+    """Lines of a file or a pipe; None now and then where none comes.
+
+    Args:
+        descriptor: of an open file, of which nobody else reads.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    begun = bytearray()
+    while True:
+        if not poll.poll(_IDLE_MS):
+            yield None
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        begun += data
+        if not data:
+            break
+        if b"\n" in data:
+            *whole, last = bytes(begun).split(b"\n")
+            begun = bytearray(last)
+            yield from (line + b"\n" for line in whole)
+    if begun:
+        yield bytes(begun)
+
+
+class _Wait:
+    """Says that a broker is away while records wait for it, and never more often than `_SAY_S`."""
+
+    def __init__(self, client: RecordsClient, outcome: Outcome, say: Say) -> None:
+        self._client, self._outcome, self._say = client, outcome, say
+        self._why: str | None = None
+        self._said_s, self._acknowledged = -_SAY_S, 0
+
+    def noting(self, line: int) -> Callable[[Any, Any], None]:
+        """What a line's delivery has called."""
+
+        def done(error: Any, _message: Any) -> None:
+            why = None if error is None else self._client.explain(error)
+            self._outcome.note(line, why, self._say)
+
+        return done
+
+    def look(self) -> None:
+        """Call it after the client was polled."""
+        if self._outcome.acknowledged > self._acknowledged:
+            self._acknowledged, self._why = self._outcome.acknowledged, None
+        why = self._client.trouble()
+        if why not in (None, DISCONNECTED):  # a connection that rested is opened again
+            self._why = why
+        if self._why is None or not len(self._client.client):
+            return
+        now_s = time.monotonic()
+        if now_s - self._said_s >= _SAY_S:
+            self._said_s = now_s
+            self._say(f"{self._client.bootstrap}: {self._why}; waiting for it")
+
+
+def produce(
+    client: RecordsClient, asked: Asked, lines: Iterable[bytes | None], say: Say
+) -> Outcome:
     """Send each line, and wait until all are answered for.
 
     Ctrl-C ends reading: what was sent until then is waited for, until Ctrl-C comes again.
@@ -107,7 +176,9 @@ def produce(client: RecordsClient, asked: Asked, lines: Iterable[bytes]) -> Outc
     Args:
         client: of `open_producer`.
         asked: what to make of them.
-        lines: each with a newline at its end; the last one may have none.
+        lines: each with a newline at its end; the last one may have none. None: none came for a
+            while.
+        say: gets a sentence at once: the first failures, and that a broker is away.
 
     Raises:
         UnreachableError: no broker answers the first question.
@@ -117,13 +188,14 @@ def produce(client: RecordsClient, asked: Asked, lines: Iterable[bytes]) -> Outc
     if asked.partition is not None:
         client.check_partition(asked.topic, there, asked.partition)
     outcome = Outcome()
+    wait = _Wait(client, outcome, say)
     try:
-        _send(client, asked, lines, outcome)
+        _send(client, asked, lines, outcome, wait)
     except KeyboardInterrupt:
         outcome.is_interrupted = True
     try:
         while client.client.flush(_FLUSH_S):
-            pass
+            wait.look()
     except KeyboardInterrupt:
         outcome.is_interrupted = True
         client.client.purge()
@@ -131,31 +203,39 @@ def produce(client: RecordsClient, asked: Asked, lines: Iterable[bytes]) -> Outc
     return outcome
 
 
-def _send(client: RecordsClient, asked: Asked, lines: Iterable[bytes], outcome: Outcome) -> None:
+def _send(
+    client: RecordsClient,
+    asked: Asked,
+    lines: Iterable[bytes | None],
+    outcome: Outcome,
+    wait: _Wait,
+) -> None:
     from confluent_kafka import KafkaException
 
     given: dict[str, Any] = {"headers": list(asked.headers)} if asked.headers else {}
     if asked.partition is not None:
         given["partition"] = asked.partition
-    for number, line in enumerate(lines, start=1):
+    number = 0
+    for line in lines:
+        if line is None:
+            client.client.poll(0)
+            wait.look()
+            continue
+        number += 1
         try:
             key, value = asked.form.record_of(line.removesuffix(b"\n"))
         except LineError as error:
             outcome.unread = f"line {number}: {error}"
             return
-        record = {
-            "key": key,
-            "value": value,
-            "on_delivery": _noting(client, outcome, number),
-            **given,
-        }
+        on_delivery = wait.noting(number)
+        record = {"key": key, "value": value, "on_delivery": on_delivery, **given}
         try:
-            _enqueue(client.client, asked.topic, record)
+            _enqueue(client.client, asked.topic, record, wait)
         except KafkaException as error:
-            outcome.note(number, error.args[0].str())
+            on_delivery(error.args[0], None)
 
 
-def _enqueue(producer: Any, topic: str, record: Mapping[str, Any]) -> None:
+def _enqueue(producer: Any, topic: str, record: Mapping[str, Any], wait: _Wait) -> None:
     """Hand a record to the producer, when there is room for it."""
     while True:
         try:
@@ -165,10 +245,5 @@ def _enqueue(producer: Any, topic: str, record: Mapping[str, Any]) -> None:
         else:
             producer.poll(0)
             return
-
-
-def _noting(client: RecordsClient, outcome: Outcome, number: int) -> Any:
-    def done(error: Any, _message: Any) -> None:
-        outcome.note(number, None if error is None else client.explain(error))
-
-    return done
+        finally:
+            wait.look()

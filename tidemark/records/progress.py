@@ -46,6 +46,11 @@ class Ahead:
         self.taken += 1
         return True
 
+    def is_short(self, partition: int, offset: int) -> bool:
+        """Whether an offset (the next one to read) is below the end that a partition is read to."""
+        end = None if self._ends is None else self._ends.get(partition)
+        return end is not None and offset < end
+
     def reached(self, partition: int) -> None:
         """The log of a partition ends here for now: all that it hands out before its end is taken.
 

@@ -4,9 +4,9 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -50,7 +50,8 @@ def command_config_option(function: F) -> F:
     """`--command-config`: properties of the client, as Kafka's tools have them."""
     return click.option(
         "--command-config", "-F", metavar="FILE", type=click.Path(path_type=Path),
-        help="Properties of the Kafka client.",
+        help="Properties of the client, as for Kafka's tools: security.protocol, ssl.*, sasl.*,"
+        " client.id, default.api.timeout.ms (10 s if not given).",
     )(function)  # fmt: skip
 
 
@@ -79,6 +80,40 @@ def json_option(function: F) -> F:
 def print_json(value: object) -> None:
     """Print what `--json` asks for."""
     click.echo(json.dumps(value, indent=1))
+
+
+def report_each(
+    what: str, done: Iterable[tuple[dict[str, object], str]], *, as_json: bool
+) -> NoReturn:
+    """Say what became of each of several things, as it comes, and end with 1 where one failed.
+
+    Args:
+        what: the name of the list for programs.
+        done: fields for programs and a sentence for people; with `error` among the fields it
+            failed. It may raise: what was done before is said all the same.
+        as_json: print the list at the end, in place of sentences.
+
+    Raises:
+        ClusterError: before anything was done.
+    """
+    from kafka_client.blocking import ClusterError
+
+    shown: list[dict[str, object]] = []
+    try:
+        for fields, text in done:
+            shown.append(fields)
+            if "error" in fields:
+                click.echo(f"tidemark: {fields['error']}", err=True)
+            elif not as_json:
+                click.echo(text)
+    except ClusterError as error:
+        if not shown:
+            raise
+        shown.append({"error": str(error)})
+        click.echo(f"tidemark: {error}", err=True)
+    if as_json:
+        print_json({what: shown})
+    sys.exit(1 if any("error" in one for one in shown) else 0)
 
 
 def yes_option(function: F) -> F:

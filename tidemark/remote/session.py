@@ -9,11 +9,13 @@ from pathlib import Path
 
 from broker.config.broker_config import read_properties
 from kafka_client.blocking import BlockingClient, ClusterError
+from kafka_client.security import security_of
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from pipeline.cluster.cluster import Cluster, Topic, look
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.topic_based.topic_port import metadata_partition_for
 from runtime.clock import Clock, SystemClock
+from tidemark.records.settings import translated
 from tidemark.remote.metadata_reader import MetadataReader
 
 
@@ -22,7 +24,7 @@ class Session:
     """A cluster that was reached.
 
     Attributes:
-        settings: of the clients, as the user gave them.
+        settings: of the clients, by librdkafka's names.
     """
 
     bootstrap: str
@@ -83,13 +85,11 @@ def connected(bootstrap: str, command_config: Path | None) -> Iterator[Session]:
 
     Raises:
         ConfigError: the file cannot be read.
-        ClusterError: nobody answers.
+        ClusterError: nobody answers, or a setting cannot be met.
     """
     logging.getLogger("rlmm").setLevel(logging.ERROR)  # refused records are no news to an operator
     settings = {} if command_config is None else read_properties(command_config)
-    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
-    if protocol != "PLAINTEXT":
-        raise ClusterError(f"security.protocol={protocol}: only PLAINTEXT is known here")
     client_id = settings.get("client.id", "tidemark-remote-tools")
-    with BlockingClient(bootstrap, client_id) as client:
-        yield Session(bootstrap, settings, client, look(client), SystemClock())
+    passed = translated(settings).settings
+    with BlockingClient(bootstrap, client_id, **security_of(settings)) as client:
+        yield Session(bootstrap, passed, client, look(client), SystemClock())

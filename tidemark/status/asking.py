@@ -61,7 +61,7 @@ class StatusAsker:
         facts = ClusterFacts()
         first = None
         if self._servers is not None:
-            with BlockingClient(self._servers, self._settings.client_id) as client:
+            with self._settings.client(self._servers) as client:
                 first = self._find_brokers(client, facts)
         pool = ThreadPool("partitions", 1)
         try:
@@ -82,7 +82,7 @@ class StatusAsker:
 
     def _client(self) -> BlockingClient:
         given = self._controllers or self._servers or ""
-        return BlockingClient(given, self._settings.client_id)
+        return self._settings.client(given)
 
     # -- brokers ----------------------------------------------------------------------------------
 

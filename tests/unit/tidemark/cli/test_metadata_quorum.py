@@ -45,6 +45,21 @@ def test_it_prints_what_kafkas_tool_prints(case: Case) -> None:
         assert (done.exit_code, done.stdout) == (0, recorded["stdout"])
 
 
+def test_for_programs_it_says_the_same_under_names_of_python() -> None:
+    case = next(one for one in CASES if RECORDED[one.name]["exit"] == 0)
+    quorum = QUORUMS[case.quorum]
+    with serving(scripted(case)) as address:
+        status = json.loads(ask(address, *STATUS, "--json").stdout)
+        replicas = json.loads(ask(address, "describe", "--replication", "--json").stdout)
+    assert status["leader_id"] == quorum.leader_id
+    assert status["high_watermark"] == quorum.high_watermark
+    assert len(status["current_voters"]) == len(quorum.voters)
+    assert status.keys() >= {"cluster_id", "max_follower_lag_time_ms", "current_observers"}
+    first, *others = replicas["replicas"]
+    assert (first["node_id"], first["status"], first["lag"]) == (quorum.leader_id, "Leader", 0)
+    assert len(others) == len(quorum.voters) + len(quorum.observers) - 1
+
+
 def test_every_recorded_case_is_asked() -> None:
     assert {case.name for case in CASES} == RECORDED.keys()
 

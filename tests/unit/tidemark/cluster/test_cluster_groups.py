@@ -12,7 +12,7 @@ from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import message, response
 from tests.support.kafka_client.node import Node, framed, serving
-from tidemark.cluster.groups import Groups, Listed, Member
+from tidemark.cluster.groups import ACTIVE, Groups, Listed, Member
 
 APIS = {
     ApiKey.METADATA: (12, 12),
@@ -21,6 +21,7 @@ APIS = {
     ApiKey.DESCRIBE_GROUPS: (6, 6),
     ApiKey.OFFSET_COMMIT: (9, 9),
     ApiKey.DELETE_GROUPS: (2, 2),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
 }
 FLEXIBLE_HEADER = b"\0"
 READ = TopicPartition("orders", 0)
@@ -111,6 +112,56 @@ async def test_of_no_consumer_nobody_knows_what_it_reads() -> None:
     assert found.members[0].assigned is None
 
 
+NOT_CLASSIC = described(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def listed(kind: str) -> dict[str, Any]:
+    cls = response(ApiKey.LIST_GROUPS).cls.Groups
+    return {"groups": [cls(group_id="g", group_type=kind, protocol_type="")]}
+
+
+async def test_a_group_of_kip_848_is_described_by_its_coordinator() -> None:
+    cls = response(ApiKey.CONSUMER_GROUP_DESCRIBE).cls.Groups
+    given = cls.Members.Assignment(
+        topic_partitions=[
+            cls.Members.Assignment.TopicPartitions(
+                topic_id=bytes(16), topic_name="orders", partitions=[0]
+            )
+        ]
+    )
+    member = cls.Members(
+        member_id="m", member_epoch=1, client_id="app", client_host="/h",
+        subscribed_topic_names=["orders"], assignment=given,
+        target_assignment=cls.Members.TargetAssignment(topic_partitions=[]),
+    )  # fmt: skip
+    group = cls(
+        error_code=0, group_id="g", group_state="Reconciling", group_epoch=1, assignment_epoch=1,
+        assignor_name="uniform", members=[member],
+    )  # fmt: skip
+    moved = cls(**{one: getattr(group, one) for one in ("group_id", "group_epoch")} | {
+        "error_code": ErrorCode.NOT_COORDINATOR, "group_state": "", "assignment_epoch": 0,
+        "assignor_name": "", "members": [],
+    })  # fmt: skip
+    found = await ask(
+        lambda groups: groups.describe("g"),
+        describe_groups=[NOT_CLASSIC],
+        list_groups=[listed("consumer")],
+        consumer_group_describe=[{"groups": [moved]}, {"groups": [group]}],
+    )
+    assert found.members == (Member("m", None, "app", "/h", frozenset([READ])),)
+    assert (found.state, found.strategy) == ("Reconciling", "uniform")
+    assert found.state in ACTIVE
+
+
+async def test_a_group_of_another_type_names_the_tool_that_describes_it() -> None:
+    with pytest.raises(ClusterError, match="group g is of type share: Kafka's kafka-share-groups"):
+        await ask(
+            lambda groups: groups.describe("g"),
+            describe_groups=[NOT_CLASSIC],
+            list_groups=[listed("share")],
+        )
+
+
 async def test_a_group_that_is_not_there_gets_the_nearest_name() -> None:
     group = response(ApiKey.LIST_GROUPS).cls.Groups(group_id="gg", protocol_type="")
     with pytest.raises(ClusterError, match=r"there is no group 'g'; did you mean gg\?"):
@@ -132,8 +183,9 @@ async def test_a_consumer_that_came_meanwhile_keeps_its_offsets() -> None:
 async def test_a_refused_offset_is_named() -> None:
     moving = committed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     refused = committed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    with pytest.raises(ClusterError, match="of group g were set, not orders-0: UNKNOWN"):
-        await ask(lambda groups: groups.commit("g", {READ: 3}), offset_commit=[moving, refused])
+    answers = [moving, refused]
+    found = await ask(lambda groups: groups.commit("g", {READ: 3}), offset_commit=answers)
+    assert found == {READ: "the offset of orders-0 of group g: UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 async def test_a_group_with_members_is_not_deleted() -> None:

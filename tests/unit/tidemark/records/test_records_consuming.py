@@ -133,6 +133,20 @@ def test_markers_at_the_end_are_not_waited_for() -> None:
     assert run(consumer, Asked("orders", FromEnd(10))) == 1
 
 
+def test_a_replica_behind_its_leader_is_read_up_to_the_leaders_end() -> None:
+    """With client.rack a follower serves, whose log may end earlier (KIP-392)."""
+    batches = [[Message(0, 0), Message(0, 1, EOF)], [Message(0, 1)], [Message(0, 2)]]
+    consumer = FakeConsumer({0: (0, 3)}, batches)
+    assert run(consumer, Asked("orders", Word.EARLIEST)) == 3
+
+
+def test_an_end_that_the_leader_has_lost_is_not_waited_for() -> None:
+    consumer = FakeConsumer({0: (0, 3)}, [[Message(0, 0)], [Message(0, 1, EOF)]])
+    ends = iter([(0, 3), (0, 1)])
+    consumer.get_watermark_offsets = lambda place, timeout: next(ends)  # type: ignore[method-assign]
+    assert run(consumer, Asked("orders", Word.EARLIEST)) == 1
+
+
 def test_nothing_behind_the_end_is_nothing_to_wait_for() -> None:
     for place in (Word.LATEST, 3, AtTime(1)):
         consumer = FakeConsumer({0: (0, 3)}, [])

@@ -1,5 +1,6 @@
 """Lines on a fake producer: what is acknowledged, what fails by its number, and where it ends."""
 
+import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,14 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka_client.blocking import ClusterError
 from tidemark.records.client import RecordsClient
 from tidemark.records.lines import LineForm
-from tidemark.records.producing import FAILURES_MAX, Asked, Outcome, open_producer, produce
+from tidemark.records.producing import (
+    FAILURES_MAX,
+    Asked,
+    Outcome,
+    lines_of,
+    open_producer,
+    produce,
+)
 from tidemark.records.settings import Translated
 
 KEYS = LineForm(key_separator=b":")
@@ -25,6 +33,7 @@ class FakeProducer:
         self.sent: list[dict[str, Any]] = []
         self.waiting: list[tuple[Any, bytes | None]] = []
         self.was_purged = False
+        self.hear: Any = None
 
     def list_topics(self, topic: str | None = None, timeout: float = 0) -> Any:
         found = SimpleNamespace(error=None, partitions={0: None, 1: None})
@@ -37,6 +46,9 @@ class FakeProducer:
             raise KafkaException(TOO_LARGE)
         self.waiting.append((given.pop("on_delivery"), given["value"]))
         self.sent.append(given)
+
+    def __len__(self) -> int:
+        return len(self.waiting)
 
     def poll(self, timeout_s: float) -> None:
         if timeout_s:
@@ -60,9 +72,16 @@ class FakeProducer:
         self.waiting.clear()
 
 
-def run(producer: FakeProducer, lines: Any, **changes: Any) -> Outcome:
-    client = RecordsClient(lambda _: producer, "127.0.0.1:9", Translated({}, 1, ()), {})
-    return produce(client, Asked("orders", **{"form": LineForm(), **changes}), lines)
+def run(
+    producer: FakeProducer, lines: Any, said: list[str] | None = None, **changes: Any
+) -> Outcome:
+    def make(settings: dict[str, Any]) -> FakeProducer:
+        producer.hear = settings["error_cb"]
+        return producer
+
+    client = RecordsClient(make, "127.0.0.1:9", Translated({}, 1, ()), {})
+    asked = Asked("orders", **{"form": LineForm(), **changes})
+    return produce(client, asked, lines, ([] if said is None else said).append)
 
 
 def test_each_line_is_a_record_without_its_newline() -> None:
@@ -94,6 +113,61 @@ def test_of_many_failures_the_first_are_named_and_all_are_counted() -> None:
     done = run(FakeProducer(refused=(b"big",)), [b"big\n"] * 50)
     assert done.failed == 50
     assert [line for line, _ in done.failures] == [*range(1, FAILURES_MAX + 1)]
+
+
+def test_failures_are_said_before_the_input_ends_and_twenty_at_most() -> None:
+    producer, said = FakeProducer(room=1, refused=(b"big",)), list[str]()
+
+    def lines() -> Iterator[bytes]:
+        yield from (b"big\n", b"a\n", b"b\n")
+        assert [one.partition(":")[0] for one in said] == ["line 1"]
+        yield from [b"big\n"] * 50
+
+    assert run(producer, lines(), said).failed == 51
+    assert len(said) == FAILURES_MAX
+
+
+def test_a_broker_that_is_away_is_said_while_records_wait_and_not_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([1_000.0, 1_000.1, 1_000.2, 1_006.0])
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    monkeypatch.setattr("tidemark.records.producing.time", clock)
+    producer, said = FakeProducer(), list[str]()
+    refused = "h:1/1: Connect to ipv4#h:1 failed: Connection refused (after 0ms in state CONNECT)"
+
+    def lines() -> Iterator[bytes | None]:
+        producer.hear(KafkaError(KafkaError._TRANSPORT, refused))
+        yield None  # nothing waits: nothing is said
+        producer.hear(
+            KafkaError(KafkaError._TRANSPORT, "h:1/1: Disconnected (after 9ms in state UP)")
+        )
+        yield b"a\n"
+        assert len(said) == 1
+        yield None
+        yield b"b\n"
+        assert len(said) == 1
+        yield None
+        assert len(said) == 2
+        producer.poll(1)
+        yield b"c\n"  # it answers again
+
+    assert run(producer, lines(), said).acknowledged == 3
+    assert set(said) == {
+        "127.0.0.1:9: Connect to ipv4#h:1 failed: Connection refused; waiting for it"
+    }
+
+
+def test_lines_come_one_by_one_and_a_pause_is_none() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"one\ntw")
+    lines = lines_of(reading)
+    assert [next(lines), next(lines)] == [b"one\n", None]
+    os.write(writing, b"o\n\nlast")
+    assert [next(lines), next(lines)] == [b"two\n", b"\n"]
+    os.close(writing)
+    assert list(lines) == [b"last"]
+    os.close(reading)
 
 
 def test_a_line_without_its_key_ends_reading_and_what_was_sent_is_waited_for() -> None:

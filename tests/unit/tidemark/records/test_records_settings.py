@@ -1,7 +1,8 @@
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from broker.config.key import ConfigError
+from kafka_client.security import RENAMED
+from kafka_protocol.errors import TidemarkError
 from tidemark.records import settings
 from tidemark.records.settings import translated
 
@@ -62,7 +63,7 @@ def test_what_is_said_otherwise_or_is_for_java_has_no_effect() -> None:
     ],
 )
 def test_a_value_that_only_java_reads_is_refused(given: dict[str, str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
+    with pytest.raises(TidemarkError, match=words) as caught:
         translated(given)
     assert "hush" not in str(caught.value)
 
@@ -73,7 +74,7 @@ def test_a_key_store_may_be_pkcs12() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*settings._KEPT, *settings._RENAMED.values(), *settings._SAME_MEANING.values()})
+    "name", sorted({*settings._KEPT, *RENAMED.values(), *settings._SAME_MEANING.values()})
 )
 def test_each_name_that_goes_on_is_one_of_librdkafka(name: str) -> None:
     said = ""

@@ -1,11 +1,13 @@
 """Options that commands share: which address is asked, and who is asked before a deletion."""
 
+import json
 from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from kafka_client.blocking import ClusterError
 from tests.support.brokers.process import ROOT
 from tests.support.samples.command_line import tidemark
 from tidemark.cli import cli
@@ -16,6 +18,7 @@ from tidemark.remote.options import (
     bootstrap_beside,
     bootstrap_option,
     confirm,
+    report_each,
 )
 
 
@@ -91,6 +94,44 @@ def test_an_address_that_nobody_named_stands_in_the_error(monkeypatch: pytest.Mo
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, "127.0.0.1:1")
     done = tidemark("features", "describe")
     assert (done.exit_code, done.stderr) == (1, "tidemark: 127.0.0.1:1: Connection refused\n")
+
+
+def each(*, as_json: bool, ends: bool = False) -> tuple[int | str | None, str, str]:
+    """Of three things the second fails; or nobody answers before the third."""
+
+    def done() -> Iterator[tuple[dict[str, object], str]]:
+        yield {"topic": "a"}, "Made a."
+        yield {"topic": "b", "error": "b: refused"}, "Made b."
+        if ends:
+            raise ClusterError("nobody answers")
+        yield {"topic": "c"}, "Made c."
+
+    @click.command()
+    def command() -> None:
+        report_each("topics", done(), as_json=as_json)
+
+    found = CliRunner().invoke(command)
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_of_several_things_each_is_told_and_one_that_failed_decides_the_exit_code() -> None:
+    assert each(as_json=False) == (1, "Made a.\nMade c.\n", "tidemark: b: refused\n")
+    code, out, err = each(as_json=True)
+    assert (code, err) == (1, "tidemark: b: refused\n")
+    failed = {"topic": "b", "error": "b: refused"}
+    assert json.loads(out) == {"topics": [{"topic": "a"}, failed, {"topic": "c"}]}
+    _, out, err = each(as_json=True, ends=True)
+    assert json.loads(out) == {"topics": [{"topic": "a"}, failed, {"error": "nobody answers"}]}
+    assert err.endswith("tidemark: nobody answers\n")
+
+
+def test_where_nothing_was_done_there_is_the_error_alone() -> None:
+    def done() -> Iterator[tuple[dict[str, object], str]]:
+        raise ClusterError("nobody answers")
+        yield {}, ""
+
+    with pytest.raises(ClusterError, match="nobody answers"):
+        report_each("topics", done(), as_json=True)
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
