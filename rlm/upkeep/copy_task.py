@@ -102,8 +102,10 @@ def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Ta
 REFUSED_REPORT_AGAIN_MS: Final = 1_000
 READ_BACK_FIRST_PAUSE_MS: Final = 100
 READ_BACK_PAUSE_MAX_MS: Final = 30_000
-READ_BACK_QUIET_MS: Final = 10_000
-"""Stores that become consistent later need less; after that one copy of a tier is waited for."""
+READ_BACK_MS: Final = 10_000
+"""Stores that become consistent later need less."""
+READ_BACK_MAX_MS: Final = 120_000
+"""While the store shows no copy each probe waits longer, up to this, for it may show them late."""
 
 
 def _for_ever() -> bool:
@@ -220,21 +222,24 @@ def _copy_one(
 def _see_it_there(
     metadata: RemoteLogSegmentMetadata, data: LogSegmentData, gate: StoreGate
 ) -> Task[None]:
-    """Read the copy back; what is not found is looked for again, until the copy maximum ends that.
+    """Read the copy back; what is not found is looked for again, for as long as a store may need.
 
-    Once this has taken longer than a store may need, the copy is lost if the store has shown
-    another one since. Else the store fails: one copy of the tier goes on waiting.
+    After that the copy is lost if the store has shown another one since; else the store fails. The
+    range is copied again under another id. The copy maximum ends it sooner.
     """
     waited_ms, pause_ms, since = 0, READ_BACK_FIRST_PAUSE_MS, gate.successes
+    wait_max_ms = min(READ_BACK_MS << min(gate.failed_probes, 8), READ_BACK_MAX_MS)
     while True:
         missing: str = yield ReadBack(metadata, data, pause_ms)
         if not missing:
             return
-        if waited_ms >= READ_BACK_QUIET_MS:
-            why = f"a copy is not found in the store for {waited_ms // 1_000} s: {missing}"
-            if not gate.may_wait(metadata.id.topic_id_partition, why, since):
-                is_lost = gate.successes != since
-                raise not_given_back(missing) if is_lost else RetriableRemoteStorageError(why)
+        if waited_ms >= wait_max_ms:
+            if gate.successes != since:
+                raise not_given_back(missing)
+            seconds = waited_ms // 1_000
+            raise RetriableRemoteStorageError(
+                f"a copy is not found in the store for {seconds} s: {missing}"
+            )
         yield Pause(pause_ms)
         waited_ms += pause_ms
         pause_ms = min(2 * pause_ms, READ_BACK_PAUSE_MAX_MS)

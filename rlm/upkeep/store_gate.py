@@ -1,9 +1,8 @@
 """Whether copying (or deleting) may try the store: while it fails, one partition probes.
 
 Each try of a copy writes a STARTED record, whose id is carried along for the copy maximum: a store
-that is away must not cost one for each partition and retry. A copy that the store does not show
-holds its thread: one of them may be waited for, and does not keep others from probing. Asked and
-told by pool threads; when the next probe is due is said by `rlm.upkeep.held_passes`.
+that is away must not cost one for each partition and retry. Pool threads ask it and report to it;
+`rlm.upkeep.held_passes` says when the next probe is due.
 """
 
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ class StoreGate:
 
     Attributes:
         successes: changes with each success.
+        failed_probes: how many have failed since the last success.
     """
 
     def __init__(self) -> None:
@@ -31,8 +31,8 @@ class StoreGate:
         self._last_failed: TopicIdPartition | None = None
         self._probe_is_due = False
         self._prober: TopicIdPartition | None = None
-        self._late: TopicIdPartition | None = None
         self.successes = 0
+        self.failed_probes = 0
 
     @property
     def is_open(self) -> bool:
@@ -74,25 +74,9 @@ class StoreGate:
             is_retriable = isinstance(error, RetriableRemoteStorageError)
             if is_retriable or another or not self.is_open:
                 self._reason = str(error) or repr(error)
+            if self._prober == partition:
+                self.failed_probes += 1
             self._leave(partition)
-
-    def may_wait(self, partition: TopicIdPartition, why: str, since: int) -> bool:
-        """Whether a copy that the store does not show is still waited for; that closes the gate.
-
-        One copy at a time is, as long as the store has worked for no other.
-
-        Args:
-            partition: whose copy.
-            why: what is waited for, for health.
-            since: `successes` when it was copied.
-        """
-        with self._lock:
-            if self.successes != since or self._late not in {None, partition}:
-                return False
-            self._leave(partition)  # others may probe meanwhile
-            self._late = self._last_failed = partition
-            self._reason = why
-            return True
 
     @contextmanager
     def trying(self, partition: TopicIdPartition) -> Iterator[bool]:
@@ -120,10 +104,8 @@ class StoreGate:
 
     def _open(self) -> None:
         self._reason, self._last_failed = "", None
-        self._probe_is_due, self._prober, self._late = False, None, None
+        self._probe_is_due, self._prober, self.failed_probes = False, None, 0
 
     def _leave(self, partition: TopicIdPartition) -> None:
         if self._prober == partition:
             self._prober = None
-        if self._late == partition:
-            self._late = None

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import pytest
 
 from rlm.plugin_calls import TaskCancelledError
-from rlm.upkeep.copy_task import READ_BACK_QUIET_MS, copy_pass
+from rlm.upkeep.copy_task import READ_BACK_MAX_MS, READ_BACK_MS, copy_pass
 from rlm.upkeep.effects import PassResult, Pause, ReadBack
 from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import (
@@ -24,7 +24,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata, SegmentState
 from rsm_plugins.testing import Operation
 from tests.support.tier.log_in_memory import PARTITION, Killed
-from tests.support.tier.scene import COPY_MAX_MS, Scene
+from tests.support.tier.scene import Scene
 
 Lose = Callable[[Path], None]
 
@@ -144,7 +144,7 @@ def copying(scene: Scene, gate: StoreGate) -> PassResult:
     )
 
 
-@pytest.mark.parametrize("hidden", [1, 2, 5, 9])
+@pytest.mark.parametrize("hidden", [1, 2, 5, 7])
 def test_a_store_that_shows_objects_late_is_waited_for(tmp_path: Path, hidden: int) -> None:
     scene = Scene(tmp_path)
     scene.storage.hide_reads = hidden
@@ -158,69 +158,42 @@ def test_a_store_that_shows_objects_late_is_waited_for(tmp_path: Path, hidden: i
     ]
 
 
-def watch(scene: Scene, gate: StoreGate) -> list[str]:
-    """Why others may not copy, at each pause."""
-    seen = list[str]()
-
-    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
-        seen.append(gate.reason)
-        scene.clock.advance(wait_ms)
-
-    scene.tier.world = replace(scene.tier.world, pause=pause)
-    return seen
-
-
-def test_what_never_shows_up_fails_within_the_copy_maximum(tmp_path: Path) -> None:
-    scene, gate = Scene(tmp_path), StoreGate()
-    scene.storage.hide_reads = 10**6
-    scene.broker.fill(1)
-    seen, began_ms = watch(scene, gate), scene.clock.monotonic_ms()
-    with pytest.raises(RemoteStorageError, match="does not give back what was copied"):
-        copying(scene, gate)
-    assert READ_BACK_QUIET_MS < scene.clock.monotonic_ms() - began_ms <= COPY_MAX_MS
-    assert seen[-1].startswith("a copy is not found in the store for ")
-    assert seen[-1].endswith("not visible yet"), "the store's own words"
-
-
-def test_what_shows_up_late_opens_the_store_to_the_others_again(tmp_path: Path) -> None:
-    scene, gate = Scene(tmp_path), StoreGate()
-    scene.storage.hide_reads = 9
-    scene.broker.fill(1)
-    seen = watch(scene, gate)
-    copying(scene, gate)
-    closed = [bool(reason) for reason in seen]
-    assert closed == [False] * 7 + [True] * 2, "once it takes longer than a store may need"
-    assert gate.is_open
-
-
-def test_a_copy_is_lost_when_the_store_has_shown_a_later_one_and_closes_it_once(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("failed_probes", "at_least_ms"),
+    [(0, READ_BACK_MS), (1, 2 * READ_BACK_MS), (3, 8 * READ_BACK_MS), (90, READ_BACK_MAX_MS)],
+)
+def test_what_never_shows_up_fails_each_probe_later_and_within_minutes(
+    tmp_path: Path, failed_probes: int, at_least_ms: int
 ) -> None:
-    scene, gate, another = Scene(tmp_path), StoreGate(), PARTITION._replace(partition=1)
+    scene, gate = Scene(tmp_path), StoreGate()
+    gate.failed_probes = failed_probes
+    scene.tier.world = replace(scene.tier.world, copy_max_ms=10 * READ_BACK_MAX_MS)
     scene.storage.hide_reads = 10**6
     scene.broker.fill(1)
-    seen = list[str]()
-
-    def pause(wait: Callable[[int], object], wait_ms: int) -> None:
-        seen.append(gate.reason)
-        scene.clock.advance(wait_ms)
-        if gate.reason:
-            gate.let_probe()
-            with gate.trying(another) as may_try:
-                assert may_try
-                gate.worked()
-
-    scene.tier.world = replace(scene.tier.world, pause=pause)
     began_ms = scene.clock.monotonic_ms()
-    with pytest.raises(RemoteStorageError, match="does not give back what was copied: not visible"):
+    with pytest.raises(
+        RetriableRemoteStorageError, match=r"not found in the store for .*visible yet"
+    ):
         copying(scene, gate)
-    assert [bool(reason) for reason in seen] == [False] * 7 + [True]
-    assert gate.is_open
-    assert scene.clock.monotonic_ms() - began_ms < COPY_MAX_MS / 2
+    took_ms = scene.clock.monotonic_ms() - began_ms
+    assert at_least_ms <= took_ms < 1.5 * at_least_ms
+    assert not gate.is_open
     scene.storage.hide_reads = 0
     scene.settle()
     assert scene.broker.copied == 2
     scene.check_no_leak()
+
+
+def test_a_probe_waits_no_longer_than_the_copy_maximum(tmp_path: Path) -> None:
+    scene, gate = Scene(tmp_path), StoreGate()
+    gate.failed_probes = 90
+    scene.tier.world = replace(scene.tier.world, copy_max_ms=READ_BACK_MAX_MS // 2)
+    scene.storage.hide_reads = 10**6
+    scene.broker.fill(1)
+    began_ms = scene.clock.monotonic_ms()
+    with pytest.raises(RemoteStorageError, match="does not give back what was copied"):
+        copying(scene, gate)
+    assert scene.clock.monotonic_ms() - began_ms <= READ_BACK_MAX_MS // 2
 
 
 def test_a_copy_that_the_store_lost_while_it_shows_others_closes_nothing(tmp_path: Path) -> None:

@@ -98,82 +98,17 @@ def test_permission_to_probe_an_open_one_is_none_for_later() -> None:
     assert not tried(gate, B)
 
 
-def waits(gate: StoreGate, who: TopicIdPartition, since: int = 0) -> bool:
-    return gate.may_wait(who, f"not found: {who.partition}", since)
-
-
-def test_one_copy_that_is_not_shown_is_waited_for_and_the_others_are_not() -> None:
-    gate = StoreGate()
-    with gate.trying(A), gate.trying(B):
-        assert waits(gate, A)
-        assert not waits(gate, B)
-        assert waits(gate, A)
-        assert gate.reason == "not found: 0"
-    assert not tried(gate, B)
-
-
-def test_beside_the_copy_that_is_waited_for_one_probes_at_a_time() -> None:
-    gate = StoreGate()
-    with gate.trying(A):
-        waits(gate, A)
-        for _ in range(3):
-            gate.let_probe()
-            with suppress(RetriableRemoteStorageError), gate.trying(B) as may_try:
-                assert may_try
-                assert gate.is_probed
-                assert not tried(gate, C)
-                assert not waits(gate, B)
-                raise AWAY
-            assert not tried(gate, C)
-            assert waits(gate, A)
-
-
-def test_a_probe_that_is_not_shown_lets_others_probe_while_it_is_waited_for(
-    closed: StoreGate,
-) -> None:
-    closed.let_probe()
-    with closed.trying(B):
-        assert waits(closed, B)
+def test_failed_probes_are_counted_until_a_success(closed: StoreGate) -> None:
+    assert closed.failed_probes == 0, "it was open for this one"
+    for count in (1, 2):
         closed.let_probe()
-        assert tried(closed, C)
-
-
-@pytest.mark.parametrize("has_waited", [False, True])
-def test_a_copy_is_lost_when_the_store_has_worked_for_another_since(has_waited: bool) -> None:
-    gate = StoreGate()
-    with gate.trying(A):
-        if has_waited:
-            assert waits(gate, A)
-            gate.let_probe()
-        assert tried(gate, B)
-        assert not waits(gate, A)
-        assert gate.is_open, "a store that works is not closed for what it has lost"
-    with gate.trying(A):
-        assert waits(gate, A, since=gate.successes), "the next copy"
-
-
-def test_opened_by_hand_nothing_is_known_of_the_copy_that_is_waited_for() -> None:
-    gate = StoreGate()
-    with gate.trying(A):
-        waits(gate, A)
-        gate.open()
-        assert waits(gate, A)
-
-
-@pytest.mark.parametrize("ends", ["found", "fails", "cancelled"])
-def test_when_the_wait_is_over_another_copy_may_be_waited_for(ends: str) -> None:
-    gate = StoreGate()
-    with suppress(RemoteStorageError, TaskCancelledError), gate.trying(A):
-        waits(gate, A)
-        if ends == "fails":
-            raise RemoteStorageError("lost")
-        if ends == "cancelled":
-            raise TaskCancelledError("gone")
-        gate.worked()
-    assert gate.is_open is (ends == "found")
-    gate.let_probe()
-    with gate.trying(B):
-        assert waits(gate, B, since=gate.successes)
+        tried(closed, B, AWAY)
+        assert closed.failed_probes == count
+    closed.failed(A, AWAY)
+    assert closed.failed_probes == 2, "it had begun before"
+    closed.let_probe()
+    assert tried(closed, C)
+    assert closed.failed_probes == 0
 
 
 def test_a_call_that_hangs_is_of_one_partition_alone_until_another_ones_does() -> None:
