@@ -285,11 +285,14 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
     page = console_url(config, http)
     look = f"  {page}  # in a browser: topics, both tiers, groups, rates\n" if page else ""
     watch = f"  curl -s http://{http[0]}:{http[1]}/metrics | grep -i remote\n" if http else ""
-    places = f"  ls {data}/logs/tides-0" + ("" if s3 else f" {data}/remote-tier")
+    places = f"  ls {data}/logs/waves-0" + ("" if s3 else f" {data}/remote-tier")
     if s3:
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"
-    settings, tiered = data / PROPERTIES, "remote.storage.enable=true"
+    settings = data / PROPERTIES
+    tiered = "remote.storage.enable=true", "segment.bytes=1048576", "local.retention.bytes=1"
+    create = ["topics", "create", "waves", "--if-not-exists"]
+    create += [word for one in tiered for word in ("-X", one)]
 
     def at(words: list[str]) -> str:
         return typed([*words, "--bootstrap-server", address])
@@ -298,12 +301,12 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
 
 A tiered topic (1 MiB segments, almost nothing kept locally), filled, and read by a group; what is
 no longer on local disk comes from the remote tier:
-  {at(["topics", "create", "tides", "-X", tiered, "-X", "local.retention.bytes=1"])}
-  seq 1 500000 | {at(["produce", "tides"])}
-  {at(["consume", "tides", "-G", "readers", "-n", "3"])}
+  {at(create)}
+  seq 1 500000 | {at(["produce", "waves"])}
+  {at(["consume", "waves", "-G", "readers", "-n", "3"])}
   {at(["groups", "describe", "readers"])}
 
 Watch it happen:
-{look}  {at(["remote", "segments", "tides"])}
+{look}  {at(["remote", "segments", "waves"])}
 {places}
 {watch}"""

@@ -228,7 +228,8 @@ A tiered topic (1 MiB segments, almost nothing kept locally), in .venv/bin/pytho
   from confluent_kafka.admin import AdminClient, NewTopic
   admin = AdminClient({{"bootstrap.servers": "{self.address}"}})
   admin.create_topics([NewTopic("tides", 1, 1, config={{
-      "remote.storage.enable": "true", "local.retention.bytes": "1"}})])["tides"].result()
+      "remote.storage.enable": "true", "segment.bytes": "1048576",
+      "local.retention.bytes": "1"}})])["tides"].result()
 
 Fill it, and read it as a group; what is no longer on local disk comes from the remote tier:
   seq 1 500000 | kcat -b {self.address} -t tides -P
