@@ -8,6 +8,7 @@ served, or it takes part as a controller. Its log goes to stderr.
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from dataclasses import replace
@@ -36,6 +37,9 @@ def main() -> None:
     # Before anything else is imported: both processes import at the same time.
     spawn_tier = EarlyTierProcess() if is_broker and has_tier.lower() == "true" else None
     log_to(sys.stderr)
+    # The suite's own listener is no reason to warn.
+    listener = logging.getLogger("broker.testing.control.listener")
+    listener.addFilter(lambda record: record.levelno != logging.WARNING)
     from tidemark.cli import explained
 
     with explained():
