@@ -59,7 +59,9 @@ def run(asked: argparse.Namespace, data: Path, running: Processes, told: threadi
     os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "test")
     command = ["dev", "--data", str(data), "--port", str(asked.port), "--s3", f"{url}/{BUCKET}"]
     overrides = [f"--override={one}" for one in asked.override]
-    broker = start(running, ["-m", "tidemark.cli", *command, *overrides])
+    # By its own name: it prints commands to type, which begin with it.
+    program = str(Path(sys.executable).with_name("tidemark"))
+    broker = start(running, [program, *command, *overrides])
     while broker.poll() is None and not told.wait(POLL_S):
         if store.poll() is not None:
             say("LocalStack has ended, so the broker stops")

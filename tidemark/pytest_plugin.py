@@ -6,7 +6,7 @@ Nothing is imported and nothing starts before a test asks for one of them. PYTES
 import re
 import secrets
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from tidemark.embedded.broker import Broker
     from tidemark.embedded.faults import Faults
 
+__tracebackhide__ = True
 _TOPIC_CHARS_MAX: Final = 200
 _MARKER: Final = "kafka_topic"
-_sizes: "pytest.StashKey[Mapping[Path, int]]" = pytest.StashKey()
+_sizes: "pytest.StashKey[dict[Path, int]]" = pytest.StashKey()
 """Of the logs of all brokers that were known when a test began."""
 _known: "WeakSet[Broker]" = WeakSet()
 _admins: "WeakKeyDictionary[Broker, tuple[str, AdminClient]]" = WeakKeyDictionary()
@@ -70,14 +71,20 @@ def pytest_runtest_makereport(
         return
     given = getattr(item, "funcargs", {}).values()
     brokers = {one for one in given if isinstance(one, module.Broker)}
-    _known.update(brokers)
     report = outcome.get_result()
+    from tidemark.embedded.log_lines import log_sizes, warnings_since
+
+    sizes = item.stash.setdefault(_sizes, {})
+    if report.when == "setup" and report.passed:  # what one says that starts is none of the test's
+        for broker in brokers.difference(_known):
+            sizes.update(log_sizes(_logs(broker)))
+    _known.update(brokers)
     if not report.failed:
         return
-    from tidemark.embedded.log_lines import warnings_since
-
     for broker in brokers:
-        if said := warnings_since(_logs(broker), item.stash.get(_sizes, {})):
+        if said := broker.faults_in_force():
+            report.sections.append((f"Tidemark faults during {report.when}", said))
+        if said := warnings_since(_logs(broker), sizes):
             report.sections.append((f"Tidemark warnings during {report.when}", said))
 
 

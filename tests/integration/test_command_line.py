@@ -77,6 +77,11 @@ class Shell:
         stderr = subprocess.STDOUT if errors else subprocess.DEVNULL
         return self._run([sys.executable, "-m", "tidemark.cli", *arguments], code, stderr)
 
+    def line(self, line: str) -> str:
+        """A line of a shell, without a terminal."""
+        program = f'tidemark() {{ {shlex.quote(sys.executable)} -m tidemark.cli "$@"; }}'
+        return self._run(["bash", "-c", f"{program}\n{line}"], 0)
+
     def on_a_terminal(self, *arguments: str, keys: str = "", code: int = 0) -> str:
         """With one of 80 columns, where somebody types `keys`."""
         return self._run([sys.executable, "-c", ON_A_TERMINAL, keys, *arguments], code)
@@ -301,26 +306,27 @@ def same(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
+def typed(block: str) -> list[tuple[str, str]]:
+    """The commands of a block, and what it shows of each."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(command, printed) for command, _, printed in (one.partition("\n") for one in parts)]
+
+
 def test_the_page_shows_what_the_commands_print(tmp_path: Path) -> None:
     page = PAGE.read_text()
-    with tidemark.Broker(topics=["orders"]) as broker:
+    first, *blocks = CONSOLE.findall(page)
+    with tidemark.Broker() as broker:
         shell = Shell(broker, tmp_path)
-        shell.run("topics", "delete", "orders", "--yes")
-        shell.run("topics", "create", "orders", "-p", "2")
-        producer = broker.producer()
-        for number in range(80):
-            producer.produce("orders", b"%d" % number, partition=number % 2)
-        producer.flush()
-        commit(broker, "nightly", 12)
+        for command, printed in typed(first):
+            assert same(shell.line(command)) == same(printed), command
         consumer = reading(broker, "readers")
         until(lambda: consumer.poll(0.1) or consumer.assignment(), "it has partitions")
         consumer.commit(offsets=[TopicPartition("orders", 0, 30)], asynchronous=False)
         try:
-            for block in CONSOLE.findall(page):
-                for part in re.split(r"^\$ tidemark ", block, flags=re.MULTILINE)[1:]:
-                    command, _, printed = part.partition("\n")
+            for block in blocks:
+                for command, printed in typed(block):
                     is_refused = printed.startswith("tidemark: ")
-                    said = shell.on_a_terminal(*shlex.split(command), code=is_refused)
+                    said = shell.on_a_terminal(*shlex.split(command)[1:], code=is_refused)
                     assert same(said) == same(printed), command
                     consumer.poll(0)
         finally:

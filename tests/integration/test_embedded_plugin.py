@@ -85,6 +85,7 @@ def test_a_marker_says_how_the_topic_is(tmp_path: Path) -> None:
     assert code == 1, printed
     assert "2 passed" in printed
     assert "kafka_topic: there are partitions=... and configs=..., by name" in printed
+    assert "def _fresh_topic" not in printed, "no source of ours"
 
 
 FAILING = """
@@ -97,9 +98,18 @@ def warn(broker, text):
 def test_passes(tidemark_broker):
     warn(tidemark_broker, "of a test that passes")
 
-def test_fails(tidemark_broker):
+def test_fails(tidemark_broker, tidemark_faults, kafka_topic):
     warn(tidemark_broker, "of a test that fails")
+    tidemark_faults.add(api="Produce", topic=kafka_topic, delay_ms=50)
+    tidemark_faults.add(api="Produce", topic="removed", delay_ms=50).remove()
+    producer = tidemark_broker.producer()
+    producer.produce(kafka_topic, b"one")
+    assert producer.flush(10) == 0
     assert False
+
+def test_is_refused(tidemark_broker, tidemark_faults):
+    assert repr(tidemark_broker).endswith(f"{tidemark_broker.bootstrap_servers}: node 1 runs>")
+    tidemark_faults.add(error="NOT_A_LEADER")
 
 def test_with_its_own():
     with tidemark.Broker() as broker:
@@ -113,8 +123,36 @@ def test_a_failing_test_shows_what_the_broker_warned_of_meanwhile(tmp_path: Path
     assert code == 1, printed
     assert "Tidemark warnings during call" in printed
     assert "WARNING of a test that fails" in printed
+    assert printed.count("Tidemark faults during call") == 1, "where there are some"
+    assert re.search(r"<fault \d+: .*delay_ms=50.*hits=1", printed)
+    assert "topic='removed'" not in printed.replace('topic="removed"', "")
+    assert "taking commands" not in printed
+    assert "BrokerError: faults.add: " in printed
+    ours = re.findall(r"^\S*tidemark/(?:embedded/|pytest_plugin)\S*: ", printed, re.MULTILINE)
+    assert (ours, "Bearer" in printed) == ([], False), "the test's own line, then the sentence"
     assert "WARNING of a broker that is gone" in printed
     assert "of a test that passes" not in printed.replace('warn(tidemark_broker, "of', "")
+
+
+STARTING = """
+import pytest
+
+@pytest.fixture(scope="session")
+def tidemark_settings():
+    return {"retention.of.nothing": 1}
+
+@pytest.mark.filterwarnings("ignore")
+def test_fails(tidemark_broker):
+    said = tidemark_broker.log_file.read_text()
+    print("it has said so" if "retention.of.nothing" in said else "it has not")
+    assert False
+"""
+
+
+def test_what_a_broker_says_at_its_start_is_not_of_the_first_test(tmp_path: Path) -> None:
+    code, printed = run_suite(tmp_path, STARTING)
+    assert (code, "it has said so" in printed) == (1, True), printed
+    assert "Tidemark warnings" not in printed
 
 
 THREE = """

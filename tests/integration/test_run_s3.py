@@ -1,6 +1,7 @@
 """`make run-s3` as an application developer meets it: one command, a client, Ctrl-C."""
 
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -82,8 +83,10 @@ def run_s3(tmp_path: Path) -> Iterator[RunS3]:
 def test_records_go_to_the_bucket_and_come_back_and_ctrl_c_ends_it_all(run_s3: RunS3) -> None:
     url, bucket = run_s3.printed(r"S3 is ready: (http\S+)").rsplit("/", 1)
     data = Path(run_s3.printed(r"Tidemark on .*, data in (\S+), settings in "))
+    program = run_s3.printed(r"\n  (\S*tidemark) topics create ")
+    assert shutil.which(program), "what is printed to be typed cannot be typed"
     admin = AdminClient({"bootstrap.servers": run_s3.bootstrap})
-    topic = NewTopic("tides", 1, 1, config=TIERED)
+    topic = NewTopic("tides", 1, 1, config=TIERED | {"segment.bytes": "1048576"})
     admin.create_topics([topic])["tides"].result(60)
     client = SimpleNamespace(bootstrap=run_s3.bootstrap, log_tail=run_s3.log_tail)
     sent = values(1_200)

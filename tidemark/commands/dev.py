@@ -285,7 +285,7 @@ def welcome(config: BrokerConfig, data: Path, s3: S3Bucket | None = None) -> str
     page = console_url(config, http)
     look = f"  {page}  # in a browser: topics, both tiers, groups, rates\n" if page else ""
     watch = f"  curl -s http://{http[0]}:{http[1]}/metrics | grep -i remote\n" if http else ""
-    places = f"  ls {data}/logs/tides-0" + ("" if s3 else f" {data}/remote-tier")
+    places = f"  ls {data}/logs/waves-0" + ("" if s3 else f" {data}/remote-tier")
     if s3:
         listing = f"{s3.endpoint_url}/{s3.bucket}?list-type=2"
         places += f"\n  curl -s '{listing}' | grep -o '<Key>[^<]*'  # where reading is public"

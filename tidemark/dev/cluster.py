@@ -226,7 +226,8 @@ class DevCluster:
 ready in {took_s:.1f} s
 Tidemark on {self.address}: {len(controllers)} controllers and {self._shown}. Stop it with Ctrl-C.
 {shown}
-{first_steps(self.address)}  ls {broker.home}/logs/tides-0{tier}
+{first_steps(self.address, min(len(self._brokers), 3))}  http://{page}/  # in a browser
+  ls {broker.home}/logs{tier}
   curl -s http://{page}/metrics | grep -i remote
 
 Health of all nodes, and who leads:

@@ -105,23 +105,26 @@ def typed(arguments: Iterable[str]) -> str:
     return shlex.join([_program(Path(sys.argv[0]), Path.cwd()), *arguments])
 
 
-def first_steps(address: str) -> str:
-    """What to type first: a tiered topic, filled, and read by a group."""
+def first_steps(address: str, replicas: int = 1) -> str:
+    """Say what to type first: a tiered topic, filled, and read by a group."""
 
     def at(*words: str) -> str:
         return typed([*words, "--bootstrap-server", address])
 
-    tiered = ("-X", "remote.storage.enable=true", "-X", "local.retention.bytes=1")
+    create = ["topics", "create", "waves", "--if-not-exists"]
+    create += ["--replication-factor", str(replicas)] if replicas > 1 else []
+    for one in ("remote.storage.enable=true", "segment.bytes=1048576", "local.retention.bytes=1"):
+        create += ["-X", one]
     return f"""
 A tiered topic (1 MiB segments, almost nothing kept locally), filled, and read by a group; what is
 no longer on local disk comes from the remote tier:
-  {at("topics", "create", "tides", *tiered)}
-  seq 1 500000 | {at("produce", "tides")}
-  {at("consume", "tides", "-G", "readers", "-n", "3")}
+  {at(*create)}
+  seq 1 500000 | {at("produce", "waves")}
+  {at("consume", "waves", "-G", "readers", "-n", "3")}
   {at("groups", "describe", "readers")}
 
 Watch it happen:
-  {at("remote", "segments", "tides")}
+  {at("remote", "segments", "waves")}
 """
 
 

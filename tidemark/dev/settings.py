@@ -1,6 +1,8 @@
 """The configuration of `tidemark dev`: a remote tier to watch, everything quick.
 
 Intervals are short so that copying and local expiry can be watched; they are not for production.
+Segments are as large as Kafka's: no record is refused that `max.message.bytes` of its topic allows.
+A topic that is to be watched has small ones of its own.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,6 @@ PROPERTIES: Final = "server.properties"
 """In the directory of a lone node: what it was last started with, for commands to read."""
 LOG: Final = "server.log"
 """In the directory of each node: what it has said."""
-_MEBIBYTE: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,6 @@ def dev_settings(data: Path, port: int, s3: S3Bucket | None = None) -> dict[str,
         "remote.log.storage.system.enable": "true",
         **(_bucket(s3) if s3 else _directory(data / "remote-tier")),
         # short intervals: what takes minutes in production takes seconds here
-        "log.segment.bytes": str(_MEBIBYTE),
         "log.retention.check.interval.ms": "1000",
         "log.initial.task.delay.ms": "500",
         "log.segment.delete.delay.ms": "1000",
@@ -161,7 +161,6 @@ def dev_controller_settings(data: Path, ports: ClusterPorts, node_id: int) -> di
         "log.dirs": str(data / f"controller-{node_id}" / "metadata"),
         # it judges the settings of topics by these
         "remote.log.storage.system.enable": "true",
-        "log.segment.bytes": str(_MEBIBYTE),
         **ports.copies(),
         **ports.page(len(ports.others) + node_id),
     }

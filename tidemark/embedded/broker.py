@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 
+__tracebackhide__ = True
+"""pytest shows the test's line and the message, and none of ours between them (--full-trace)."""
 TIMEOUT_S: Final = 610.0
 """A little more than the broker allows a command."""
 
@@ -50,7 +52,7 @@ def send(address: str, token: str, command: str, arguments: dict[str, Any]) -> d
         response = connection.getresponse()
         text = response.read()
     except (OSError, http.client.HTTPException) as error:
-        raise BrokerError(f"{command}: the broker does not answer: {error!r}") from error
+        raise BrokerError(f"{command}: the broker does not answer: {error!r}") from None
     finally:
         connection.close()
     try:
@@ -111,6 +113,17 @@ class Broker:
             one: Faults(partial(self._control, one), partial(self._nodes.starts.__getitem__, one))
             for one in self._nodes.brokers
         }
+
+    def __repr__(self) -> str:
+        where = self._nodes.bootstrap_servers
+        if not where:
+            return "<tidemark.Broker, not started>"
+        running = self._pids(self._nodes.ids)
+        states = [
+            f"node {one} " + ("runs" if one in running else "does not run")
+            for one in self._nodes.ids
+        ]
+        return f"<tidemark.Broker {where}: {', '.join(states)}>"
 
     # -- life
 
@@ -486,6 +499,14 @@ class Broker:
             BrokerError: there is no such broker.
         """
         return self._faults[self._only(node_id, "faults")]
+
+    def faults_in_force(self) -> str:
+        """A line for each fault that was added here and is in force, of all brokers that run."""
+        shown = list[str]()
+        for node_id in self.broker_pids:
+            with suppress(BrokerError):  # it is paused, or is just ending
+                shown += map(repr, self._faults[node_id].in_force())
+        return "\n".join(shown)
 
     def status(self, node_id: int | None = None) -> dict[str, Any]:
         """Stage, health with reasons, wall clock, and the tier's process, of one broker."""

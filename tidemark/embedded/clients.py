@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient
 
+__tracebackhide__ = True
 _QUICK: Final = {
     # A broker that was restarted is found again at once.
     "reconnect.backoff.ms": 10,
@@ -94,7 +95,7 @@ def create_topics(
             created.result(TOPIC_S_MAX)
         except KafkaException as error:
             if not may_exist or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise BrokerError(f"cannot create the topic {name}: {error}") from error
+                raise BrokerError(f"cannot create the topic {name}: {error}") from None
 
 
 def wait_for_brokers(client: "AdminClient", count: int) -> None:
@@ -116,7 +117,7 @@ def wait_for_brokers(client: "AdminClient", count: int) -> None:
             asked.result(TOPIC_S_MAX)
         except KafkaException as error:
             if time.monotonic() > ends_at:
-                raise BrokerError(f"not all {count} brokers are back: {error}") from error
+                raise BrokerError(f"not all {count} brokers are back: {error}") from None
             time.sleep(_LOOK_S)
         else:
             return
@@ -135,4 +136,4 @@ def delete_topic(client: "AdminClient", name: str) -> None:
             deleted.result(TOPIC_S_MAX)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise BrokerError(f"cannot delete the topic {name}: {error}") from error
+                raise BrokerError(f"cannot delete the topic {name}: {error}") from None

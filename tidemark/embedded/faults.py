@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from tidemark.embedded.errors import BrokerError
 
+__tracebackhide__ = True
 Control = Callable[..., dict[str, Any]]
 """Sends a command with its arguments as keywords, and returns the answer."""
 Starts = Callable[[], int]
@@ -204,6 +205,12 @@ class Faults:
         self._is_used = True
         control = _of_this_process(self._control, self._starts)
         return Fault(control, control("faults.add", **given))
+
+    def in_force(self) -> "list[Fault]":
+        """Those that hit still, if any was added here; else the broker is not asked."""
+        if not (self._is_used or self.store.is_used):
+            return []
+        return [one for one in self.list() if not one.is_over]
 
     def list(self) -> "list[Fault]":
         """All faults, those of the store included, as they are now."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 from tidemark.embedded.errors import BrokerError
 from tidemark.platforms import why_not_here
 
+__tracebackhide__ = True
 _PROGRAM: Final = Path(__file__).with_name("guardian.py")
 _PACKAGES_ROOT: Final = Path(__file__).resolve().parents[2]
 _ANSWER_S_MAX: Final = 20.0

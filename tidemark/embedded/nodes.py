@@ -21,6 +21,7 @@ from tidemark.dev.settings import (
 from tidemark.embedded.errors import BrokerError, BrokerStartError
 from tidemark.embedded.guarded import Guarded
 
+__tracebackhide__ = True
 _CHILD: Final = "tidemark.embedded.child"
 _LONE_ID: Final = 1
 _LOG_LINES: Final = 20
@@ -32,6 +33,15 @@ _CALLERS: Final = 5
 STOP_S_MAX: Final = 30.0
 _CONTROLLERS_STOP_S: Final = 2.0
 """A leader that reaches no other one takes longer, and loses nothing when it is killed."""
+
+
+class _Token(str):
+    """Of the control listeners; a traceback with the values of variables does not show it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<token>"
 
 
 class Nodes:
@@ -78,7 +88,7 @@ class Nodes:
         self._ports: ClusterPorts | None = None
         self._control_addresses: dict[int, str] = {}
         self.console_urls: dict[int, str] = {}
-        self.token = secrets.token_urlsafe(24)
+        self.token = _Token(secrets.token_urlsafe(24))
 
     @property
     def ids(self) -> tuple[int, ...]:

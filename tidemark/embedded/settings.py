@@ -49,7 +49,7 @@ def node_settings(
 
     Raises:
         ConfigError: it says of several brokers where they listen, where their data lie or who they
-            are.
+            are; or of a lone one where it listens, and nothing of its controller.
     """
     broker = {
         "tidemark.http.listener": f"{HOST}:0",
@@ -61,6 +61,12 @@ def node_settings(
         "transaction.state.log.num.partitions": "1",
     }
     if not ports.controllers:
+        if "CONTROLLER:" not in given.get("listeners", "CONTROLLER:"):
+            raise ConfigError(
+                "listeners", given["listeners"],
+                "must be left out: clients have bootstrap_servers; or name CONTROLLER://127.0.0.1:0"
+                " as well",
+            )  # fmt: skip
         settings = dev_settings(data, ports.broker) | {
             # Any port: nobody needs to know it.
             "listeners": f"PLAINTEXT://{HOST}:{ports.broker},CONTROLLER://{HOST}:0",

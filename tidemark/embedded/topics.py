@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+__tracebackhide__ = True
 Topic = str | Mapping[str, object]
 Topics = Mapping[str, object] | Iterable[Topic]
 

@@ -31,6 +31,10 @@ _QUIET: Final[Mapping[str, Any]] = {
 }
 DISCONNECTED: Final = "Disconnected"
 """The reason of a connection that was idle for long, or that spoke otherwise than the broker."""
+_LIMITS: Final = (
+    "limits are max.message.bytes and segment.bytes of the topic and -X message.max.bytes=BYTES"
+    " here; for a batch of many lines, -X batch.size=BYTES below them helps"
+)
 _WAYS_OUT: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
 
 
@@ -103,8 +107,8 @@ class RecordsClient:
         """Why a record was not written; where nobody answered, with the address."""
         from confluent_kafka import KafkaError
 
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # of a batch, which has many lines
-            return f"{error.str()}; -X batch.size=BYTES below max.message.bytes of the topic helps"
+        if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+            return f"{error.str()}; {_LIMITS}"
         if error.code() != KafkaError._MSG_TIMED_OUT:
             return str(error.str())
         why = "" if self._last_trouble is None else f": {_reason(self._last_trouble.str())}"

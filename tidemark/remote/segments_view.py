@@ -103,7 +103,7 @@ def size_text(size_bytes: int) -> str:
     """A size as people say it: three digits and a unit."""
     value, units = float(size_bytes), iter(("B", "KiB", "MiB", "GiB", "TiB"))
     unit = next(units)
-    while value >= (1024 if unit == "B" else 1000) and unit != "TiB":
+    while value >= (1024 if unit == "B" else 999.5) and unit != "TiB":  # 999.5 is printed 1e+03
         value, unit = value / 1024, next(units)
     return f"{size_bytes:,} B" if unit == "B" else f"{value:.3g} {unit}"
 

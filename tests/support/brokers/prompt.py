@@ -20,6 +20,8 @@ from tests.support.groups.builds import python_with_a_client, pythons, pythons_o
 PROMPT = "tidemark-page> "
 MORE = "tidemark-more> "
 DEADLINE_S = 300
+LINES_MAX = 200
+"""Of what a block prints: the prompt echoes what each expression in a loop gives."""
 _VERSION = "import sys, confluent_kafka; print(*sys.version_info[:2])"
 _ERROR = re.compile(r"^(Traceback \(most recent|\w*(Error|Exception)\b)", re.MULTILINE)
 
@@ -47,7 +49,7 @@ class Prompt:
         """Type a block and the empty line that ends it; returns what was printed.
 
         Raises:
-            AssertionError: Python has shown an error.
+            AssertionError: Python has shown an error, or more lines than a person reads.
         """
         printed = ""
         for line in [*block.splitlines(), ""]:
@@ -56,6 +58,8 @@ class Prompt:
             printed += self._child.before or ""
         printed = printed.replace("\r\n", "\n")
         assert not _ERROR.search(printed), f"Python {self._version}, typed:\n{block}\n{printed}"
+        count = len(printed.splitlines())
+        assert count <= LINES_MAX, f"{count} lines are printed, such as {printed[:200]!r}:\n{block}"
         return printed
 
     def close(self) -> None:

@@ -26,6 +26,16 @@ def test_the_development_settings_are_valid_and_all_known(tmp_path: Path) -> Non
     assert config.http_listener == ("127.0.0.1", 9464)
 
 
+def test_a_record_that_its_topic_allows_fits_into_a_segment(tmp_path: Path) -> None:
+    ports = ClusterPorts.in_a_row(9092, 1)
+    for entries in (
+        dev_settings(tmp_path, 9092),
+        dev_broker_settings(tmp_path, ports),
+        dev_controller_settings(tmp_path, ports, 1),  # judges settings of topics by its own
+    ):
+        assert BrokerConfig.load(entries)[0].log_segment_bytes == 1 << 30, "as Kafka's"
+
+
 def test_internal_topics_fit_on_one_broker(tmp_path: Path) -> None:
     config, _ = BrokerConfig.load(dev_settings(tmp_path, 9092))
     for name in (
@@ -46,7 +56,8 @@ def test_what_to_do_next_names_the_address_and_the_places(tmp_path: Path) -> Non
     text = welcome(config, tmp_path)
     for words in (
         "127.0.0.1:12345",
-        "produce tides",
+        "create waves --if-not-exists -X remote.storage.enable=true -X segment.bytes=1048576",
+        "produce waves",
         "remote.storage.enable",
         "remote-tier",
         "/metrics",

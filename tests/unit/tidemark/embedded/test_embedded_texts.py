@@ -1,5 +1,6 @@
 """Durations, topics and settings as a test writes them; what is imported for it."""
 
+import json
 import subprocess
 import sys
 from datetime import timedelta
@@ -8,9 +9,12 @@ from pathlib import Path
 import pytest
 
 import tidemark
+from broker.config.key import ConfigError
 from tests.support.brokers.embedding_suite import OURS, environment
+from tidemark.dev.settings import ClusterPorts
 from tidemark.embedded.broker import duration_ms
 from tidemark.embedded.clients import dotted
+from tidemark.embedded.settings import node_settings
 from tidemark.embedded.topics import setting_text
 from tidemark.testing import KafkaContainer, _settings_of
 
@@ -55,6 +59,23 @@ def test_settings_are_written_as_in_a_file() -> None:
         "acks": "all",
         "group.id": "g",
     }
+
+
+def test_a_lone_broker_may_listen_elsewhere_beside_its_controller(tmp_path: Path) -> None:
+    alone = ClusterPorts(19092, ())
+    both = {"listeners": "PLAINTEXT://127.0.0.1:19092,CONTROLLER://127.0.0.1:0"}
+    assert node_settings(tmp_path, alone, "", both)[1]["listeners"] == both["listeners"]
+    with pytest.raises(ConfigError, match=r"listeners=PLAINTEXT://:19092: must be left out"):
+        node_settings(tmp_path, alone, "", {"listeners": "PLAINTEXT://:19092"})
+
+
+def test_a_broker_says_what_it_is_and_its_token_is_not_shown() -> None:
+    broker = tidemark.Broker()
+    assert repr(broker) == "<tidemark.Broker, not started>"
+    token = broker._nodes.token
+    assert len(token) > 20
+    assert token not in repr({"token": token})
+    assert json.loads(json.dumps(token)) == str(token)
 
 
 def test_variables_of_a_container_become_settings_but_for_where_it_listens() -> None:

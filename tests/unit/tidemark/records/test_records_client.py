@@ -160,6 +160,23 @@ def test_a_record_that_nobody_answers_for_is_told_with_address_and_reason() -> N
     assert one.explain(KafkaError(KafkaError.INVALID_RECORD)).startswith("Broker: ")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.MSG_SIZE_TOO_LARGE,  # of the client, and of a broker: max.message.bytes
+        KafkaError.RECORD_LIST_TOO_LARGE,  # of a broker: segment.bytes
+    ],
+)
+def test_what_is_too_large_is_told_with_each_limit(code: int) -> None:
+    said = client(topics(orders=1)).explain(KafkaError(code))
+    limits = (
+        "max.message.bytes and segment.bytes of the topic",
+        "-X message.max.bytes=",
+        "batch.size",
+    )
+    assert [one for one in limits if one not in said] == []
+
+
 def test_the_command_wins_over_the_user_and_the_user_over_quiet_defaults() -> None:
     given = Translated({"client.id": "mine", "enable.partition.eof": "false"}, None, ())
     one = RecordsClient(
