@@ -33,8 +33,8 @@ def test_a_cluster_says_that_it_is_ready_and_what_to_try_when_it_serves(
     assert re.match(r"\nready in \d+\.\d s\nTidemark on 127\.0\.0\.1:12345,", said[-1])
     three = "--bootstrap-server 127.0.0.1:12345,127.0.0.1:12346,127.0.0.1:12347"
     for words in (
-        f"topics create tides -X remote.storage.enable=true -X local.retention.bytes=1 {three}\n",
-        f"produce tides {three}\n",
+        "topics create waves --if-not-exists --replication-factor 3 -X remote.storage.enable=true",
+        f"produce waves {three}\n",
         f"status {three} --bootstrap-controller 127.0.0.1:12348,",
     ):
         assert words in said[-1]
