@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from rsm_plugins import retries
 from rsm_plugins import settings as plugin_settings
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.contract import AllPromises, expect
@@ -111,12 +112,14 @@ def command(
     plugin_settings.log.addFilter(once)
     janitor = make_first_plugin(plugin, settings)
     promises = candidate.new_promises()
+    retries.log.disabled = True  # the message says it
     try:
         why = probe(promises, janitor)
     except KeyboardInterrupt:
         why = "ended while a small segment was tried"
         promises.stopped = True
         clean_up(promises, janitor)
+    retries.log.disabled = False
     if why:
         click.echo(f"tidemark: {plugin}: no promise was asked: {why}", err=True)
         _end(_NOT_ASKED)

@@ -19,7 +19,8 @@ BROKEN = """
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 import threading
 
-from rsm_plugins.api import RemoteStorageError
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.retries import Retries
 from rsm_plugins.contract import run
 
 class EndIsExclusive(LocalFsRemoteStorageManager):
@@ -50,6 +51,17 @@ class NeverReadsTheFirst(NeverReadsAndIsGivenUp):
     def fetch_log_segment(self, metadata, start_position, end_position=None):
         NeverReads.is_first = False
         return super().fetch_log_segment(metadata, start_position, end_position)
+
+class IgnoresRanges(LocalFsRemoteStorageManager):
+    def fetch_log_segment(self, metadata, start_position, end_position=None):
+        if end_position is not None and end_position < metadata.segment_size_bytes - 1:
+            raise RemoteStorageError("the store ignores Range")
+        return super().fetch_log_segment(metadata, start_position, end_position)
+
+class Repeats(LocalFsRemoteStorageManager):
+    @Retries(timeout_s=9, attempts=2).repeated
+    def copy_log_segment_data(self, metadata, data):
+        raise RetriableRemoteStorageError("503")
 
 class Refused(LocalFsRemoteStorageManager):
     def copy_log_segment_data(self, metadata, data):
@@ -165,6 +177,8 @@ def test_what_cannot_be_asked_is_1_with_one_message(
     ("name", "words"),
     [
         ("Refused", "a small segment cannot be copied: RemoteStorageError: PUT http://h/a: the"),
+        ("IgnoresRanges", "a small segment cannot be read: RemoteStorageError: the store ignores"),
+        ("Repeats", "a small segment cannot be copied: RetriableRemoteStorageError: 503"),
         ("NeverReadsTheFirst", "cannot be read: the call did not return within 2 s: it waits in"),
     ],
 )
