@@ -409,11 +409,12 @@ class Broker(ServerProcess):
         store = None if self._tier is None else self._tier.store
         before = self._image().brokers.get(config.node_id)
         if store and before and before.remote_store not in (None, store):
+            name = before.remote_store.class_name
             log.warning(
                 "the remote tier has another store than in the last life of this broker: class=%s "
                 "before=%s; segments that are not in it are missed by those who read them",
                 store.class_name,
-                before.remote_store.class_name,
+                "the same with other settings" if name == store.class_name else name,
             )
         registration = Registration(
             config.node_id,

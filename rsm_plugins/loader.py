@@ -8,6 +8,7 @@ server.properties starts; any other Java name gets an error that says what to wr
 
 import importlib
 import re
+import sys
 from collections.abc import Mapping
 
 from rsm_plugins.api import RemoteStorageManager
@@ -29,6 +30,20 @@ _PYTHON_NAME = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _JAVA_NAME = re.compile(r"([a-z_]\w*\.)+[A-Z][\w$]*")
 
 
+def is_python_name(text: str) -> bool:
+    """Whether it is written as `package.module:Class`."""
+    return _PYTHON_NAME.fullmatch(text) is not None
+
+
+def no_such_module(module: str) -> str:
+    """That Python finds no such module, where it looked, and how it looks elsewhere."""
+    places = ", ".join(one for one in sys.path if one)
+    return (
+        f"there is no such module; Python looked in {places}; with"
+        f" `export PYTHONPATH=DIRECTORY` it looks where {module.partition('.')[0]} lies, too"
+    )
+
+
 def why_no_class_name(class_name: str) -> str | None:
     """Why no storage plugin can have that name, and which ones there are; None if one can."""
     name = JAVA_COUNTERPARTS.get(class_name, class_name)
@@ -37,7 +52,7 @@ def why_no_class_name(class_name: str) -> str | None:
             "a Java class cannot be loaded; give `package.module:Class` of a Python class, with its"
             f" own rsm.config. settings (docs/remote-stores.md): {', '.join(SHIPPED)}"
         )
-    if not _PYTHON_NAME.fullmatch(name):
+    if not is_python_name(name):
         return f"must be `package.module:Class` of a Python class, as {', '.join(SHIPPED)} are"
     return None
 
@@ -77,14 +92,16 @@ def load_class(key: str, class_name: str, java_counterparts: Mapping[str, str]) 
             f"{key}={class_name}: a Java class cannot be loaded; allowed is"
             f" `package.module:Class` of a Python class, or one of {known}"
         )
-    if not _PYTHON_NAME.fullmatch(name):
+    if not is_python_name(name):
         raise ValueError(f"{key}={class_name}: allowed is `package.module:Class` of a Python class")
     module_name, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except ImportError as e:
         ours = f"; ours are {', '.join(SHIPPED)}" if module_name.startswith("rsm_plugins.") else ""
-        raise ValueError(f"{key}={class_name}: cannot import {module_name}: {e}{ours}") from e
+        is_it = isinstance(e, ModuleNotFoundError) and f"{module_name}.".startswith(f"{e.name}.")
+        why = no_such_module(module_name) if is_it and not ours else str(e)
+        raise ValueError(f"{key}={class_name}: cannot import {module_name}: {why}{ours}") from e
     except AttributeError as e:
         raise ValueError(f"{key}={class_name}: {module_name} has no {attribute}") from e
     if not isinstance(found, type):

@@ -64,9 +64,13 @@ class Retries:
         self._passes, self._timeout_s, self._attempts = passes, timeout_s, attempts
         self._shown = shown
         self._closed = threading.Event()
+        self._is_outage = False  # a request was given up, and none has succeeded since
 
     def call(self, what: str, request: Callable[[], T], *, timeout_s: float | None = None) -> T:
         """Make a request; one that was repeated is one WARNING, whatever came of it.
+
+        Of requests that are given up one after the other only the first is: the caller's own log
+        says that the store fails. The next one that succeeds ends that.
 
         Args:
             what: for the log, such as "copy of orders-x/0/1.log".
@@ -79,21 +83,30 @@ class Retries:
         """
         failures: list[str] = []
         began_s = time.monotonic()
-        outcome = "failed"
+        attempts = 0
+
+        def attempt() -> T:
+            nonlocal attempts
+            attempts += 1
+            return request()
+
+        def say(level: int, outcome: str, done: str) -> None:
+            if failures:
+                took_ms = (time.monotonic() - began_s) * 1_000
+                text = "a request was %s: what=%s%s took_ms=%d error=%s"
+                log.log(level, text, outcome, what, done, took_ms, failures[-1])
+
         try:
             seconds = self._timeout_s if timeout_s is None else timeout_s
-            answer = self._retrying(failures, seconds)(request)
-            outcome = "done"
-        finally:
-            if failures:
-                log.warning(
-                    "a request was repeated: what=%s outcome=%s repeated=%d took_ms=%d error=%s",
-                    what,
-                    outcome,
-                    len(failures),
-                    (time.monotonic() - began_s) * 1_000,
-                    failures[-1],
-                )
+            answer = self._retrying(failures, seconds)(attempt)
+        except Exception as error:
+            level = logging.DEBUG if self._is_outage else logging.WARNING
+            say(level, f"given up after {attempts} attempts", "")
+            # An error that does not pass is an answer: the store is there.
+            self._is_outage = self._passes(error) and (self._is_outage or bool(failures))
+            raise
+        self._is_outage = False
+        say(logging.WARNING, "repeated", f" outcome=done repeated={len(failures)}")
         return answer
 
     def repeated(self, method: Callable[P, T]) -> Callable[P, T]:

@@ -13,11 +13,12 @@ from enum import Enum
 from unittest import SkipTest
 
 from rsm_plugins.api import (
+    ObjectLister,
     RemoteStorageError,
     RemoteStorageManager,
     RetriableRemoteStorageError,
 )
-from rsm_plugins.contract import AllPromises, expect
+from rsm_plugins.contract import AllPromises, expect, samples
 from rsm_plugins.contract.flaky import FlakyStore
 
 PROMISE_DEADLINE_S = 40.0
@@ -82,6 +83,35 @@ class Candidate:
         promises.large_segment_bytes = self.large_segment_bytes
         promises.deadline_s = PROMISE_DEADLINE_S
         return promises
+
+
+def probe(promises: AllPromises, manager: RemoteStorageManager) -> str:
+    """Copy, read, list and delete one small segment; why that failed, empty where it went well.
+
+    Finds what would break nearly every promise: a wrong token, no such host, a store that is down.
+    What was read is not looked at: promises do that. The plugin may still be in a call afterwards.
+    """
+    doing = "copied"
+
+    def run() -> None:
+        nonlocal doing
+        metadata = promises.copied(manager)
+        doing = "read"
+        samples.read(manager.fetch_log_segment(metadata, 1, 2))  # a store may ignore ranges
+        doing = "listed"
+        if isinstance(manager, ObjectLister):
+            next(iter(manager.list_objects()), None)
+        doing = "deleted"
+        manager.delete_log_segment_data(metadata)
+
+    try:
+        expect.together([run], deadline_s=PROMISE_DEADLINE_S, what="the call")
+    except Exception as e:  # noqa: BLE001 - whatever a plugin raises is the finding
+        why = str(e) if isinstance(e, expect.HungError) else expect.described(e)
+        promises.stopped = True
+        left = "; something of it may be left" if clean_up(promises, manager) else ""
+        return f"a small segment cannot be {doing}: {why}{left}"
+    return ""
 
 
 def promise_names() -> list[str]:

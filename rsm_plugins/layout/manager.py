@@ -159,13 +159,13 @@ class LayoutStorageManager(RemoteStorageManager):
         names = self._places(metadata)[0]
         self._forget(metadata)  # what is read after this is what the store has then
         container = object_layout.pack_indexes(_read_indexes(data))
-        log = self._store.put(names.log, data.log)
+        log = self._put(names.log, data.log)
         if log.size_bytes != metadata.segment_size_bytes:
             raise RemoteStorageError(
                 f"log of {log.size_bytes} bytes where {metadata.segment_size_bytes} were"
                 f" announced: {names.base}"
             )
-        indexes = self._store.put(names.indexes, io.BytesIO(container))
+        indexes = self._put(names.indexes, io.BytesIO(container))
         manifest = object_layout.dump_manifest(Manifest(metadata, log, indexes))
         self._store.put_once(names.manifest, io.BytesIO(manifest))
         return self.custom_metadata()
@@ -293,6 +293,13 @@ class LayoutStorageManager(RemoteStorageManager):
     def _store(self) -> ObjectStore:
         assert self._opened is not None, "configure comes first"
         return self._opened
+
+    def _put(self, key: str, source: BinaryIO) -> ObjectFacts:
+        facts: object = self._store.put(key, source)
+        if not isinstance(facts, ObjectFacts):
+            kind = type(self._store).__qualname__
+            raise TypeError(f"{kind}.put must return ObjectFacts, it returned {facts!r}")
+        return facts
 
     def _places(self, metadata: RemoteLogSegmentMetadata) -> Sequence[ObjectNames]:
         try:

@@ -15,7 +15,7 @@ PLUGIN_LINES_MAX = 80
 
 @pytest.mark.slow
 def test_the_guide_works_word_for_word(tmp_path: Path) -> None:
-    ports = dict(zip(("9092", "9093"), map(str, free_ports(2)), strict=True))
+    ports = dict(zip(("19092", "19093"), map(str, free_ports(2)), strict=True))
     Reader(tmp_path, Path(sys.executable).parent, ports).read_all()
 
 

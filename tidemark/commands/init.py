@@ -5,11 +5,13 @@ from pathlib import Path
 import click
 
 from kafka_protocol.wire.primitives import uuid_to_text
+from rsm_plugins.settings import PREFIX
 from runtime.dice import SystemDice
 from runtime.disk import Disk
 from tidemark.dev.ports import typed
 from tidemark.dev.settings import HOST, PORT_MAX
 from tidemark.node_files.initial_properties import NODES, Store, places, server_properties
+from tidemark.node_files.loading import parse_overrides
 
 
 def _store(_: click.Context, __: click.Parameter, text: str) -> Store | None:
@@ -38,11 +40,23 @@ def _store(_: click.Context, __: click.Parameter, text: str) -> Store | None:
 )  # fmt: skip
 @click.option(
     "--store", metavar="PLACE", default="none", show_default=True, callback=_store,
-    help="Remote tier: a directory, s3://BUCKET/PREFIX or hdfs://HOST:PORT/DIR.",
+    help="Remote tier: a directory, s3://BUCKET/PREFIX, hdfs://HOST:PORT/DIR or "
+    "PACKAGE.MODULE:CLASS of a storage plugin.",
+)  # fmt: skip
+@click.option(
+    "--set", "given", multiple=True, metavar="KEY=VALUE",
+    help="A setting of the store, as KEY after rsm.config.; repeatable.",
 )  # fmt: skip
 @click.argument("file", default="server.properties", type=click.Path(path_type=Path))
 def command(
-    *, nodes: str, hosts: str | None, port: int, data: Path, store: Store | None, file: Path
+    *,
+    nodes: str,
+    hosts: str | None,
+    port: int,
+    data: Path,
+    store: Store | None,
+    given: tuple[str, ...],
+    file: Path,
 ) -> None:
     """Write a server.properties with comments, and say how to go on; nothing is started.
 
@@ -52,6 +66,11 @@ def command(
     names = [HOST] * count if hosts is None else [one.strip() for one in hosts.split(",")]
     if len(names) != count or not all(names):
         raise click.UsageError(f"--hosts={hosts}: there must be {count}, one for each node")
+    if given and store is None:
+        raise click.UsageError("--set is for the settings of a --store, and there is none")
+    if store is not None:
+        settings = parse_overrides(given, option="--set")
+        store = store.having({key.removeprefix(PREFIX): one for key, one in settings.items()})
     where = places(data.absolute(), port, names)
     files = [file] if count == 1 else [_numbered(file, one.node_id) for one in where]
     disk = Disk()

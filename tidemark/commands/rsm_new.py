@@ -1,6 +1,10 @@
 """`tidemark rsm new`: begin a storage plugin of one's own, with its test and its settings."""
 
+import importlib.util
+import keyword
 import re
+import shlex
+import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -18,6 +22,26 @@ _TEMPLATES: Final = {
 }
 
 
+_PORT: Final = 19092
+"""Of the broker to try it with: not Kafka's own, where somebody else's may listen."""
+_STORE: Final = re.compile(r"_?(store|storage)$")
+"""At the end of a name: the classes end so, too."""
+_OTHERS: Final = ("", "Flaky", "Layout", "Object")
+"""Before `Store` and `StorageManager` these are names of other classes, or none."""
+
+
+def _why_no_name(name: str) -> str | None:
+    """Why a module must not be called so; None if it may."""
+    if _NAME.fullmatch(name) is None:
+        return f"{name!r} is no name of a Python module: take small letters, digits and _"
+    if keyword.iskeyword(name):
+        return f"{name!r} is a keyword of Python: take another name"
+    found = None if name in sys.stdlib_module_names else importlib.util.find_spec(name)
+    if name in sys.stdlib_module_names or (found is not None and found.origin is not None):
+        return f"{name!r} is another module already, which would be found in its place"
+    return None
+
+
 @click.command("new", cls=ToolCommand, short_help="Begin a storage plugin: code, test, settings.")
 @click.argument("name", metavar="NAME")
 @click.option(
@@ -31,24 +55,34 @@ def command(name: str, directory: Path) -> None:
     test_NAME.py asks it every promise on a server of its own, NAME.properties has what a broker
     must be told. Nothing is written over.
     """
-    if _NAME.fullmatch(name) is None:
-        raise WrongOptionError(
-            f"{name!r} is no name of a Python module: take small letters, digits and _"
-        )
-    kind = "".join(word.capitalize() for word in name.split("_"))
     disk = Disk()
+    kind = "".join(word.capitalize() for word in _STORE.sub("", name).split("_"))
+    kind = f"My{kind}" if kind in _OTHERS else kind
     wanted = {directory / shown.format(name): source for source, shown in _TEMPLATES.items()}
     if there := [str(path) for path in wanted if disk.exists(path)]:
         raise WrongOptionError(f"{', '.join(there)} exists; nothing was written")
+    if why := _why_no_name(name):
+        raise WrongOptionError(why)
     disk.make_dirs(directory)
     for path, source in wanted.items():
         text = files("tidemark.rsm").joinpath("template", source).read_text()
         text = text.replace("@NAME@", name).replace("@CLASS@", kind)
         disk.atomic_write(path, text.encode())
         click.echo(f"wrote {path}")
+    url = "url=http://127.0.0.1:8000/"
+    plugin = f"{name}:{kind}StorageManager"
     click.echo(
-        f"\nIts promises:     cd {directory} && pytest -q test_{name}.py\n"
-        f"On a live store:  tidemark rsm check {name}:{kind}StorageManager --config url=http://...\n"
-        "                  with PYTHONPATH=DIR in the environment, as for the broker\n"
+        "\nIts promises, on a server of their own; they need `python -m pip install pytest`:\n"
+        f"  {_typed('cd', directory.absolute())}\n"
+        f"  python -m pytest -q test_{name}.py\n"
+        f"On a live store, and a broker that tiers to it; Python must find {name}.py:\n"
+        f"  {_typed('export', f'PYTHONPATH={directory.absolute()}')}\n"
+        f"  {_typed('tidemark', 'rsm', 'check', plugin, '--config', url)}\n"
+        f"  {_typed('tidemark', 'init', '--port', _PORT, '--store', plugin, '--set', url)}\n"
+        f"and then what `tidemark init` prints.\n"
         f"Then change {name}.py to what your store wants: docs/plugin-http.md, docs/plugin-guide.md"
     )
+
+
+def _typed(*words: object) -> str:
+    return shlex.join(map(str, words))

@@ -4,12 +4,14 @@ Each of three is broker and controller. Pure: texts from facts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from broker.config.properties import dump
+from rsm_plugins.loader import is_python_name
+from rsm_plugins.settings import PREFIX
 from tidemark.dev.settings import HTTP_ABOVE
 
 NODES: Final = 3
@@ -37,13 +39,16 @@ class Store:
 
     @classmethod
     def parse(cls, text: str) -> "Store | None":
-        """Read a directory, `s3://BUCKET/PREFIX`, `hdfs://HOST:PORT/DIR` or `none`.
+        """Read a directory, `s3://BUCKET/PREFIX`, `hdfs://HOST:PORT/DIR`, a class or `none`.
 
         Raises:
             ValueError: it is none of these.
         """
         if text == "none":
             return None
+        if is_python_name(text):
+            module = text.partition(":")[0]
+            return cls(text, (), (f"Python must find {module}: installed, or by PYTHONPATH.",))
         parts = urlsplit(text)
         if not parts.scheme:
             place = str(Path(text).absolute())
@@ -53,7 +58,16 @@ class Store:
         if parts.scheme in _HDFS_SCHEMES and parts.netloc and parts.path.strip("/"):
             return cls(_HDFS, (("url", text, "The root of the store."),))
         raise ValueError(
-            f"{text!r}: allowed are a directory, s3://BUCKET/PREFIX, hdfs://HOST:PORT/DIR, none"
+            f"{text!r}: allowed are a directory, s3://BUCKET/PREFIX, hdfs://HOST:PORT/DIR,"
+            " PACKAGE.MODULE:CLASS, none"
+        )
+
+    def having(self, given: dict[str, str]) -> "Store":
+        """The same store with these settings, in place of those of their names or after them."""
+        names = {name: value for name, value, _ in self.settings} | given
+        comments = {name: comment for name, _, comment in self.settings}
+        return replace(
+            self, settings=tuple((name, names[name], comments.get(name, "")) for name in names)
         )
 
 
@@ -187,7 +201,7 @@ def _tier(me: NodePlace, copies: int, store: Store | None) -> str:
         entries,
     )
     for name, value, comment in store.settings:
-        text += _block(comment, {f"rsm.config.{name}": value})
+        text += _block(comment, {f"{PREFIX}{name}": value})
     text += "".join(f"# {hint}\n" for hint in store.hints)
     text += _block(
         "Copies of the topic that says which segments are there.",

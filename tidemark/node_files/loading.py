@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
-from rsm_plugins.loader import JAVA_COUNTERPARTS, why_no_class_name
+from rsm_plugins.loader import JAVA_COUNTERPARTS, no_such_module, why_no_class_name
 from runtime.log_lines import apply_log_settings, log_to
 from runtime.version import installed_version
 
@@ -96,4 +96,4 @@ def check_storage_plugin(config: BrokerConfig) -> None:
     except (ImportError, ValueError) as error:
         raise ConfigError(_KEY, value, f"cannot import {module}: {error}") from None
     if found is None:
-        raise ConfigError(_KEY, value, f"cannot import {module}: there is no such module")
+        raise ConfigError(_KEY, value, f"cannot import {module}: {no_such_module(module)}")

@@ -31,6 +31,9 @@ class Report:
         left: what could not be deleted.
         interrupted_at: the promise that was being asked when the check was ended; empty: it came to
             its end.
+        stopped_for: why the others were not asked, where many broke for one reason; empty: all
+            were.
+        warnings: of the plugin's settings.
     """
 
     plugin: str
@@ -39,6 +42,8 @@ class Report:
     speed_reason: str
     left: Sequence[str]
     interrupted_at: str = ""
+    stopped_for: str = ""
+    warnings: Sequence[str] = ()
 
     def count(self, verdict: Verdict) -> int:
         """How many promises ended so."""
@@ -66,6 +71,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "left_behind": list(report.left),
         "settings_named": settings_named(report),
         "interrupted_at": report.interrupted_at,
+        "stopped_for": report.stopped_for,
+        "warnings": list(report.warnings),
     }
 
 
@@ -98,7 +105,10 @@ def summary(report: Report) -> Group:
         parts.append(Text(f"ended while this was asked: {report.interrupted_at}"))
     if named := settings_named(report):
         parts.append(Text(f"what the reasons above name as a way out: {', '.join(named)}"))
+    parts += [Text(one) for one in report.warnings]
     kept, broken = report.count(Verdict.KEPT), report.count(Verdict.BROKEN)
+    if report.stopped_for:
+        parts.append(Text(report.stopped_for))
     text = f"{report.plugin}: {kept} promises kept, {broken} broken"
     not_asked = report.count(Verdict.NOT_ASKED)
     parts.append(Text(f"{text}, {not_asked} not asked" if not_asked else text, style="bold"))

@@ -55,7 +55,24 @@ def test_when_all_attempts_fail_the_last_error_is_raised_and_it_is_one_warning(
         Retries(timeout_s=60, attempts=3).call("x", store)
     assert store.asked == 3
     [line] = warnings(caplog)
-    assert "outcome=failed repeated=2" in line
+    assert line.startswith("a request was given up after 3 attempts: what=x took_ms=")
+
+
+def test_of_an_outage_only_the_first_request_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    retries = Retries(timeout_s=60, attempts=2)
+
+    def given_up() -> int:
+        caplog.clear()
+        with pytest.raises(RetriableRemoteStorageError):
+            retries.call("x", Store(passing(1), passing(2)))
+        return len(warnings(caplog))
+
+    assert [given_up(), given_up(), given_up()] == [1, 0, 0]
+    retries.call("x", Store())
+    assert [given_up(), given_up()] == [1, 0]
+    with pytest.raises(RemoteResourceNotFoundError):  # the store answers
+        retries.call("x", Store(RemoteResourceNotFoundError("missing")))
+    assert given_up() == 1
 
 
 @pytest.mark.parametrize(

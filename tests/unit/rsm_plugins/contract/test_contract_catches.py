@@ -11,6 +11,7 @@ from rsm_plugins.contract import AllPromises
 from rsm_plugins.contract.flaky import FlakyRequests, FlakyStore
 from rsm_plugins.contract.run import Candidate, Outcome, Verdict, ask, ask_all, promise_names
 from rsm_plugins.retries import Retries, passes_by_name
+from rsm_plugins.segment import RemoteLogSegmentMetadata
 from rsm_plugins.testing import RemoteStorageManagerContract
 from tests.support.stores import broken_plugins as broken
 
@@ -243,3 +244,14 @@ def test_all_promises_are_asked_and_nothing_is_left_behind() -> None:
     assert len({one.sentence for one in outcomes}) == len(outcomes)
     assert left == []
     assert janitor.store.segments == {}
+
+
+class _RaisesWrongly(broken.Memory):
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        raise KeyError("oops")
+
+
+def test_an_error_of_no_interface_is_told_with_its_type_and_place() -> None:
+    outcome = asked(_RaisesWrongly, "test_copy_twice_under_one_id_is_harmless")
+    line = _RaisesWrongly.delete_log_segment_data.__code__.co_firstlineno + 1
+    assert outcome.reason == f"raised KeyError: 'oops' ({__file__}:{line})"

@@ -232,3 +232,11 @@ def test_a_read_after_a_copy_is_answered_by_the_store(tmp_path: Path, suffix: st
     path.unlink()
     with pytest.raises(RemoteResourceNotFoundError):
         manager.fetch_index(copied, IndexType.OFFSET)
+
+
+def test_a_put_without_facts_is_named(
+    manager: MemoryManager, store: MemoryObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "put", lambda key, source: None)
+    with pytest.raises(TypeError, match=r"MemoryObjectStore\.put must return ObjectFacts.* None"):
+        copy(manager, segment())

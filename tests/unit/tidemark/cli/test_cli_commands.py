@@ -134,6 +134,7 @@ def test_a_wrong_value_at_start_is_one_message_and_exit_code_1(tmp_path: Path) -
     [
         ("no_such_package.module:Plugin", "cannot import no_such_package.module"),
         ("rsm_plugins.no_such:Plugin", "no such module"),
+        ("no_such_module:Plugin", "with `export PYTHONPATH=DIRECTORY` it looks where"),
         ("org.example.TieredStorage", "`package.module:Class`"),
         ("rsm_plugins.local_fs", "`package.module:Class`"),
         ("../evil:Plugin", "`package.module:Class`"),

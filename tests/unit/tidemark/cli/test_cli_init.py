@@ -101,9 +101,38 @@ def test_no_line_is_without_a_comment_above_its_block(tmp_path: Path) -> None:
     assert all(block.startswith("# ") for block in blocks)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_plugin_gets_its_settings_and_as_many_copies_as_there_are_nodes(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ("--set", "url=http://h/a", "--set", "rsm.config.token=a=b")
+    done = tidemark("init", "--nodes", count, "--store", "kv_store:KvStorageManager", *given)
+    assert done.exit_code == 0, done.output
+    for file in tmp_path.glob("*.properties"):
+        config, warnings = BrokerConfig.load(file)
+        assert (warnings, config.without_effect) == ([], ())
+        assert config.remote_log_storage_manager_class_name == "kv_store:KvStorageManager"
+        assert config.rsm_settings == {"url": "http://h/a", "token": "a=b"}
+        factor = "rlmm.config.remote.log.metadata.topic.replication.factor"
+        assert f"{factor}={count}\n" in file.read_text()
+    assert [one for one in tmp_path.iterdir() if one.is_dir()] == []
+
+
+def test_set_takes_the_place_of_a_setting_of_the_store(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    store = ("--store", "s3://tides/p", "--set", "region=eu-west-1")
+    assert tidemark("init", *store, "--set", "part.size=8388608", file).exit_code == 0
+    settings = BrokerConfig.load(file)[0].rsm_settings
+    assert settings == {
+        "bucket": "tides", "region": "eu-west-1", "prefix": "p", "part.size": "8388608"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("--set", "url=x"), "there is none"),
         (("--store", "ftp://h/d"), "allowed are a directory, s3://BUCKET/PREFIX"),
         (("--store", "s3://"), "allowed are"),
         (("--store", "hdfs://namenode"), "allowed are"),

@@ -19,6 +19,8 @@ BROKEN = """
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 import threading
 
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+from rsm_plugins.retries import Retries
 from rsm_plugins.contract import run
 
 class EndIsExclusive(LocalFsRemoteStorageManager):
@@ -31,7 +33,12 @@ class Explodes(LocalFsRemoteStorageManager):
         raise KeyError("endpoint")
 
 class NeverReads(LocalFsRemoteStorageManager):
+    is_first = True
+
     def fetch_log_segment(self, metadata, start_position, end_position=None):
+        if NeverReads.is_first:
+            NeverReads.is_first = False
+            return super().fetch_log_segment(metadata, start_position, end_position)
         print("reading", flush=True)
         threading.Event().wait()
 
@@ -39,6 +46,35 @@ class NeverReadsAndIsGivenUp(NeverReads):
     def configure(self, configs):
         run.PROMISE_DEADLINE_S = 2.0
         super().configure(configs)
+
+class NeverReadsTheFirst(NeverReadsAndIsGivenUp):
+    def fetch_log_segment(self, metadata, start_position, end_position=None):
+        NeverReads.is_first = False
+        return super().fetch_log_segment(metadata, start_position, end_position)
+
+class IgnoresRanges(LocalFsRemoteStorageManager):
+    def fetch_log_segment(self, metadata, start_position, end_position=None):
+        if end_position is not None and end_position < metadata.segment_size_bytes - 1:
+            raise RemoteStorageError("the store ignores Range")
+        return super().fetch_log_segment(metadata, start_position, end_position)
+
+class Repeats(LocalFsRemoteStorageManager):
+    @Retries(timeout_s=9, attempts=2).repeated
+    def copy_log_segment_data(self, metadata, data):
+        raise RetriableRemoteStorageError("503")
+
+class Refused(LocalFsRemoteStorageManager):
+    def copy_log_segment_data(self, metadata, data):
+        raise RemoteStorageError("PUT http://h/a: the store answers 401")
+
+class RefusedLater(LocalFsRemoteStorageManager):
+    is_first = True
+
+    def copy_log_segment_data(self, metadata, data):
+        if RefusedLater.is_first:
+            RefusedLater.is_first = False
+            return super().copy_log_segment_data(metadata, data)
+        raise RemoteStorageError(f"PUT http://h/{id(metadata)}: the store answers 503")
 """
 
 
@@ -135,6 +171,57 @@ def test_what_cannot_be_asked_is_1_with_one_message(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Refused", "a small segment cannot be copied: RemoteStorageError: PUT http://h/a: the"),
+        ("IgnoresRanges", "a small segment cannot be read: RemoteStorageError: the store ignores"),
+        ("Repeats", "a small segment cannot be copied: RetriableRemoteStorageError: 503"),
+        ("NeverReadsTheFirst", "cannot be read: the call did not return within 2 s: it waits in"),
+    ],
+)
+def test_one_cause_of_all_is_one_message_before_any_promise(
+    plugins: Path, name: str, words: str
+) -> None:
+    store = plugins / "store"
+    done = check(f"plugins_of_mine:{name}", "--config", f"dir={store}", path=plugins)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        f"tidemark: plugins_of_mine:{name}: no promise was asked: a small"
+    )
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert "left" not in done.stderr
+    assert "BROKEN" not in done.stdout
+    assert files(store) == []
+
+
+def test_five_broken_for_one_reason_are_the_last(plugins: Path) -> None:
+    arguments = ("--config", f"dir={plugins / 'store'}", "--json")
+    done = check("plugins_of_mine:RefusedLater", *arguments, path=plugins)
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)
+    verdicts = [one["verdict"] for one in report["promises"]]
+    last = len(verdicts) - verdicts[::-1].index("broken")
+    count = len(verdicts) - last
+    assert verdicts[:last].count("broken") == 5
+    assert set(verdicts[last:]) == {"not asked"}
+    assert (
+        f"5 promises broke for one reason, {count} more were not asked: raised Rem"
+        in (report["stopped_for"])
+    )
+    assert [one["name"] for one in report["promises"]] == promise_names()
+
+
+def test_a_misspelt_setting_is_named_once_and_again_at_the_end(tmp_path: Path) -> None:
+    settings = ("--config", f"dir={tmp_path / 'store'}", "--config", "dri=x")
+    done = check(LOCAL_FS, *settings, "--no-speed")
+    said = "unknown setting is ignored: rsm.config.dri; did you mean rsm.config.dir?"
+    assert done.stderr == f"{said}\n"
+    assert done.stdout.count(said) == 1
+    assert done.stdout.splitlines()[-2] == said
 
 
 @pytest.fixture
