@@ -87,6 +87,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/language.py
 
 localstack: $(VENV)/.installed-dev
 	$(BIN)/python localstack/start.py --prepare
