@@ -36,7 +36,7 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=100 <
 
 def batches(size: int, record_bytes: int, codec: int) -> Iterator[bytearray]:
     """Batches of `size` bytes in all, before they are compressed."""
-    dice = random.Random(1)
+    rng = random.Random(1)
     count = size // record_bytes
     keys, in_batch = max(count // 5, 1), max(BATCH_BYTES // record_bytes, 1)
     value_bytes = max(record_bytes - 30, 1)
@@ -44,8 +44,8 @@ def batches(size: int, record_bytes: int, codec: int) -> Iterator[bytearray]:
     for _ in range(count // in_batch):
         records: list[NewRecord] = []
         for at in range(in_batch):
-            value = b" ".join(dice.choices(words, k=value_bytes // 17 + 1))[:value_bytes]
-            records.append((NOW_MS + at, b"key-%012d" % dice.randrange(keys), value, []))
+            value = b" ".join(rng.choices(words, k=value_bytes // 17 + 1))[:value_bytes]
+            records.append((NOW_MS + at, b"key-%012d" % rng.randrange(keys), value, []))
         yield build_batch(records, codec=codec)
 
 

@@ -36,9 +36,9 @@ PAIRS_MIN = 10
 
 def fill(bootstrap: str, topic: str, size: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    dice = random.Random(topic)
+    rng = random.Random(topic)
     for _ in range(size // 100):
-        key, value = b"key-%d" % dice.randrange(size // 500), dice.randbytes(70)
+        key, value = b"key-%d" % rng.randrange(size // 500), rng.randbytes(70)
         while True:
             try:
                 producer.produce(topic, key=key, value=value, partition=0)
@@ -148,10 +148,10 @@ def main() -> None:
 
 
 def measure(pid: int, broker: int, producer: Producer, pairs: int) -> None:
-    dice, counted, stopped = random.Random(1), list[tuple[Window, Window]](), 0
+    rng, counted, stopped = random.Random(1), list[tuple[Window, Window]](), 0
     for _ in range(pairs):
         pair: dict[bool, Window] = {}
-        for works in dice.sample([True, False], 2):
+        for works in rng.sample([True, False], 2):
             os.kill(pid, signal.SIGCONT if works else signal.SIGSTOP)
             pair[works] = window(producer, broker, pid)
         if all(one.counts(works=works) for works, one in pair.items()):

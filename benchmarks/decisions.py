@@ -175,7 +175,7 @@ async def decisions(node: MetadataNode, live: LiveConfig, home: Path, ports: Por
         node.submit,
         defaults=live.topic_defaults,
         validate_config=live.validate_new_topic,
-        dice=ports.dice,
+        rng=ports.rng,
     )
     broker = own_life(node, registration(2), ports)
     found = {
@@ -272,7 +272,7 @@ async def run(options: argparse.Namespace, home: Path) -> None:
     ports = system_ports(asyncio.get_running_loop())
     endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093)
     plan = FormatPlan("bench", 1, (home,), home, endpoint, directory_ids={home: DIRECTORY_ID})
-    format_directory(plan, disk=ports.disk, clock=ports.clock, dice=ports.dice)
+    format_directory(plan, disk=ports.disk, clock=ports.clock, rng=ports.rng)
     node = await started_node(home, ports)
     broker = own_life(node, registration(1), ports)
     await broker.register({})

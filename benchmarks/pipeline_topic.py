@@ -24,12 +24,12 @@ _WORDS = ("order", "customer", "amount", "currency", "status", "shipped", "pendi
 
 def values_of(size: int, count: int = 2_000) -> list[bytes]:
     """JSON-like texts of exactly `size` bytes, which compress to about the half."""
-    dice = Random(size)
+    rng = Random(size)
     found = []
     for number in range(count):
         text = ""
         while len(text) < size:
-            text += json.dumps({dice.choice(_WORDS): dice.randrange(10**6), "id": number})
+            text += json.dumps({rng.choice(_WORDS): rng.randrange(10**6), "id": number})
         found.append(text[:size].encode())
     return found
 

@@ -222,7 +222,7 @@ class Broker(ServerProcess):
             log_dirs=self.config.log_dirs,
             node_id=self.config.node_id,
             disk=self._ports.disk,
-            dice=self._ports.dice,
+            rng=self._ports.rng,
         )
 
     async def _open_logs(self) -> None:
@@ -269,7 +269,7 @@ class Broker(ServerProcess):
             self._node.submit,
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
-            dice=ports.dice,
+            rng=ports.rng,
             settled=lambda ids: self._replicas.hosting.settled(ids),  # noqa: PLW0108 (made below)
             backlog=lambda: self._replicas.hosting.backlog,
         )
@@ -475,9 +475,9 @@ class Broker(ServerProcess):
         if self._tier is not None:
             handlers = build_tier_handlers(parts)
             identity = (
-                identity_of_lone_broker(ports.dice)
+                identity_of_lone_broker(ports.rng)
                 if self._secret is None
-                else identity_in_cluster(self._secret, cluster.cluster_id, ports.dice)
+                else identity_in_cluster(self._secret, cluster.cluster_id, ports.rng)
             )
             self._tier_listener = TierListener(
                 handlers, limits, ports, cluster, identity, on_failure

@@ -20,7 +20,7 @@ from kafka_client.blocking import ClusterError
 from kafka_client.exchange import Questions
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from runtime.dice import SystemDice
+from runtime.rng import SystemRng
 
 FAMILIES: Final = ("ssl.", "sasl.", "security.")
 WITHOUT_EFFECT: Final = frozenset(
@@ -157,7 +157,7 @@ def _authenticate(mechanism: str, user: str, password: str) -> Questions:
     if mechanism == "PLAIN":
         messages = _plain(user, password)
     else:
-        messages = scram(_SCRAM[mechanism], user, password, SystemDice().uuid().hex())
+        messages = scram(_SCRAM[mechanism], user, password, SystemRng().uuid().hex())
     cls = codec.request(ApiKey.SASL_AUTHENTICATE).cls
     message = next(messages)
     while True:

@@ -174,7 +174,7 @@ class Tier:
         self.calls = calls
         self.telemetry = Telemetry(ports.metrics, store=config.storage_class.rpartition(":")[2])
         self._metrics_pages = MetricsPages(self.telemetry.registry)
-        incarnations = Incarnations(ports.disk, Path(config.state_dir), ports.clock, ports.dice)
+        incarnations = Incarnations(ports.disk, Path(config.state_dir), ports.clock, ports.rng)
         store = Store(
             metadata=plugins.metadata,
             storage=plugins.storage,
@@ -189,7 +189,7 @@ class Tier:
                 metadata=plugins.metadata,
                 storage=plugins.storage,
                 clock=ports.clock,
-                dice=ports.dice,
+                rng=ports.rng,
                 calls=calls,
                 telemetry=self.telemetry,
                 deletions=plugins.deletions,

@@ -35,7 +35,7 @@ from rlmm.red import RedText
 from rlmm.store import MemoryStore, PartitionKey, Position, partition_key
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
-from runtime.dice import Dice, SystemDice
+from runtime.rng import Rng, SystemRng
 
 _PARTITION_FINISHED = PartitionDeleteState.DELETE_PARTITION_FINISHED
 
@@ -62,10 +62,10 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
     """
 
     def __init__(
-        self, clock: Clock | None = None, dice: Dice | None = None, broker_id: int = 1
+        self, clock: Clock | None = None, rng: Rng | None = None, broker_id: int = 1
     ) -> None:
         self._clock = clock or SystemClock()
-        self._dice = dice or SystemDice()
+        self._rng = rng or SystemRng()
         self._broker_id = broker_id
         self._lock = RLock()
         self._store = MemoryStore()
@@ -109,7 +109,7 @@ class InMemoryRemoteLogMetadataManager(RemovesDeletedTopics):
                 partition,
                 newest_of(live),
                 fence,
-                new_id=self._dice.uuid(),
+                new_id=self._rng.uuid(),
                 broker_id=self._broker_id,
                 now_ms=self._clock.wall_ms(),
                 metadata_offset=metadata_offset,

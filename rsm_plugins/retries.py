@@ -1,7 +1,7 @@
 """Requests to a store that are repeated while they fail in a way that passes within seconds.
 
 For plugins whose library does not repeat by itself (boto3 does). The waits grow exponentially up
-to `WAIT_MAX_S` and are thrown by dice, so that many callers of one ailing store do not come back
+to `WAIT_MAX_S` and are thrown at random, so that many callers of one ailing store do not come back
 together. No attempt begins after the deadline, nor after `close`. What is repeated must be
 idempotent: the answer of an attempt that failed may be all that was lost.
 

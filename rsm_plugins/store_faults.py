@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from rsm_plugins.api import ClaimKeeper, RemoteStorageManager, RetriableRemoteStorageError
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from runtime.dice import seeded
+from runtime.rng import seeded
 
 
 class StoreFaultKind(StrEnum):
@@ -50,7 +50,7 @@ class StoreFault:
         delay_ms: how late a slow call begins, or a lost answer is given up.
         count: hits until the fault is over, None: until it is removed.
         probability: of a hit, above 0 and at most 1.
-        seed: of the dice that are thrown where `probability` is below 1.
+        seed: of the rng that are thrown where `probability` is below 1.
     """
 
     id: int

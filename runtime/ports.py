@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runtime.clock import Clock, SystemClock
-from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
 from runtime.executors import Executors, ThreadPools
 from runtime.metrics import Registry
+from runtime.rng import Rng, SystemRng
 from runtime.scheduler import LoopScheduler, Scheduler
 
 
@@ -64,7 +64,7 @@ class Ports:
         scheduler: calls on the process's event loop, later and again.
         executors: pools of threads beside the loop.
         disk: files.
-        dice: randomness.
+        rng: randomness.
         metrics: everything that is counted in the process.
         isolation: whether its connections to other processes are cut.
     """
@@ -73,7 +73,7 @@ class Ports:
     scheduler: Scheduler
     executors: Executors
     disk: Disk
-    dice: Dice
+    rng: Rng
     metrics: Registry = field(default_factory=Registry)
     isolation: Isolation = field(default_factory=Isolation)
 
@@ -85,5 +85,5 @@ def system_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         scheduler=LoopScheduler(loop),
         executors=ThreadPools(),
         disk=Disk(),
-        dice=SystemDice(),
+        rng=SystemRng(),
     )

@@ -17,7 +17,7 @@ DRIP_BYTES = 400
 
 async def slow_reader(client: Soaked) -> None:
     """Asks for much, takes little or nothing, and goes."""
-    topic = client.dice.choice(("lanes", "small"))
+    topic = client.rng.choice(("lanes", "small"))
     asked = [
         request(ApiKey.FETCH, 11, **fetch_fields(topic, n % 2, 0, part_bytes=1 << 18))
         for n in range(20)
@@ -44,10 +44,10 @@ async def slow_writer(client: Soaked) -> None:
 
 async def stalled_writer(client: Soaked) -> None:
     """Announces a large request and stops in the middle of it."""
-    size = client.dice.choice((10_000, 1 << 20, 50 << 20))
+    size = client.rng.choice((10_000, 1 << 20, 50 << 20))
     data = request(ApiKey.PRODUCE, 9, **produce_fields("small", 0, batch(os.urandom(2_000))))
     with await client.line() as line:
-        await line.send(size.to_bytes(4, "big") + data[4 : 4 + client.dice.randrange(1_000)])
+        await line.send(size.to_bytes(4, "big") + data[4 : 4 + client.rng.randrange(1_000)])
         await to_its_end(line)
 
 
@@ -73,7 +73,7 @@ async def flooding(client: Soaked) -> None:
     with await client.line() as line:
         for _ in range(5):
             burst = [small[0]] * 150 + [small[1]] * 5 + [small[2]] * 60
-            client.dice.shuffle(burst)
+            client.rng.shuffle(burst)
             sending = asyncio.ensure_future(line.send(b"".join(burst)))
             try:
                 for _ in burst:
@@ -100,22 +100,22 @@ async def deaf_flood(client: Soaked) -> None:
 
 async def nonsense(client: Soaked) -> None:
     """Something else each time."""
-    dice = client.dice
+    rng = client.rng
     good = request(ApiKey.PRODUCE, 9, **produce_fields("small", 0, batch(b"x" * 200)))
     flipped = bytearray(good)
-    flipped[dice.randrange(4, len(flipped))] ^= 1 << dice.randrange(8)
+    flipped[rng.randrange(4, len(flipped))] ^= 1 << rng.randrange(8)
     words = [
-        os.urandom(dice.randrange(1, 300)),
+        os.urandom(rng.randrange(1, 300)),
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         (-7).to_bytes(4, "big", signed=True) + b"abc",
         (0x7FFFFFFF).to_bytes(4, "big") + b"abc",
         b"\0\0\0\x0a" + b"\x7f\xff\0\0\0\0\0\1\xff\xff",
-        good[:3] + bytes([dice.randrange(256)]) + good[4:],
+        good[:3] + bytes([rng.randrange(256)]) + good[4:],
         len(good[:40]).to_bytes(4, "big") + good[4:44],
         bytes(flipped),
         request(ApiKey.FETCH, 11, **fetch_fields("no-such-topic", -5, -9, part_bytes=-1)),
     ]
     with await client.line() as line:
-        await line.send(dice.choice(words))
+        await line.send(rng.choice(words))
         await line.receive(1 << 12, 5)
     await client.pause(0.7)

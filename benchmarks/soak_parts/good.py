@@ -135,7 +135,7 @@ async def read_first(client: Soaked, line: Line, topic: str) -> None:
 
 async def topic_maker(client: Soaked) -> None:
     """Makes a topic, fills it, reads it, deletes it."""
-    name = f"made-{client.number}-{client.dice.randrange(1 << 40)}"
+    name = f"made-{client.number}-{client.rng.randrange(1 << 40)}"
     configs = {"internal.segment.bytes": "65536"}
     if client.number % 2:
         configs |= TOPIC_TIERED
@@ -163,7 +163,7 @@ async def topic_maker(client: Soaked) -> None:
 
 async def group_goer(client: Soaked) -> None:
     """Joins a group that is new, commits, and leaves, vanishes or deletes it."""
-    group = f"group-{client.dice.randrange(1 << 40)}"
+    group = f"group-{client.rng.randrange(1 << 40)}"
     join = {"group_id": group, "session_timeout_ms": 6_000, "rebalance_timeout_ms": 6_000}
     join |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
     with await client.line() as line:
@@ -190,7 +190,7 @@ async def group_goer(client: Soaked) -> None:
         if any(code and code not in PASSING for code in codes):
             client.tally.complain(f"{group}: errors {codes}")
         client.tally.counts["group_goer groups"] += 1
-        end = client.dice.randrange(3)
+        end = client.rng.randrange(3)
         if end:
             await line.ask(ApiKey.LEAVE_GROUP, 3, group_id=group, members=[{"member_id": member}])
         if end == 2:

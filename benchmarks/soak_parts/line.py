@@ -48,14 +48,14 @@ class Soaked:
     """
 
     bootstrap: str
-    dice: Random
+    rng: Random
     tally: Tally
     number: int
     runnable_ms: Callable[[], float]
 
     async def pause(self, seconds: float) -> None:
         """So long, give or take a third."""
-        await asyncio.sleep(seconds * self.dice.uniform(0.67, 1.33))
+        await asyncio.sleep(seconds * self.rng.uniform(0.67, 1.33))
 
     async def line(self, *, receive_bytes: int = 0) -> "Line":
         """A connection; `receive_bytes`: of a receive buffer that is soon full."""

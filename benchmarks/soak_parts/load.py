@@ -66,7 +66,7 @@ TOPICS = {
 
 async def for_ever(life: Life, client: Soaked) -> None:
     name = life.__name__
-    await asyncio.sleep(client.dice.random() * 3)
+    await asyncio.sleep(client.rng.random() * 3)
     while True:
         client.tally.counts[f"{name} lives"] += 1
         try:

@@ -1,4 +1,4 @@
-"""The soak's storage plugin: a directory that fails now and then, by dice with a seed.
+"""The soak's storage plugin: a directory that fails now and then, at random with a seed.
 
 Loaded as a user's plugin is, by its name. `rsm.config.leak` plants what the judge must find.
 """
@@ -34,20 +34,20 @@ log = logging.getLogger(__name__)
 
 
 class Faults:
-    """Which calls fail and which begin late, by dice; pure but for them.
+    """Which calls fail and which begin late, at random; pure but for them.
 
     Attributes:
         calls, failed, late, outages: how many so far.
     """
 
-    def __init__(self, dice: Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self.calls = self.failed = self.late = self.outages = 0
         self._failing, self._outage_end_s = 0, 0.0
 
     def next(self, now_s: float) -> tuple[bool, bool]:
         """Of the next call: whether it fails, and whether it begins late."""
-        thrown = self._dice.random()
+        thrown = self._rng.random()
         if thrown < OUTAGE:
             self.outages += 1
             self._failing, self._outage_end_s = OUTAGE_CALLS, now_s + OUTAGE_S
@@ -66,7 +66,7 @@ class FlakyStorageManager(LocalFsRemoteStorageManager):
 
     SETTINGS: ClassVar[Sequence[Setting]] = (
         *LocalFsRemoteStorageManager.SETTINGS,
-        integer("seed", "Of the dice.", default=1, low=0, high=1 << 30),
+        integer("seed", "Of the rng.", default=1, low=0, high=1 << 30),
         choice("leak", "What each tenth call keeps for ever.", LEAKS, default="none"),
     )
 

@@ -127,7 +127,7 @@ class FetchHandler(RawHandler):
         self._reads = ports.executors.reads
         self._near_by_rack: dict[tuple[str, str], frozenset[int]] = {}
         self._near_until_ms = 0
-        self.sessions = FetchSessionCache(slots_max=limits.session_slots, dice=ports.dice)
+        self.sessions = FetchSessionCache(slots_max=limits.session_slots, rng=ports.rng)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         """See `RawHandler`."""

@@ -28,7 +28,7 @@ from broker.handlers.parts import HandlerParts
 from broker.network.registry import DecodedHandler, RequestContext
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.schema import Versions
-from runtime.dice import Dice
+from runtime.rng import Rng
 
 _SINCE_NULL_PROTOCOL = 7
 
@@ -40,14 +40,14 @@ class JoinGroupHandler(DecodedHandler):
     versions = Versions(0, 9)
     waits_for_others = True
 
-    def __init__(self, coordinator: GroupCoordinator, dice: Dice) -> None:
-        self._coordinator, self._dice = coordinator, dice
+    def __init__(self, coordinator: GroupCoordinator, rng: Rng) -> None:
+        self._coordinator, self._rng = coordinator, rng
 
     def handle(self, context: RequestContext, request: Any) -> Any:
         """Answer one request; a future while the generation is not complete."""
         version = context.api_version
         caller = Caller(context.client_id, f"/{context.peer[0]}")
-        uuid = str(UUID(bytes=self._dice.uuid()))
+        uuid = str(UUID(bytes=self._rng.uuid()))
 
         def decide(state: GroupState, ticket: Ticket, now: Now) -> Decision:
             return state.join(ticket, caller, request, version=version, uuid=uuid, now=now)
@@ -64,4 +64,4 @@ def _without_null(answer: Any) -> Any:
 
 def make(parts: HandlerParts) -> JoinGroupHandler:
     """Make the handler of JoinGroup."""
-    return JoinGroupHandler(parts.groups, parts.ports.dice)
+    return JoinGroupHandler(parts.groups, parts.ports.rng)

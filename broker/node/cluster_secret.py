@@ -13,8 +13,8 @@ from broker.config.broker_config import BrokerConfig
 from broker.config.key import ConfigError
 from broker.config.rules import CLUSTER_SECRET_KEY
 from metadata_topic.raft.voters import VoterSet
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 CHARACTERS_MIN: Final = 43
 """32 bytes in base64, without padding."""
@@ -78,9 +78,9 @@ def check_secret_among_several(config: BrokerConfig, voters: VoterSet) -> None:
         )
 
 
-def draw_cluster_secret(path: Path, disk: Disk, dice: Dice) -> bool:
+def draw_cluster_secret(path: Path, disk: Disk, rng: Rng) -> bool:
     """Make the file with a new secret, for its owner alone; False where it is there already."""
-    drawn = urlsafe_b64encode(b"".join(dice.uuid() for _ in range(_DRAWN)))
+    drawn = urlsafe_b64encode(b"".join(rng.uuid() for _ in range(_DRAWN)))
     disk.make_dirs(path.parent)
     try:
         disk.create_private(path, drawn + b"\n")

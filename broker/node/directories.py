@@ -24,8 +24,8 @@ from kafka_protocol.files.meta_properties import (
 )
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import CheckedFiles
-from runtime.dice import Dice
 from runtime.disk import Disk, Lock, LockHeldError
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def _read(file: Path, disk: Disk) -> MetaProperties:
 
 
 def adopt(
-    directories: Directories, known: Collection[bytes], *, node_id: int, disk: Disk, dice: Dice
+    directories: Directories, known: Collection[bytes], *, node_id: int, disk: Disk, rng: Rng
 ) -> None:
     """Make empty directories new disks of this node, unless one of its directories is missing.
 
@@ -218,7 +218,7 @@ def adopt(
         known: directory ids that the metadata know of this broker.
         node_id: of this broker.
         disk: files.
-        dice: makes ids.
+        rng: makes ids.
     """
     unformatted, directories.unformatted = directories.unformatted, []
     missing = [uuid_to_text(one) for one in set(known) - set(directories.ids.values())]
@@ -234,7 +234,7 @@ def adopt(
         try:
             disk.make_dirs(path)
             directories.locks[path] = _lock(path, disk)
-            directory_id = dice.uuid()
+            directory_id = rng.uuid()
             meta = MetaProperties(directories.cluster_id, node_id, directory_id)
             disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
         except OSError as error:

@@ -14,8 +14,8 @@ from local_log.checked_files import SIDECAR, CheckedFiles
 from local_log.manager.log_dir import LIVES, LogDir
 from metadata_topic.controller.directories import known_directories
 from metadata_topic.image.image import MetadataImage
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 
 def writes_sidecars(image: MetadataImage, node_id: int) -> bool:
@@ -55,7 +55,7 @@ def settle_directories(
     log_dirs: Sequence[Path],
     node_id: int,
     disk: Disk,
-    dice: Dice,
+    rng: Rng,
 ) -> bool:
     """Decide which directories are used.
 
@@ -65,7 +65,7 @@ def settle_directories(
         log_dirs: `log.dirs`.
         node_id: of this broker.
         disk: files.
-        dice: makes ids.
+        rng: makes ids.
 
     Returns:
         Whether a directory that this broker had is missing or does not work.
@@ -74,7 +74,7 @@ def settle_directories(
         DirectoryError: the metadata directory is damaged, or of another time.
     """
     known = known_directories(image, node_id)
-    adopt(directories, known, node_id=node_id, disk=disk, dice=dice)
+    adopt(directories, known, node_id=node_id, disk=disk, rng=rng)
     compare = writes_sidecars(image, node_id)
     if compare:
         _check_changed(directories)

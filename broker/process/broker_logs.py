@@ -140,7 +140,7 @@ class BrokerLogs:
             removed_topics=removed_topics,
         )
         self.manager.take(await self._finished(run))
-        self.incarnation_id = self._ports.dice.uuid()
+        self.incarnation_id = self._ports.rng.uuid()
         await self._pool.run(self._settle, image)
         if not self.manager.online_dirs():
             raise KafkaStorageError(

@@ -16,8 +16,8 @@ from kafka_protocol.wire.codec import request
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.image.records import CONTROLLER_REGISTRATION_LEVEL
 from metadata_topic.quorum.node import MetadataNode
-from runtime.dice import Backoff
 from runtime.ports import Ports
+from runtime.rng import Backoff
 from runtime.scheduler import pause
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def register_in_metadata(
 
 async def _register(node: MetadataNode, ports: Ports, network: Network | None) -> None:
     active = ActiveController(node, {}, ports, kind="controller", network=network)
-    backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.dice)
+    backoff = Backoff(LOOK_MS, RETRY_MS_MAX, JITTER, ports.rng)
     try:
         while not is_registered(node):
             delay_ms: float = LOOK_MS

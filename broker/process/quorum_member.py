@@ -129,7 +129,7 @@ class QuorumMember:
     async def _listen(self, on_stop: OnStop) -> None:
         config, node = self._config, self._node
         live = LiveConfig(config, self._image)
-        creation = creation_without_broker(node.submit, live, self._ports.dice, node.brokers)
+        creation = creation_without_broker(node.submit, live, self._ports.rng, node.brokers)
         changes = ChangeParts(
             live=live,
             cluster=ClusterView(config.node_id, node.cluster_id, self._image),

@@ -32,8 +32,8 @@ from broker.network.shared import OnFailure
 from broker.remote.config import TIER_PRINCIPAL
 from broker.topics.cluster import ClusterView
 from metadata_topic.image.model import Endpoint
-from runtime.dice import Dice
 from runtime.ports import Ports
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +59,13 @@ class TierIdentity:
     password: str = field(repr=False)
 
 
-def identity_of_lone_broker(dice: Dice) -> TierIdentity:
+def identity_of_lone_broker(rng: Rng) -> TierIdentity:
     """Make the token of one start."""
-    token = dice.uuid().hex()
+    token = rng.uuid().hex()
     return TierIdentity(PlainAuthenticator(USER, token, TIER_PRINCIPAL), token)
 
 
-def identity_in_cluster(secret: str, cluster_id: str, dice: Dice) -> TierIdentity:
+def identity_in_cluster(secret: str, cluster_id: str, rng: Rng) -> TierIdentity:
     """Derive it; some milliseconds of a CPU, once."""
     # These load OpenSSL, which a lone broker has no use for.
     from hashlib import sha256
@@ -74,7 +74,7 @@ def identity_in_cluster(secret: str, cluster_id: str, dice: Dice) -> TierIdentit
 
     salt = sha256(f"tidemark tier {cluster_id}".encode()).digest()
     credential = ScramCredential.of(secret.encode(), salt, ITERATIONS_MIN)
-    authenticator = ScramAuthenticator(USER, credential, TIER_PRINCIPAL, lambda: dice.uuid().hex())
+    authenticator = ScramAuthenticator(USER, credential, TIER_PRINCIPAL, lambda: rng.uuid().hex())
     return TierIdentity(authenticator, secret)
 
 

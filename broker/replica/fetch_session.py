@@ -8,7 +8,7 @@ A session also knows which of its partitions may have news, see `fetch_looks`, s
 a client that is at the end of nearly all of them costs what changed.
 
 The cache is bounded. Who gets no slot is served without a session (session id 0), which every
-client understands. Pure but for the dice that draw session ids.
+client understands. Pure but for the rng that draw session ids.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ from broker.replica.fetch_types import FetchPartition, PartitionKey, PartitionRe
 from broker.replica.fetch_watch import FetchWatch
 from broker.replica.partition import Partition
 from kafka_protocol.errors import ApiError, ErrorCode
-from runtime.dice import Dice
+from runtime.rng import Rng
 from runtime.work import Steps
 
 NO_SESSION: Final = 0
@@ -218,10 +218,10 @@ class FetchContext:
 class FetchSessionCache:
     """The sessions of this broker, least recently used first."""
 
-    def __init__(self, *, slots_max: int, dice: Dice) -> None:
+    def __init__(self, *, slots_max: int, rng: Rng) -> None:
         """Keep at most `slots_max` sessions (`max.incremental.fetch.session.cache.slots`)."""
         self._slots_max = slots_max
-        self._dice = dice
+        self._rng = rng
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._partitions = 0  # of all sessions
 
@@ -341,7 +341,7 @@ class FetchSessionCache:
 
     def _draw_id(self) -> int:
         while True:
-            drawn = 1 + int(self._dice.random() * (EPOCH_MAX - 1))
+            drawn = 1 + int(self._rng.random() * (EPOCH_MAX - 1))
             if drawn not in self._sessions:
                 return drawn
 

@@ -19,7 +19,7 @@ from metadata_topic.controller.topic_specs import NewTopic, TopicDefaults
 from metadata_topic.controller.topics import ConfigValidator, CreatedTopic, create_topics
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.quorum.active.submit import DECISION_TIMEOUT_MS
-from runtime.dice import Dice
+from runtime.rng import Rng
 from runtime.work import Pace, Steps, run_in_steps
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,7 @@ class TopicCreation:
         *,
         defaults: Callable[[], TopicDefaults],
         validate_config: ConfigValidator,
-        dice: Dice,
+        rng: Rng,
         settled: Settled = lambda _ids: None,
         backlog: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -131,7 +131,7 @@ class TopicCreation:
         self._submit = submit
         self._defaults = defaults
         self._validate_config = validate_config
-        self._dice = dice
+        self._rng = rng
         self._settled = settled
         self._backlog = backlog
 
@@ -147,8 +147,8 @@ class TopicCreation:
         Raises:
             ApiError: the disks are too far behind.
         """
-        ids = [self._dice.uuid() for _ in topics]
-        start = int(self._dice.random() * 1_000)
+        ids = [self._rng.uuid() for _ in topics]
+        start = int(self._rng.random() * 1_000)
 
         def decide(image: MetadataImage, budget: DescriptorBudget) -> Decided[list[CreatedTopic]]:
             return create_topics.steps(
@@ -174,7 +174,7 @@ class TopicCreation:
         Raises:
             ApiError: the disks are too far behind.
         """
-        start = int(self._dice.random() * 1_000)
+        start = int(self._rng.random() * 1_000)
 
         def decide(image: MetadataImage, budget: DescriptorBudget) -> Decided[list[GrownTopic]]:
             return create_partitions.steps(

@@ -248,7 +248,7 @@ class LogCleaner:
             worker: does the passes.
         """
         self._logs, self._settings, self._worker = logs, settings, worker
-        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
         self._scheduler = ports.scheduler
         self._pool = ports.executors.pool(POOL, 1)
         self._runner = Runner(self._steps, ports.scheduler, failed=logged("log cleaner"))
@@ -395,7 +395,7 @@ class LogCleaner:
     def _clean(self, each: PartitionLog) -> Work[None]:
         if not self._logs.is_open(each) or self._is_stopped:
             return
-        token = self._dice.uuid().hex()[:12]
+        token = self._rng.uuid().hex()[:12]
         each.cleaning.begin()
         try:
             # A truncation before `begin` is not noticed: what it left is looked at anew.

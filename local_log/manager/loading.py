@@ -183,7 +183,7 @@ class Loader:
 
     def __init__(self, dirs: Sequence[LogDir], ports: Ports, request: LoadRequest) -> None:
         self._dirs = dirs
-        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
         self._request = request
         self._config_for = request.config_for
         self._fail_dir = request.fail_dir
@@ -264,7 +264,7 @@ class Loader:
             if not future.directory.works or self._is_move(future, found, moves):
                 continue
             try:
-                if settle_future(future, self._dice.uuid(), is_there=tp in found):
+                if settle_future(future, self._rng.uuid(), is_there=tp in found):
                     found[tp] = [future.directory]
             except OSError as error:
                 self._fail_dir(future.directory, error)

@@ -76,7 +76,7 @@ class LogManager:
     ) -> None:
         self.dirs = [LogDir(path, ports.disk) for path in dirs]
         self._config_for, self._ports = config_for, ports
-        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
         self._background, self._commit = ports.executors.background, ports.executors.commit
         self._to_loop = to_loop or (lambda call: call())
         self._own_names = OWN_NAMES | frozenset(own_names)

@@ -221,7 +221,7 @@ class LogMoves:
     """
 
     def __init__(self, ports: Ports, failures: DirFailures) -> None:
-        self._disk, self._dice, self._failures = ports.disk, ports.dice, failures
+        self._disk, self._rng, self._failures = ports.disk, ports.rng, failures
         self.under_way: dict[TopicPartition, LogMove] = {}
 
     def cut(self, tp: TopicPartition, end_offset: int) -> None:
@@ -232,7 +232,7 @@ class LogMoves:
 
     def plan(self, log: PartitionLog, source: LogDir, target: LogDir) -> LogMove:
         """A move that `begin` is to begin; on the loop."""
-        path = target.path / renamed_dir(log.topic_partition, self._dice.uuid(), "future")
+        path = target.path / renamed_dir(log.topic_partition, self._rng.uuid(), "future")
         move = self.under_way[log.topic_partition] = LogMove(log, source, target, path)
         coming = (one for one in self.under_way.values() if one.target is target)
         move.needed_bytes = sum(one.bytes_left for one in coming)
@@ -331,7 +331,7 @@ class LogMoves:
             return
         try:
             if self._disk.exists(path):
-                remove_future(self._disk, tp, path, self._dice.uuid())
+                remove_future(self._disk, tp, path, self._rng.uuid())
         except OSError as error:
             self._failures.blame(target, error)
 

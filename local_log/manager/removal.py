@@ -30,7 +30,7 @@ class LogRemoval:
         failures: DirFailures,
         config_for: Callable[[str], LogConfig],
     ) -> None:
-        self._disk, self._dice = ports.disk, ports.dice
+        self._disk, self._rng = ports.disk, ports.rng
         self._hosted, self._checkpoints = hosted, checkpoints
         self._deletion, self._failures = deletion, failures
         self._config_for = config_for
@@ -68,7 +68,7 @@ class LogRemoval:
             for directory in directories:
                 if directory.works:
                     suffix = "stray" if directory in foreign else "delete"
-                    target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+                    target = directory.path / renamed_dir(tp, self._rng.uuid(), suffix)
                     removal.names.setdefault(directory, []).append((tp, target))
                     if suffix == "delete":
                         waiting = removal.due.setdefault(directory, {})
@@ -124,7 +124,7 @@ class LogRemoval:
         for tp, directory, was_removed in unwanted:
             if directory.works:
                 suffix = "delete" if was_removed else "stray"
-                target = directory.path / renamed_dir(tp, self._dice.uuid(), suffix)
+                target = directory.path / renamed_dir(tp, self._rng.uuid(), suffix)
                 if was_removed:
                     log.info("its topic was removed: partition=%s path=%s", tp, target)
                     removed.add(target)

@@ -92,7 +92,7 @@ class LogReplacement:
         failures: DirFailures,
         hooks_for: Callable[[TopicPartition, LogDir], LogHooks],
     ) -> None:
-        self._disk, self._clock, self._dice = ports.disk, ports.clock, ports.dice
+        self._disk, self._clock, self._rng = ports.disk, ports.clock, ports.rng
         self._hosted, self._deletion, self._failures = hosted, deletion, failures
         self._hooks_for = hooks_for
 
@@ -111,7 +111,7 @@ class LogReplacement:
         present, directory = self._hosted.get(tp), self._hosted.directory_of(tp)
         if present is None or directory is None:
             raise LogClosed(f"{tp} is gone")
-        path = directory.path / renamed_dir(tp, self._dice.uuid(), "future")
+        path = directory.path / renamed_dir(tp, self._rng.uuid(), "future")
         marker = Marker(present.topic_id, tp, beginning.offset, beginning.log_start)
         try:
             write_future(
@@ -125,7 +125,7 @@ class LogReplacement:
         except OSError as error:
             self._failures.blame(directory, error)
             with suppress(OSError):
-                remove_future(self._disk, tp, path, self._dice.uuid())
+                remove_future(self._disk, tp, path, self._rng.uuid())
             raise KafkaStorageError(f"{tp} cannot begin again now: {error}") from error
         return Future(present, directory, path, marker, beginning.accepted != NOTHING)
 
@@ -134,7 +134,7 @@ class LogReplacement:
         tp = future.marker.topic_partition
         try:
             if self._disk.exists(future.path):
-                remove_future(self._disk, tp, future.path, self._dice.uuid())
+                remove_future(self._disk, tp, future.path, self._rng.uuid())
         except OSError as error:
             self._failures.blame(future.directory, error)
 
@@ -156,7 +156,7 @@ class LogReplacement:
         old = future.replaces
         has_records = old.log_end_offset > old.local_log_start_offset
         suffix = "stray" if has_records and future.sets_records_aside else "delete"
-        aside = old.directory.parent / renamed_dir(tp, self._dice.uuid(), suffix)
+        aside = old.directory.parent / renamed_dir(tp, self._rng.uuid(), suffix)
         return Swap(future, partial(self._swap, future, aside))
 
     def _swap(self, future: Future, aside: Path) -> Swapped:

@@ -158,7 +158,7 @@ class MetadataNode:
         self._submitted = SubmittedDecisions()
         self._has_started = self._is_closed = False
         self.registration = Registration(
-            identity.node_id, ports.dice.uuid(), identity.endpoints, SUPPORTED_FEATURES
+            identity.node_id, ports.rng.uuid(), identity.endpoints, SUPPORTED_FEATURES
         )
         # Set by open.
         self._opened: OpenReplica | None = None

@@ -4,7 +4,7 @@
     effects = core.step(Started(...), now_ms)      # always the first
     effects = core.step(event, now_ms)
 
-Deterministic and pure: no disk, clock, dice, threads or log. What takes time comes back as an
+Deterministic and pure: no disk, clock, rng, threads or log. What takes time comes back as an
 event; random numbers come in with events.
 
 Each step takes one event, then looks what is due in the role that results. The rules are in

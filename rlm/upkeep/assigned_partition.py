@@ -10,7 +10,7 @@ from rlm.upkeep.copy_policy import CopyTurn
 from rlm.upkeep.effects import PassResult
 from rlm.upkeep.ownership import Ownership
 from rlmm.red import NOT_RED, RedText
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from runtime.scheduler import Timer
 
 COPY, EXPIRE = "copy", "expire"

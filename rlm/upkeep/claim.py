@@ -29,9 +29,9 @@ from rlm.upkeep.incarnation import Counter, Incarnations
 from rlm.workers import EXPIRATION_POOL, Workers
 from rlmm.red import NOT_RED, RedText
 from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
-from runtime.dice import Backoff
 from runtime.log_context import Outage
 from runtime.ports import Ports
+from runtime.rng import Backoff
 from runtime.scheduler import Timer
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Claim:
             config.retry_backoff_ms,
             config.retry_backoff_max_ms,
             config.retry_jitter,
-            ports.dice,
+            ports.rng,
         )
         self._timer: Timer | None = None
         self._running: object | None = None

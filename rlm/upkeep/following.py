@@ -27,7 +27,7 @@ from rlm.upkeep.task_run import MakeTask, TaskRun
 from rlm.workers import JUDGE_POOL, Workers
 from rlmm.api import Fence, MetadataNotReadyError
 from rlmm.red import NOT_RED
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
 NO_INCARNATION: Final = -1

@@ -16,7 +16,7 @@ from rlm.upkeep.assigned_partition import COPY, EXPIRE
 from rlm.upkeep.census import SLICE_PARTITIONS, PartitionKey
 from rlm.upkeep.store_gate import StoreGate
 from rlmm.red import RedText
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
 _RED: Final = {COPY: TierRed.COPY_WAITS, EXPIRE: TierRed.EXPIRE_WAITS}

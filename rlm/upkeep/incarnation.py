@@ -7,7 +7,7 @@ are refused for the higher pair that was read, and the next number is above that
 
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
 `claims` are the numbers that the store may hold as the claim of these files, rising, with commas
-between them (`-`: not judged yet, see `rlm.upkeep.claim`). Dice add up to a second to each, so that
+between them (`-`: not judged yet, see `rlm.upkeep.claim`). Rng add up to a second to each, so that
 it is unlike that of a copy of these files which notes one at the same time.
 """
 
@@ -21,8 +21,8 @@ from crc32c import crc32c
 
 from kafka_protocol.errors import TidemarkError
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ CLAIMS_MAX = 16
 """In the file. A write of a claim does not come about after fourteen later ones were tried."""
 
 CLAIM_SPREAD = 1_000
-"""So many numbers the dice choose a claim from."""
+"""So many numbers the rng chooses a claim from."""
 
 _FORM = re.compile(rb"((\d{1,19}) (\d{1,19}(?:,\d{1,19})*|-)) ([0-9a-f]{8})\n")
 
@@ -152,17 +152,17 @@ def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
 class Incarnations:
     """Gives out incarnation numbers; from several threads."""
 
-    def __init__(self, disk: Disk, state_dir: Path, clock: Clock, dice: Dice) -> None:
+    def __init__(self, disk: Disk, state_dir: Path, clock: Clock, rng: Rng) -> None:
         """Nothing is read or written before it is asked.
 
         Args:
             disk: files.
             state_dir: where the counter lies, the directory of the metadata log.
             clock: its wall time is the least that is given out.
-            dice: make claims differ from those of a copy of these files.
+            rng: make claims differ from those of a copy of these files.
         """
         self._disk, self._path, self._clock = disk, state_dir / FILE_NAME, clock
-        self._lock, self._dice = Lock(), dice
+        self._lock, self._rng = Lock(), rng
         self._known: Counter | None = None
 
     @property
@@ -194,7 +194,7 @@ class Incarnations:
 
     def _next(self, last: Counter, above: int, spread: int = 0) -> int:
         number = max(last.number + 1, above + 1, self._clock.wall_ms())
-        number += int(self._dice.random() * spread)
+        number += int(self._rng.random() * spread)
         if number > NUMBER_MAX:
             raise OSError(f"no tier incarnation is left: {number} is above {NUMBER_MAX}")
         return number

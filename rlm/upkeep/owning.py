@@ -27,7 +27,7 @@ from rlm.upkeep.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import JUDGE_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from rlm.upkeep.throttled_copies import ThrottledCopies
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from runtime.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
@@ -224,5 +224,5 @@ class Passes:
             config.retry_backoff_ms,
             config.retry_backoff_max_ms,
             config.retry_jitter,
-            self._world.dice,
+            self._world.rng,
         )

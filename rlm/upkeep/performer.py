@@ -69,8 +69,8 @@ from rsm_plugins.api import (
 )
 from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk import OpenFile
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class World:
     metadata: RemoteLogMetadataManager
     storage: RemoteStorageManager
     clock: Clock
-    dice: Dice
+    rng: Rng
     calls: PluginCalls
     telemetry: Telemetry
     deletions: Deletions
@@ -300,7 +300,7 @@ class Performer:
     def _begin_copy(self) -> bytes:
         self._world.calls.check_may_write()
         self._copy_started_ms = self._world.clock.monotonic_ms()
-        self._copy_id = self._world.dice.uuid()
+        self._copy_id = self._world.rng.uuid()
         self._own.own_copies.begin(self._copy_id)
         return self._copy_id
 

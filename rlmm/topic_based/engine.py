@@ -52,7 +52,7 @@ from rlmm.topic_based.topic_port import (
 from rlmm.topic_based.view_cache import ViewCache
 from rlmm.topic_based.writes import Write
 from runtime.clock import Clock
-from runtime.dice import Dice
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -156,11 +156,11 @@ class MetadataEngine:
         partition_count: int,
         settings: ManagerSettings,
         clock: Clock,
-        dice: Dice,
+        rng: Rng,
     ) -> None:
         self._port, self._store = port, store
         self.partition_count, self._settings = partition_count, settings
-        self._clock, self._dice = clock, dice
+        self._clock, self._rng = clock, rng
         self._lock = RLock()
         self._views = ViewCache(store)
         self.asked = AskedRoles()  # any thread asks there, and waits for no turn
@@ -442,7 +442,7 @@ class MetadataEngine:
             role.partition,
             None if newest is None else newest.metadata,
             fence,
-            new_id=self._dice.uuid(),
+            new_id=self._rng.uuid(),
             broker_id=self._settings.node_id,
             now_ms=self._clock.wall_ms(),
             metadata_offset=role.metadata_offset,

@@ -40,8 +40,8 @@ from rlmm.topic_based.settings import ManagerSettings, parse
 from rlmm.topic_based.topic_port import TopicPort, TopicUnavailableError
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from runtime.clock import Clock, SystemClock
-from runtime.dice import Dice, SystemDice
 from runtime.executors import spawn_thread
+from runtime.rng import Rng, SystemRng
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         port_factory: PortFactory = ConfluentPort,
         store_factory: StoreFactory = _rocksdb,
         clock: Clock | None = None,
-        dice: Dice | None = None,
+        rng: Rng | None = None,
         threaded: bool = True,
     ) -> None:
         """Make it; `configure` starts it.
@@ -76,13 +76,13 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
             port_factory: makes the client of the topic.
             store_factory: opens the cache for a number of metadata partitions.
             clock: time.
-            dice: ids of barrier records.
+            rng: ids of barrier records.
             threaded: False: no thread is started and a test calls `turn`.
         """
         self._port_factory = port_factory
         self._store_factory = store_factory
         self._clock = clock or SystemClock()
-        self._dice = dice or SystemDice()
+        self._rng = rng or SystemRng()
         self._threaded = threaded
         self._lock = RLock()
         self._stop = Event()
@@ -360,7 +360,7 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
             return
         store = self._store_factory(self._settings, partition_count)
         engine = MetadataEngine(
-            self._port, store, partition_count, self._settings, self._clock, self._dice
+            self._port, store, partition_count, self._settings, self._clock, self._rng
         )
         log.info("metadata topic is there: partitions=%d", partition_count)
         with self._lock:

@@ -35,7 +35,7 @@ class RangePromises(Promises):
         """Ranges of a segment of many MiB are exact around part borders, its end and in between."""
         copied, log = self.large(manager)
         end = len(log)
-        dice = random.Random(11)
+        rng = random.Random(11)
         ranges = [(end - 1, end - 1), (0, 0), (end - _AROUND_BYTES, end - 1), (1, end - 2)]
         for border in (one for one in _LARGE_BORDERS if one + _AROUND_BYTES < end):
             ranges += [
@@ -45,8 +45,8 @@ class RangePromises(Promises):
                 (border - _AROUND_BYTES, border + _AROUND_BYTES),
             ]
         for _ in range(20):
-            first = dice.randrange(end)
-            ranges.append((first, min(end - 1, first + dice.randrange(200_000))))
+            first = rng.randrange(end)
+            ranges.append((first, min(end - 1, first + rng.randrange(200_000))))
         for first, last in ranges:
             expect.reads(
                 partial(manager.fetch_log_segment, copied, first, last),

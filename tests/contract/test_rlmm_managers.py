@@ -10,7 +10,7 @@ from rlmm.store import MemoryStore
 from rlmm.testing import Pump, RemoteLogMetadataManagerContract
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.memory_topic import MemoryTopic
 
 CONFIGS = {
@@ -24,7 +24,7 @@ CONFIGS = {
 class TestInMemoryManager(RemoteLogMetadataManagerContract):
     @pytest.fixture
     def manager(self) -> RemoteLogMetadataManager:
-        return InMemoryRemoteLogMetadataManager(ManualClock(), SeededDice(1))
+        return InMemoryRemoteLogMetadataManager(ManualClock(), SeededRng(1))
 
 
 class TestTopicBasedManagerOnAMemoryTopic(RemoteLogMetadataManagerContract):
@@ -35,7 +35,7 @@ class TestTopicBasedManagerOnAMemoryTopic(RemoteLogMetadataManagerContract):
             port_factory=lambda settings: topic.port(),
             store_factory=lambda settings, count: MemoryStore(),
             clock=ManualClock(),
-            dice=SeededDice(1),
+            rng=SeededRng(1),
             threaded=False,
         )
         manager.configure(CONFIGS)
@@ -57,7 +57,7 @@ class TestTopicBasedManagerWithRocksdb(RemoteLogMetadataManagerContract):
                 tmp_path / "cache", cluster_id="c", partition_count=count
             ),
             clock=ManualClock(),
-            dice=SeededDice(1),
+            rng=SeededRng(1),
             threaded=False,
         )
         manager.configure(CONFIGS)

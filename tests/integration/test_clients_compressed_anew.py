@@ -26,8 +26,8 @@ SIZES = (10, 10, 200, 30_000)
 pytestmark = [pytest.mark.slow, pytest.mark.lasts(seconds=45)]
 
 
-def text(dice: random.Random, size: int) -> bytes:
-    return bytes(dice.choices(b"abcdefgh ", k=size))
+def text(rng: random.Random, size: int) -> bytes:
+    return bytes(rng.choices(b"abcdefgh ", k=size))
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def busy_broker(broker: BrokerProcess) -> Iterator[BrokerProcess]:
 def test_many_in_flight_stay_in_order(
     busy_broker: BrokerProcess, partition: int, idempotent: bool
 ) -> None:
-    dice = random.Random(partition)
-    sent = [b"%04d " % n + text(dice, dice.choice(SIZES)) for n in range(60)]
+    rng = random.Random(partition)
+    sent = [b"%04d " % n + text(rng, rng.choice(SIZES)) for n in range(60)]
     answered: list[tuple[int, bytes | None]] = []
     refused: list[str] = []
 

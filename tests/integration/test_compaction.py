@@ -40,11 +40,11 @@ def create(broker: BrokerProcess, name: str, **config: str) -> None:
 
 
 def written(count: int, keys: int, seed: int = 1, size: int = 100) -> Records:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     return [
         (
-            b"key-%d" % dice.randrange(keys),
-            None if dice.random() < 0.05 else dice.randbytes(size),
+            b"key-%d" % rng.randrange(keys),
+            None if rng.random() < 0.05 else rng.randbytes(size),
         )
         for number in range(count)
     ]
@@ -157,13 +157,13 @@ def test_a_stopped_cleaner_process_ends_with_its_broker(cleaning: BrokerProcess)
 @pytest.mark.rounds(seconds=15)
 def test_a_broker_killed_while_it_cleans_loses_nothing(cleaning: BrokerProcess) -> None:
     create(cleaning, "table")
-    dice, records = random.Random(5), []
+    rng, records = random.Random(5), []
     for number in range(rounds("TIDEMARK_CLEANER_KILLS", quick=3, full=12)):
         some = written(20_000, 300, seed=number)
         produce(cleaning, "table", some)
         records += some
         before = passes(cleaning)
-        wanted = before + dice.randrange(2)
+        wanted = before + rng.randrange(2)
         until(lambda wanted=wanted: passes(cleaning) >= wanted, "the cleaner has begun")
         cleaning.kill()
         cleaning.start()

@@ -54,12 +54,12 @@ class Cleaned:
 
 def write(bootstrap: str) -> None:
     """Plain, numbered and transactional records, tombstones, codecs; some transactions abort."""
-    dice = random.Random(7)
+    rng = random.Random(7)
 
     def records(count: int) -> Iterator[tuple[bytes, bytes | None]]:
         for _ in range(count):
-            value = None if dice.random() < 0.1 else dice.randbytes(dice.randrange(10, 300))
-            yield b"key-%d" % dice.randrange(400), value
+            value = None if rng.random() < 0.1 else rng.randbytes(rng.randrange(10, 300))
+            yield b"key-%d" % rng.randrange(400), value
 
     for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         producer = Producer(

@@ -26,9 +26,9 @@ from metadata_topic.quorum.node import MetadataNode, NodeIdentity
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY, FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.ports import system_ports
+from runtime.rng import SystemRng
 from tests.support.kafka.tools import kafka_tool, require_kafka_tools
 from tests.support.samples.metadata import registration_of
 from tests.support.sim.executors import SimExecutors
@@ -45,10 +45,10 @@ def _tools() -> None:
 
 def a_busy_life(home: Path, *, standalone: bool) -> Path:
     """Format, then start twice and change everything that can be changed."""
-    disk, clock, dice = Disk(), SystemClock(), SystemDice()
+    disk, clock, rng = Disk(), SystemClock(), SystemRng()
     endpoint = VoterEndpoint("CONTROLLER", "127.0.0.1", 9093) if standalone else None
     plan = FormatPlan("tidemarkDumpCluster001", 1, (home,), home, endpoint)
-    ids = format_directory(plan, disk=disk, clock=clock, dice=dice)
+    ids = format_directory(plan, disk=disk, clock=clock, rng=rng)
 
     async def live(life: int) -> None:
         node = MetadataNode(
@@ -75,7 +75,7 @@ def a_busy_life(home: Path, *, standalone: bool) -> Path:
                     image,
                     [spec],
                     defaults=TopicDefaults(),
-                    topic_ids=[dice.uuid()],
+                    topic_ids=[rng.uuid()],
                     validate_config=lambda _name, _configs: None,
                 )
             )

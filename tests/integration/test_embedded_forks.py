@@ -120,7 +120,7 @@ def test_a_new_process_has_the_clock_and_none_of_the_faults_of_the_last_one() ->
         assert "deleted" in broker.admin().list_topics(timeout=30).topics
 
 
-def test_a_port_is_found_without_the_dice_of_the_suite() -> None:
+def test_a_port_is_found_without_the_rng_of_the_suite() -> None:
     state = random.getstate()
     assert free_port() != free_port()
     assert random.getstate() == state

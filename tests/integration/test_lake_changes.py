@@ -44,12 +44,12 @@ def filled(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def test_fixed_offsets_give_the_same_rows_while_the_log_goes_on(filled: BrokerProcess) -> None:
-    dice, asked = Random(1), {ORDERS: OffsetRange(500, 2_990)}
+    rng, asked = Random(1), {ORDERS: OffsetRange(500, 2_990)}
     assert remote_end(filled) < 2_990  # the rest is served by the broker
     before = rows_of_log(where(filled), ranges=asked)
     assert before == list(rows_of_consumer(filled.bootstrap, "orders", ranges=asked))
     delete_prefix(filled, "orders", {0: 500})
-    produce_more(filled, "orders", FILLING, dice)
+    produce_more(filled, "orders", FILLING, rng)
     assert rows_of_log(where(filled), ranges=asked) == before
     settle(filled, "orders")
     assert remote_end(filled) > 2_990  # all of it is remote now

@@ -40,7 +40,7 @@ def test_a_stream_killed_twenty_times(tmp_path: Path) -> None:
 
 
 def check(tmp_path: Path, *, kills: int, most: int) -> None:
-    """Kill the driver and a Python worker by turns, at moments that the dice choose.
+    """Kill the driver and a Python worker by turns, at moments that the rng chooses.
 
     Args:
         kills: how many.
@@ -48,15 +48,15 @@ def check(tmp_path: Path, *, kills: int, most: int) -> None:
     """
     seed = int(os.environ.get("TIDEMARK_STREAM_SEED", Random().randrange(1_000_000)))
     print(f"TIDEMARK_STREAM_SEED={seed}")
-    dice = Random(seed)
+    rng = Random(seed)
     with tiered_cluster(tmp_path / "broker") as broker:
         fill(broker, "orders", FILLING)
         stream, written = KilledStream(tmp_path / "stream", options(broker)), FILLING.records
         for kill in range(kills):
-            moment, batches = dice.choice(MOMENTS), dice.randint(1, most)
+            moment, batches = rng.choice(MOMENTS), rng.randint(1, most)
             new = FILLING._replace(records=EACH_BATCH * batches)  # else it waits for them in vain
             with stream.running():
-                produce_more(broker, "orders", new, dice)
+                produce_more(broker, "orders", new, rng)
                 written += new.records
                 stream.wait_for(moment, stream.count(moment) + batches)
                 if kill % 2:

@@ -68,7 +68,7 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
     await node.begin()
     old = node.image.brokers[meta.node_id]
     registration = Registration(
-        old.id, ports.dice.uuid(), old.endpoints, old.features, old.rack, old.log_dirs,
+        old.id, ports.rng.uuid(), old.endpoints, old.features, old.rack, old.log_dirs,
         remote_store=RemoteStore("rsm:Store", b"p" * 32),
     )  # fmt: skip
     epoch = await node.submit(lambda image: register_broker(image, registration))
@@ -84,7 +84,7 @@ async def one_life_of_ours(log_dir: Path) -> MetadataImage:
             image,
             specs,
             defaults=TopicDefaults(),
-            topic_ids=[ports.dice.uuid() for _ in specs],
+            topic_ids=[ports.rng.uuid() for _ in specs],
             validate_config=lambda _name, _configs: None,
         )
     )

@@ -99,7 +99,7 @@ def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
     make_broker: MakeBroker,
 ) -> None:
     broker = quick(make_broker, remote_log_manager_task_interval_ms="200")
-    dice = random.Random(4711)
+    rng = random.Random(4711)
     for round_ in range(5):
         topic = f"round-{round_}"
         create(broker, topic, remote_storage_enable="true", local_retention_bytes="1")
@@ -107,9 +107,9 @@ def test_the_tier_killed_at_random_while_it_deletes_leaves_nothing_behind(
         produce(broker, topic, values(1_200), **{"batch.num.messages": 50, "linger.ms": 1_000})
         tiered_away(broker, topic)
         bases = broker.remote_segments(topic)
-        cut = bases[dice.randrange(1, 4)]
+        cut = bases[rng.randrange(1, 4)]
         until(broker.tier_pid, "a tier runs")
-        left = object_count(broker) - dice.randrange(0, 8)
+        left = object_count(broker) - rng.randrange(0, 8)
         delete_records(broker, topic, cut)
         alter(broker, ResourceType.TOPIC, topic, retention_bytes=str(2 << 20))
         if round_ % 2:

@@ -17,8 +17,8 @@ from broker.node.cluster_secret import draw_cluster_secret
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.wire.api_keys import ApiKey
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tests.support.brokers.process import BrokerProcess, until
 from tests.support.brokers.raw_client import Closed, RawClient, produce_fields
 from tests.support.brokers.telling_manager import telling, told
@@ -159,7 +159,7 @@ def test_a_tier_works_by_the_clusters_secret_which_nothing_shows(
 ) -> None:
     """Only a whole broker shows that its registration, its listener and its tier fit together."""
     secret = tmp_path / "secret"
-    draw_cluster_secret(secret, Disk(), SystemDice())
+    draw_cluster_secret(secret, Disk(), SystemRng())
     settings = {"tidemark.cluster.secret.file": str(secret)}
     broker = telling(make_broker(tiered=True, settings=settings)).start()
     fill(broker)

@@ -24,8 +24,8 @@ class Transaction:
 class Twin:
     """Every transaction that was ever begun and is still in the log."""
 
-    def __init__(self, directory: Path, dice: Random) -> None:
-        self.directory, self.dice = directory, dice
+    def __init__(self, directory: Path, rng: Random) -> None:
+        self.directory, self.rng = directory, rng
         self.log: PartitionLog = open_log(directory)
         self.all: list[Transaction] = []
         self.committed = 0
@@ -35,17 +35,17 @@ class Twin:
         return next(mine, None)
 
     def data(self) -> None:
-        producer_id = self.dice.choice(PRODUCERS)
+        producer_id = self.rng.choice(PRODUCERS)
         batch = batch_of(producer_id=producer_id, is_transactional=True)
         info = self.log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, from_client=False)
         if self._open(producer_id) is None:
             self.all.append(Transaction(producer_id, info.first_offset))
 
     def end(self) -> None:
-        found = self._open(self.dice.choice(PRODUCERS))
+        found = self._open(self.rng.choice(PRODUCERS))
         if found is None:
             return
-        found.is_aborted = self.dice.random() < 0.7
+        found.is_aborted = self.rng.random() < 0.7
         batch = end_transaction_batch(
             ControlType.ABORT if found.is_aborted else ControlType.COMMIT,
             base_offset=0,
@@ -59,7 +59,7 @@ class Twin:
         found.marker = info.first_offset
 
     def plain(self) -> None:
-        for _ in range(self.dice.randrange(20)):
+        for _ in range(self.rng.randrange(20)):
             self.log.append_as_leader(batch_of(), leader_epoch=0, now_ms=NOW_MS)
 
     def drop(self) -> None:
@@ -71,7 +71,7 @@ class Twin:
             retain(self.log, NOW_MS)
 
     def cut(self) -> None:
-        end = self.log.log_end_offset - self.dice.randrange(1, 30)
+        end = self.log.log_end_offset - self.rng.randrange(1, 30)
         truncate_to(self.log, max(end, self.committed))
         end = self.log.log_end_offset
         self.all = [t for t in self.all if t.first < end]
@@ -81,7 +81,7 @@ class Twin:
 
     def again(self) -> None:
         # Recovery finds no beginning below the log start: those are left out of unclean stops.
-        is_clean = self.log.log_start_offset > 0 or self.dice.random() < 0.5
+        is_clean = self.log.log_start_offset > 0 or self.rng.random() < 0.5
         start, end = self.log.log_start_offset, self.log.log_end_offset
         self.log.close(clean=is_clean)
         self.log = open_log(
@@ -94,8 +94,8 @@ class Twin:
 
     def check(self) -> None:
         low, high = self.log.log_start_offset, self.log.log_end_offset
-        start = self.dice.randint(low, high)
-        end = self.dice.randint(start, high) + 1
+        start = self.rng.randint(low, high)
+        end = self.rng.randint(start, high) + 1
         expected = sorted(
             (t.producer_id, t.first)
             for t in self.all
@@ -108,11 +108,11 @@ class Twin:
 def test_every_read_names_the_aborted_transactions_that_it_crosses(
     tmp_path: Path, seed: int
 ) -> None:
-    dice = Random(seed)
-    twin = Twin(tmp_path, dice)
+    rng = Random(seed)
+    twin = Twin(tmp_path, rng)
     steps = [twin.data, twin.data, twin.end, twin.end, twin.plain, twin.drop, twin.cut, twin.again]
     for _ in range(150):
-        dice.choices(steps, [6, 6, 6, 6, 2, 1, 1, 1])[0]()
+        rng.choices(steps, [6, 6, 6, 6, 2, 1, 1, 1])[0]()
         twin.check()
     assert any(t.is_aborted for t in twin.all)
 
@@ -135,7 +135,7 @@ def test_a_transaction_index_is_opened_once_and_only_where_there_is_one(tmp_path
     for _ in range(40):
         log.append_as_leader(batch_of(), leader_epoch=0, now_ms=NOW_MS)
         log.roll(NOW_MS)
-    twin.dice = Random(1)
+    twin.rng = Random(1)
     while not any(t.is_aborted for t in twin.all):
         twin.data()
         twin.end()

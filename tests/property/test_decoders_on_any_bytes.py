@@ -135,20 +135,20 @@ MESSAGES = sorted(
 @settings(max_examples=EXAMPLES * 5)
 @given(st.sampled_from(MESSAGES), st.integers(0, 2**32), st.data())
 def test_only_malformed_comes_out_of_a_message(name: str, seed: int, data: st.DataObject) -> None:
-    schema, dice = message(name), random.Random(seed)
-    version = dice.randint(schema.min_version, schema.max_version)
-    body = RequestWriter(dice).body(schema.struct, version, flexible=schema.is_flexible(version))
-    if dice.random() < 0.5:
+    schema, rng = message(name), random.Random(seed)
+    version = rng.randint(schema.min_version, schema.max_version)
+    body = RequestWriter(rng).body(schema.struct, version, flexible=schema.is_flexible(version))
+    if rng.random() < 0.5:
         body = data.draw(wounded([body]))
     decoder = Decoder(lambda raw: schema.decode(raw, version), (MalformedMessageError,))
     judged(decoder, body)
-    judged(decoder, dice.randbytes(dice.randrange(60)))
+    judged(decoder, rng.randbytes(rng.randrange(60)))
 
 
 def test_a_message_of_the_grammar_is_decoded_whole() -> None:
     """The writer is another than the product's: both read the schema alike."""
-    dice = random.Random(7)
-    writer = RequestWriter(dice)
+    rng = random.Random(7)
+    writer = RequestWriter(rng)
     for name in MESSAGES:
         schema = message(name)
         for version in range(schema.min_version, schema.max_version + 1):

@@ -20,8 +20,8 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.results import Ended
 from local_log.log.truncation import truncate_to
 from local_log.recovery.survey import OpenRequest
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=600)
@@ -32,8 +32,8 @@ class ChainTwin(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
-        self.root, self.dice = Path(tempfile.mkdtemp(prefix="chain-twin-")), SeededDice(seed)
-        self.disk = PowerCutDisk(self.root, self.dice)
+        self.root, self.rng = Path(tempfile.mkdtemp(prefix="chain-twin-")), SeededRng(seed)
+        self.disk = PowerCutDisk(self.root, self.rng)
         self.epochs: list[int] = []
         self.in_vain: int | None = None
         self.newest = self.flushed = 0
@@ -138,7 +138,7 @@ class ChainTwin(RuleBasedStateMachine):
             self.disk.begin()
         else:
             self.disk.cut()
-            self.disk = PowerCutDisk(self.root, self.dice)
+            self.disk = PowerCutDisk(self.root, self.rng)
         self.log = self._open(recovery_point=point)
         found = self.log.log_end_offset
         assert found >= self.flushed

@@ -102,12 +102,12 @@ class Cache:
 
 def hot_hits_during_a_scan(make: Callable[[int], EvictionPolicy[int]], per_hot: int) -> float:
     """Three readers share 20 keys; a scan reads `per_hot` new keys for each of their reads."""
-    dice, cache = Random(7), Cache(make(64), 64)
+    rng, cache = Random(7), Cache(make(64), 64)
     for _ in range(200):
-        cache.read("before", dice.randrange(20))
+        cache.read("before", rng.randrange(20))
     scanned = 1_000
     for _ in range(2_000):
-        cache.read("hot", dice.randrange(20))
+        cache.read("hot", rng.randrange(20))
         for _ in range(per_hot):
             cache.read("scan", scanned)
             scanned += 1
@@ -120,12 +120,12 @@ def test_a_scan_does_not_drive_out_what_several_readers_share() -> None:
 
 
 def test_a_shared_set_that_arrives_during_the_scan_is_kept_as_well() -> None:
-    cache, dice, scanned = Cache(ScanResistantPolicy(64), 64), Random(3), 1_000
+    cache, rng, scanned = Cache(ScanResistantPolicy(64), 64), Random(3), 1_000
     for at in range(3_000):
         cache.read("scan", scanned)
         scanned += 1
         if at > 1_000:
-            cache.read("hot", dice.randrange(20))
+            cache.read("hot", rng.randrange(20))
     assert sum(cache.hits["hot"][-1_000:]) > 970
 
 

@@ -14,7 +14,7 @@ from broker.testing.faults.shapes import shape_of
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
-from runtime.dice import seeded
+from runtime.rng import seeded
 
 TOPICS = "abcd"
 IDS = {name.encode() * 16: name for name in TOPICS}
@@ -153,7 +153,7 @@ def test_hits_are_those_of_a_list_that_is_walked(
     """A number among the requests takes that fault away."""
     book = FaultBook(seeded)
     entries = [book.add(fault) for fault in added]
-    dice = [seeded(fault.seed) for fault in added]
+    rng = [seeded(fault.seed) for fault in added]
     hits, gone = [0] * len(added), set()
     for request in asked:
         if isinstance(request, int):
@@ -171,7 +171,7 @@ def test_hits_are_those_of_a_list_that_is_walked(
                 and fault.client_id in (None, client_id)
                 and (fault.topic is None or fault.topic in topics)
             )
-            if not is_meant or (fault.probability < 1 and dice[at]() >= fault.probability):
+            if not is_meant or (fault.probability < 1 and rng[at]() >= fault.probability):
                 continue
             hits[at] += 1
             is_hit, delay_ms = True, delay_ms + fault.delay_ms

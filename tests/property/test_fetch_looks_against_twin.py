@@ -63,13 +63,13 @@ KINDS = (Noting, Sliced, SlicedNaive)
 class Client:
     """One consumer, whose requests go to both handlers."""
 
-    def __init__(self, world: World, handlers: list[FetchHandler], dice: Random) -> None:
-        self.world, self.handlers, self.dice = world, handlers, dice
-        self.version = dice.choice((12, 13))
-        self.read_committed = dice.random() < 0.5
+    def __init__(self, world: World, handlers: list[FetchHandler], rng: Random) -> None:
+        self.world, self.handlers, self.rng = world, handlers, rng
+        self.version = rng.choice((12, 13))
+        self.read_committed = rng.random() < 0.5
         self.ids, self.epoch = [0, 0], 0
         self.offsets: dict[TopicPartition, int] = {}
-        self.has_sessions = dice.random() < 0.8
+        self.has_sessions = rng.random() < 0.8
         self.waiting: list[Any] | None = None
         self.is_first = True
 
@@ -78,11 +78,11 @@ class Client:
 
     def _some(self) -> list[TopicPartition]:
         every = [TopicPartition(t, i) for t in TOPICS for i in range(PARTITIONS)]
-        return self.dice.sample(every, self.dice.randrange(1, len(every)))
+        return self.rng.sample(every, self.rng.randrange(1, len(every)))
 
     def ask(self) -> None:
-        dice, ends = self.dice, self._ends()
-        if not self.has_sessions or dice.random() < 0.03:
+        rng, ends = self.rng, self._ends()
+        if not self.has_sessions or rng.random() < 0.03:
             self.ids, self.epoch, self.is_first = [0, 0], 0 if self.has_sessions else -1, True
         forgotten: list[TopicPartition] = []
         if self.is_first:
@@ -91,17 +91,17 @@ class Client:
         else:
             named = {}
             for tp in [*self.offsets]:
-                if dice.random() < 0.3:
-                    named[tp] = max(0, ends.get(tp, 0) - dice.choice((0, 0, 0, 1, 3)))
-            if dice.random() < 0.2:
+                if rng.random() < 0.3:
+                    named[tp] = max(0, ends.get(tp, 0) - rng.choice((0, 0, 0, 1, 3)))
+            if rng.random() < 0.2:
                 named |= {tp: ends.get(tp, 0) for tp in self._some()}
-            if dice.random() < 0.1 and self.offsets:
-                forgotten = [tp for tp in dice.sample([*self.offsets], 1) if tp not in named]
+            if rng.random() < 0.1 and self.offsets:
+                forgotten = [tp for tp in rng.sample([*self.offsets], 1) if tp not in named]
             self.offsets |= named
             for tp in forgotten:
                 self.offsets.pop(tp, None)
         by_topic: dict[str, list[dict[str, Any]]] = {}
-        size = dice.choice((10 * ONE, 10 * ONE, 2 * ONE, ONE // 2))
+        size = rng.choice((10 * ONE, 10 * ONE, 2 * ONE, ONE // 2))
         for tp, offset in named.items():
             by_topic.setdefault(tp.topic, []).append(
                 {"partition": tp.partition, "fetch_offset": offset, "partition_max_bytes": size}
@@ -114,9 +114,9 @@ class Client:
                 ident = {"topic_id": known.id if known else b"?" * 16}
             gone.append(ident | {"partitions": [tp.partition]})
         more = {
-            "max_wait_ms": dice.choice((0, 100, 1000)),
-            "min_bytes": dice.choice((1, 1, 3 * ONE, 100 * ONE)),
-            "max_bytes": dice.choice((2**31 - 1, 2**31 - 1, 5 * ONE, 2 * ONE)),
+            "max_wait_ms": rng.choice((0, 100, 1000)),
+            "min_bytes": rng.choice((1, 1, 3 * ONE, 100 * ONE)),
+            "max_bytes": rng.choice((2**31 - 1, 2**31 - 1, 5 * ONE, 2 * ONE)),
             "isolation_level": int(self.read_committed),
             "session_epoch": self.epoch,
             "forgotten_topics_data": gone,
@@ -156,21 +156,21 @@ def begun(answer: Any) -> Any:
     return asyncio.ensure_future(answer) if inspect.iscoroutine(answer) else answer
 
 
-def _change(world: World, dice: Random) -> None:
+def _change(world: World, rng: Random) -> None:
     """Something happens in a partition."""
-    tp = TopicPartition(dice.choice(TOPICS), dice.randrange(PARTITIONS))
+    tp = TopicPartition(rng.choice(TOPICS), rng.randrange(PARTITIONS))
     partition = world.replicas.partitions.get(tp)
     if partition is not None and partition.log.is_offline:
         partition = None
-    event = dice.random()
+    event = rng.random()
     if tp.topic not in world.topics:
         if event < 0.3:
             world.add_topic(tp.topic, PARTITIONS)
     elif event < 0.75 and partition is not None and partition.is_leader:
-        world.append(tp.topic, b"x" * dice.randrange(1, 3), index=tp.partition)
+        world.append(tp.topic, b"x" * rng.randrange(1, 3), index=tp.partition)
     elif event < 0.80 and partition is not None:
         log = partition.log
-        log.raise_log_start(dice.randint(log.log_start_offset, log.high_watermark))
+        log.raise_log_start(rng.randint(log.log_start_offset, log.high_watermark))
         partition.log_start_raised()
     elif event < 0.84 and partition is not None:
         log = partition.log
@@ -181,7 +181,7 @@ def _change(world: World, dice: Random) -> None:
         retain(log, world.clock.wall_ms())
     elif event < 0.88:
         epoch = world.topics[tp.topic].partitions[tp.partition].leader_epoch
-        leader = dice.choice((1, 1, 2))
+        leader = rng.choice((1, 1, 2))
         world.change(tp.topic, tp.partition, leader=leader, replicas=(1, 2), leader_epoch=epoch + 1)
     elif event < 0.90:
         del world.topics[tp.topic]
@@ -195,22 +195,22 @@ def _change(world: World, dice: Random) -> None:
 async def test_every_answer_is_that_of_a_look_at_all(
     tmp_path: Path, seed: int, kind: type[FetchHandler]
 ) -> None:
-    dice = Random(seed)
+    rng = Random(seed)
     world = World(tmp_path)
     for topic in TOPICS:
         world.add_topic(topic, PARTITIONS)
     limits = FetchLimits()
     handlers = [one(world.replicas, world.ports, limits=limits) for one in (kind, Naive)]
-    clients = [Client(world, handlers, dice) for _ in range(3)]
+    clients = [Client(world, handlers, rng) for _ in range(3)]
     for _ in range(250):
         for client in clients:
-            if client.waiting is None and dice.random() < 0.6:
+            if client.waiting is None and rng.random() < 0.6:
                 client.ask()
                 await turns()
-        for _ in range(dice.choice((0, 1, 1, 3))):
-            _change(world, dice)
-        if dice.random() < 0.15:
-            world.scheduler.advance(dice.choice((50, 100, 1000)))
+        for _ in range(rng.choice((0, 1, 1, 3))):
+            _change(world, rng)
+        if rng.random() < 0.15:
+            world.scheduler.advance(rng.choice((50, 100, 1000)))
         await turns()
         for client in clients:
             if client.waiting is not None:

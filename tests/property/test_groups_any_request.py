@@ -113,7 +113,7 @@ def _topic(cls: Any, name: str, partition: int, offset: int = 0, metadata: Any =
 
 
 def rolled(world: World, ticket: Ticket) -> str:
-    """Dice of few sides, so that requests meet ids; as real ones never what is there already."""
+    """An rng of few values, so that requests meet ids; as real ones never what is there already."""
     groups = world.state._groups.values()
     taken = {name[-36:] for group in groups for name in (*group.members, *group.pending)}
     uuid = str(UUID(int=ticket % len(MEMBERS) + 1))
@@ -164,7 +164,7 @@ NOTHING = (ApiKey.OFFSET_DELETE, 0, {"group_id": "h", "topics": []}, "c", 0)
 
 
 @given(STEPS)
-@example([JOIN_OF_NO_CLIENT, NOTHING, NOTHING, JOIN_OF_NO_CLIENT])  # the dice fall the same way
+@example([JOIN_OF_NO_CLIENT, NOTHING, NOTHING, JOIN_OF_NO_CLIENT])  # the rng decides the same way
 @example(
     [
         (

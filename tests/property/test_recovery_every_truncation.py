@@ -40,8 +40,8 @@ def _some(places: int, share: int, always: Iterable[int] = ()) -> list[int]:
     if ALL_PLACES:
         return list(range(places))
     print(f"replay: TIDEMARK_PLACES_SEED={SEED}")
-    dice = Random(SEED)
-    drawn = {dice.randrange(first, min(first + share, places)) for first in range(0, places, share)}
+    rng = Random(SEED)
+    drawn = {rng.randrange(first, min(first + share, places)) for first in range(0, places, share)}
     return sorted(drawn | set(always))
 
 
@@ -147,10 +147,10 @@ def _refused_unchanged(directory: Path, **known: object) -> bool:
 def _flips(whole: bytes, share: int) -> list[tuple[int, int]]:
     """Bytes of the log and the bit that flips in each; all of one batch's header are among them."""
     starts = [at for at, _ in iter_batches(whole)]
-    dice = Random(SEED + 1)
-    header = dice.choice(starts)
+    rng = Random(SEED + 1)
+    header = rng.choice(starts)
     places = _some(len(whole), share, range(header, header + HEADER_SIZE))
-    return [(place, dice.randrange(8)) for place in places]
+    return [(place, rng.randrange(8)) for place in places]
 
 
 def test_every_length_opens_cut_to_whole_batches(tmp_path):

@@ -22,8 +22,8 @@ from metadata_topic.image.model import Provenance
 from metadata_topic.image.records import MetadataRecord, make
 from metadata_topic.image.snapshot_records import snapshot_records
 from runtime.work import at_once
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.pools import HeldPool
 
 IDS = [bytes([n]) * 16 for n in range(1, 4)]
@@ -79,7 +79,7 @@ class Broker:
 
     def begin(self) -> None:
         self.lives += 1
-        self.disk = PowerCutDisk(self.directory, SeededDice(self.lives))
+        self.disk = PowerCutDisk(self.directory, SeededRng(self.lives))
         self.pool = HeldPool()
         self.file = RemovedTopicsFile(self.directory, "c", self.disk, self.pool)
         self.file.read()

@@ -37,21 +37,21 @@ LIMITS = NetworkLimits(
     all_unsent_bytes_max=1_000_000,
 )
 ERRORS: tuple[Callable[[], BaseException], ...] = (
-    partial(ValueError, "as the dice want it"),
-    partial(CloseConnection, "as the dice want it"),
-    partial(MalformedMessageError, "as the dice want it"),
+    partial(ValueError, "as the rng decides"),
+    partial(CloseConnection, "as the rng decides"),
+    partial(MalformedMessageError, "as the rng decides"),
     asyncio.CancelledError,
 )
 
 
 class Whatever(RawHandler):
-    """Serves, fails and waits as the dice want it, until it is `calm`."""
+    """Serves, fails and waits as the rng decides, until it is `calm`."""
 
     api_key = ApiKey.METADATA
     versions = Versions(0, 0)
 
-    def __init__(self, dice: Random) -> None:
-        self.dice, self.is_calm = dice, False
+    def __init__(self, rng: Random) -> None:
+        self.rng, self.is_calm = rng, False
         self.gates: list[asyncio.Future[None]] = []
 
     def open_all(self) -> None:
@@ -60,38 +60,38 @@ class Whatever(RawHandler):
                 gate.set_result(None)
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
-        dice = self.dice
-        kind = "counted" if self.is_calm else dice.choice(["counted", "parked", "plain", "raises"])
+        rng = self.rng
+        kind = "counted" if self.is_calm else rng.choice(["counted", "parked", "plain", "raises"])
         if kind == "plain":
             return [b"plain"]
         if kind == "raises":
-            raise dice.choice(ERRORS[:3])()
+            raise rng.choice(ERRORS[:3])()
         if kind == "parked":
             return self._parked()
         serve = partial(self._serve, own_body(frame, offset))
         if self.is_calm:
             return InTurn(serve, 10)
-        most = dice.choice([1, 500, 2_500, 9_000])
-        count = dice.choice([None, self._fails, lambda: most // 3, lambda: most])
-        return InTurn(serve, most, count, goes_on=dice.random() < 0.3)
+        most = rng.choice([1, 500, 2_500, 9_000])
+        count = rng.choice([None, self._fails, lambda: most // 3, lambda: most])
+        return InTurn(serve, most, count, goes_on=rng.random() < 0.3)
 
     async def _parked(self) -> list[object]:
         await self._gate()
-        if self.dice.random() < 0.5:
-            raise CloseConnection("as the dice want it")
+        if self.rng.random() < 0.5:
+            raise CloseConnection("as the rng decides")
         return [b"parked"]
 
     async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
-        dice = self.dice
-        for _ in range(0 if self.is_calm else dice.randrange(3)):
-            if dice.random() < 0.3:
+        rng = self.rng
+        for _ in range(0 if self.is_calm else rng.randrange(3)):
+            if rng.random() < 0.3:
                 in_turn.let_go()
-            if dice.random() < 0.2:
+            if rng.random() < 0.2:
                 in_turn.goes_on = True
-            await (self._gate() if dice.random() < 0.7 else asyncio.sleep(0))
-        if not self.is_calm and dice.random() < 0.2:
-            raise dice.choice(ERRORS)()
-        return [bytes(dice.choice([1, 10, 300_000]))]
+            await (self._gate() if rng.random() < 0.7 else asyncio.sleep(0))
+        if not self.is_calm and rng.random() < 0.2:
+            raise rng.choice(ERRORS)()
+        return [bytes(rng.choice([1, 10, 300_000]))]
 
     async def _gate(self) -> None:
         self.gates.append(asyncio.get_running_loop().create_future())
@@ -100,29 +100,29 @@ class Whatever(RawHandler):
         await self.gates[-1]
 
     def _fails(self) -> int:
-        raise ValueError("as the dice want it")
+        raise ValueError("as the rng decides")
 
 
-async def _anything(dice: Random, harness: Harness, handler: Whatever) -> None:
+async def _anything(rng: Random, harness: Harness, handler: Whatever) -> None:
     clients: list[Client] = []
-    for _ in range(dice.randrange(20, 60)):
-        chance = dice.random()
+    for _ in range(rng.randrange(20, 60)):
+        chance = rng.random()
         if chance < 0.35 or not clients:
-            clients.append(await harness.connect(f"127.0.1.{dice.randrange(ADDRESSES)}"))
+            clients.append(await harness.connect(f"127.0.1.{rng.randrange(ADDRESSES)}"))
         elif chance < 0.75:
-            client = dice.choice(clients)
-            for _ in range(dice.randrange(1, 4)):
-                client.send(frame(bytes(dice.choice([10, 2_000, 50_000, 200_000]))))
+            client = rng.choice(clients)
+            for _ in range(rng.randrange(1, 4)):
+                client.send(frame(bytes(rng.choice([10, 2_000, 50_000, 200_000]))))
         elif chance < 0.85:
-            client = clients.pop(dice.randrange(len(clients)))
-            dice.choice([client.close, client.writer.transport.abort])()
+            client = clients.pop(rng.randrange(len(clients)))
+            rng.choice([client.close, client.writer.transport.abort])()
         elif chance < 0.95 and handler.gates:
-            gate = dice.choice(handler.gates)
+            gate = rng.choice(handler.gates)
             if not gate.done():
                 gate.set_result(None)
         else:
-            harness.advance(dice.choice([SWEEP_MS, SWEEP_MS, 5_000, 31_000, WAIT_MS_MAX]))
-        for _ in range(dice.randrange(6)):
+            harness.advance(rng.choice([SWEEP_MS, SWEEP_MS, 5_000, 31_000, WAIT_MS_MAX]))
+        for _ in range(rng.randrange(6)):
             await asyncio.sleep(0)
 
 
@@ -157,11 +157,11 @@ def _left(harness: Harness) -> dict[str, object]:
 @pytest.mark.rounds(seconds=1)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_whatever_happens_wide_requests_leave_nothing_behind(seed: int) -> None:
-    dice, failed = Random(seed), list[dict[str, Any]]()
+    rng, failed = Random(seed), list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
-    handler = Whatever(dice)
+    handler = Whatever(rng)
     async with serving(handler, limits=LIMITS) as harness:
-        await _anything(dice, harness, handler)
+        await _anything(rng, harness, handler)
         handler.is_calm = True
         handler.open_all()
         async with asyncio.timeout(PATIENCE_S):

@@ -13,8 +13,8 @@ from metadata_topic.quorum.config import MetadataLogConfig
 from metadata_topic.quorum.errors import UnusableMetadataError
 from runtime.disk import Disk
 from tests.support.rounds import rounds
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 
 pytestmark = pytest.mark.lasts(seconds=20)
@@ -94,11 +94,11 @@ def test_the_next_life_has_all_that_is_committed(tmp_path: Path, kills: bool, wo
     for operation in range(1, OPERATIONS_MAX, STEP):
         root = tmp_path / str(operation)
         quorum, late = WORLDS[world](root)
-        home, dice = late.directory.parent, SeededDice(operation)
-        disk = PowerCutDisk(home, dice, operation, kills=kills)
+        home, rng = late.directory.parent, SeededRng(operation)
+        disk = PowerCutDisk(home, rng, operation, kills=kills)
         was_off = life_without_power(quorum, late, disk)
         if was_off:  # the start after it is cut short, too
-            again = PowerCutDisk(home, dice, 1 + int(dice.random() * 40), kills=kills)
+            again = PowerCutDisk(home, rng, 1 + int(rng.random() * 40), kills=kills)
             life_without_power(quorum, late, again)
         late.disk = Disk()
         try:

@@ -20,7 +20,7 @@ SEEDS = range(rounds("TIDEMARK_LOG_SEEDS", quick=5, full=15))
 def test_power_cuts_take_nothing_that_was_promised(tmp_path: Path, seed: int) -> None:
     lives = LogLives(tmp_path, seed)
     for _ in range(12):
-        operations = 1 + int(lives.ports.dice.random() ** 2 * 500)
-        lives.live(operations if lives.ports.dice.random() < 0.9 else None)
+        operations = 1 + int(lives.ports.rng.random() ** 2 * 500)
+        lives.live(operations if lives.ports.rng.random() < 0.9 else None)
     assert not lives.live(None)
     assert not lives.live(None)

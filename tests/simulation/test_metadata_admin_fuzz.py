@@ -95,19 +95,19 @@ class Fuzz:
         self.live = LiveConfig(config, lambda: self.node.image)
         plan = FormatPlan("c", 1, (path,), path, VoterEndpoint("CONTROLLER", "localhost", 9093))
         self.directory_id = format_directory(
-            plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice
+            plan, disk=self.ports.disk, clock=self.ports.clock, rng=self.ports.rng
         )[path]
 
-    # -- dice
+    # -- rng
 
     def pick(self, choices: Sequence[T]) -> T:
-        return choices[int(self.ports.dice.random() * len(choices))]
+        return choices[int(self.ports.rng.random() * len(choices))]
 
     def chance(self, probability: float) -> bool:
-        return self.ports.dice.random() < probability
+        return self.ports.rng.random() < probability
 
     def below(self, limit: int) -> int:
-        return int(self.ports.dice.random() * limit)
+        return int(self.ports.rng.random() * limit)
 
     def name(self) -> str:
         size = self.pick([1, 3, 20, 249, 249, 250])
@@ -149,7 +149,7 @@ class Fuzz:
             keys = {self.key(TOPIC) for _ in range(self.pick([0, 0, 1, 8]))}
             configs = tuple(Config(key, self.value(key)) for key in sorted(keys))
             topics.append(TopicSpec(self.name(), partitions, 1, configs=configs))
-        ids = [self.ports.dice.uuid() for _ in topics]
+        ids = [self.ports.rng.uuid() for _ in topics]
         return lambda image: create_topics(
             image,
             topics,

@@ -49,7 +49,7 @@ class World:
         self.answered: set[str] = set()
         self.epoch = 0
         plan = FormatPlan("c", 1, (path,), path, VoterEndpoint("CONTROLLER", "localhost", 9093))
-        ids = format_directory(plan, disk=QuickDisk(), clock=self.ports.clock, dice=self.ports.dice)
+        ids = format_directory(plan, disk=QuickDisk(), clock=self.ports.clock, rng=self.ports.rng)
         self.directory_id = ids[path]
 
     def node(self, disk: Disk) -> MetadataNode:
@@ -77,7 +77,7 @@ class World:
         names = [f"{prefix}-{n}" for n in range(count)]
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
-            made = [make("TopicRecord", name=n, topic_id=self.ports.dice.uuid()) for n in names]
+            made = [make("TopicRecord", name=n, topic_id=self.ports.rng.uuid()) for n in names]
             return ControllerResult(tuple(made), None)
 
         await node.submit(decide)
@@ -98,7 +98,7 @@ def test_a_cut_at_every_operation_loses_nothing_that_was_answered(kinds: str) ->
     while True:
         with tempfile.TemporaryDirectory() as directory:
             world = World(Path(directory), seed=operations)
-            disk = ForgetfulDisk(world.ports.dice, operations, kinds)
+            disk = ForgetfulDisk(world.ports.rng, operations, kinds)
             world.live_until_cut(disk)
             asyncio.run(world.life(QuickDisk()))
             if not disk.is_off:
@@ -113,9 +113,9 @@ def test_random_cuts_lose_nothing_that_was_answered(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory), seed=seed)
         for _ in range(6):
-            operations = 1 + int(world.ports.dice.random() * 250)
+            operations = 1 + int(world.ports.rng.random() * 250)
             world.live_until_cut(
-                ForgetfulDisk(world.ports.dice, operations, "everything", chance=0.5)
+                ForgetfulDisk(world.ports.rng, operations, "everything", chance=0.5)
             )
         asyncio.run(world.life(QuickDisk()))
 
@@ -142,7 +142,7 @@ def test_a_cut_while_a_snapshot_replaces_the_log_is_gone_on_with(kinds: str) -> 
             leave_install(fetched, SnapshotId(500, 9), chunks)
             world.answered = {"theirs"}
             world.epoch = 9
-            disk = ForgetfulDisk(world.ports.dice, operations, kinds)
+            disk = ForgetfulDisk(world.ports.rng, operations, kinds)
             try:
                 asyncio.run(world.node(disk).begin())
             except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
@@ -160,7 +160,7 @@ def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -
     """With static voters nothing but the start makes the directory."""
     ports = looped(simulated())
     plan = FormatPlan("c", 1, (tmp_path,), tmp_path)
-    ids = format_directory(plan, disk=QuickDisk(), clock=ports.clock, dice=ports.dice)
+    ids = format_directory(plan, disk=QuickDisk(), clock=ports.clock, rng=ports.rng)
 
     def node(disk: Disk) -> MetadataNode:
         return MetadataNode(
@@ -170,7 +170,7 @@ def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -
             sole_voter(static=True),
         )
 
-    disk = ForgetfulDisk(ports.dice, 10**9, "everything")
+    disk = ForgetfulDisk(ports.rng, 10**9, "everything")
     asyncio.run(node(disk).begin())
     disk.cut()
     again = node(QuickDisk())
@@ -180,10 +180,10 @@ def test_a_vote_is_not_forgotten_with_the_directory_it_lies_in(tmp_path: Path) -
 
 def test_a_formatted_directory_keeps_its_name(tmp_path: Path) -> None:
     ports = simulated()
-    disk = ForgetfulDisk(ports.dice, 10**9, "everything")
+    disk = ForgetfulDisk(ports.rng, 10**9, "everything")
     home = tmp_path / "deep" / "home"
     plan = FormatPlan("c", 1, (home,), home, VoterEndpoint("CONTROLLER", "localhost", 9093))
-    format_directory(plan, disk=disk, clock=ports.clock, dice=ports.dice)
+    format_directory(plan, disk=disk, clock=ports.clock, rng=ports.rng)
     disk.cut()
     assert (home / "meta.properties").exists()
     assert (home / METADATA_DIRECTORY / SnapshotId(0, 0).file_name).exists()

@@ -81,8 +81,8 @@ def test_a_complete_deletion_is_named_only_for_a_topic_that_exists() -> None:
 
 
 def test_a_topic_whose_deletion_is_complete_takes_few_bytes() -> None:
-    dice = Random(3)
-    ids = [dice.randbytes(16) for _ in range(20_000)]
+    rng = Random(3)
+    ids = [rng.randbytes(16) for _ in range(20_000)]
     tracemalloc.start()
     packed = PackedIds(ids[:10_000])
     for each in ids[10_000:]:
@@ -91,7 +91,7 @@ def test_a_topic_whose_deletion_is_complete_takes_few_bytes() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert all(each in packed for each in ids)
-    assert dice.randbytes(16) not in packed
+    assert rng.randbytes(16) not in packed
     assert len(packed) == len(ids)
     assert size < 16 * len(ids)
 

@@ -71,32 +71,32 @@ def test_a_turn_walks_no_roles_that_have_nothing_due(node: Node) -> None:
     assert added.result(0) is None
 
 
-def event_of(dice: Random) -> MetadataEvent:
-    partition = TopicIdPartition(b"T" * 16, dice.randrange(3), dice.choice(["a", "b"]))
-    return SegmentAdded(segment(1, 0, 9, partition=partition), Stamp(Fence(dice.randrange(3), 1)))
+def event_of(rng: Random) -> MetadataEvent:
+    partition = TopicIdPartition(b"T" * 16, rng.randrange(3), rng.choice(["a", "b"]))
+    return SegmentAdded(segment(1, 0, 9, partition=partition), Stamp(Fence(rng.randrange(3), 1)))
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_writes_are_found_as_by_a_walk(seed: int) -> None:
-    dice, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
+    rng, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
     roles: list[Role | None] = [None]
     roles += [Role(each, A1, Future()) for each in partitions(3)]
     for _ in range(60):
-        match dice.randrange(4):
+        match rng.randrange(4):
             case 0 | 1:
-                write = Write(event_of(dice), dice.choice(roles), None, 0)
+                write = Write(event_of(rng), rng.choice(roles), None, 0)
                 writes.add(write)
                 naive.append(write)
             case 2 if naive:
-                write = naive.pop(dice.randrange(len(naive)))
+                write = naive.pop(rng.randrange(len(naive)))
                 writes.remove(write)
                 assert write not in writes
-            case _ if dice.random() < 0.2:
-                role = dice.choice(roles)
+            case _ if rng.random() < 0.2:
+                role = rng.choice(roles)
                 assert writes.take_of(role) == [each for each in naive if each.role is role]
                 naive = [each for each in naive if each.role is not role]
         assert list(writes) == naive
-        asked = event_of(dice)
+        asked = event_of(rng)
         names = asked.topic_id_partition.topic_id, asked.topic_id_partition.partition
         assert writes.await_event(asked) == any(
             each.event.stamp.fence == asked.stamp.fence
@@ -113,28 +113,28 @@ def is_due(write: Write[Role], position: int, now_ms: int) -> bool:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_writes_that_are_due_are_found_as_by_a_walk(seed: int) -> None:
-    dice, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
+    rng, writes, naive = Random(seed), Writes[Role](), list[Write[Role]]()
     unanswered, place, position, now_ms = list[Write[Role]](), 0, 0, 0
     for _ in range(200):
-        now_ms += dice.choice([0, 1])
-        match dice.randrange(5):
+        now_ms += rng.choice([0, 1])
+        match rng.randrange(5):
             case 0 | 1:
-                write = Write[Role](event_of(dice), None, None, now_ms + 20)
+                write = Write[Role](event_of(rng), None, None, now_ms + 20)
                 writes.add(write)
                 naive.append(write)
                 unanswered.append(write)
             case 2 if unanswered:
-                write = unanswered.pop(dice.randrange(len(unanswered)))
+                write = unanswered.pop(rng.randrange(len(unanswered)))
                 place += 1
-                if dice.random() < 0.2:
+                if rng.random() < 0.2:
                     write.failure = "the disk is full"
                 else:
-                    write.offset = dice.choice([place, place, -1])
+                    write.offset = rng.choice([place, place, -1])
                 writes.answered(write)
             case 3:
-                position = dice.randint(position, place + 1)
-            case 4 if naive and dice.random() < 0.3:
-                write = naive.pop(dice.randrange(len(naive)))
+                position = rng.randint(position, place + 1)
+            case 4 if naive and rng.random() < 0.3:
+                write = naive.pop(rng.randrange(len(naive)))
                 writes.remove(write)
         due = writes.take_due(position, now_ms)
         assert due == [each for each in naive if is_due(each, position, now_ms)]
@@ -155,9 +155,9 @@ class LookedAt(dict[Write[Role], None]):
 
 
 def test_writes_that_wait_are_not_walked() -> None:
-    writes, dice = Writes[Role](), Random(1)
+    writes, rng = Writes[Role](), Random(1)
     for _ in range(20):
-        writes.add(Write(event_of(dice), None, None, 1))
+        writes.add(Write(event_of(rng), None, None, 1))
     looked_at = writes._writes = LookedAt(writes._writes)
     assert writes.take_due(0, 0) == []
     assert looked_at.count == 1

@@ -32,7 +32,7 @@ Written = tuple[bytes, SegmentState, Fence, int]  # the last: the log start it c
 
 class World:
     def __init__(self, seed: int, *, losses: bool) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.losses = losses
         self.clock = ManualClock()
         self.topic = MemoryTopic(1)
@@ -52,8 +52,8 @@ class World:
         self.told: dict[Fence, int] = {}  # unclean election that an owner must know of
 
     def step(self) -> None:
-        node = self.dice.choice(self.nodes)
-        action = self.dice.choice(
+        node = self.rng.choice(self.nodes)
+        action = self.rng.choice(
             [
                 self.turn,
                 self.turn,
@@ -82,9 +82,9 @@ class World:
         node.turn(1)
 
     def elect(self, node: Node) -> None:
-        if self.dice.random() < 0.3:
+        if self.rng.random() < 0.3:
             self.epoch += 1
-            self.unclean[self.epoch] = self.epoch if self.dice.random() < 0.3 else -1
+            self.unclean[self.epoch] = self.epoch if self.rng.random() < 0.3 else -1
             self.own(node, self.epoch)
 
     def own(self, node: Node, epoch: int) -> None:
@@ -129,8 +129,8 @@ class World:
         except MetadataNotReadyError:
             return
         if live:
-            of = self.dice.choice(live)
-            state = self.dice.choice(list(SegmentState)[1:])
+            of = self.rng.choice(live)
+            state = self.rng.choice(list(SegmentState)[1:])
             done = node.manager.update(update(of, state), fence, 1)
             self.note(node, (of.id.id, state, fence, self.log_start_of(fence)), done)
 
@@ -142,35 +142,35 @@ class World:
         node.port.held = not node.port.held
 
     def land(self, node: Node) -> None:
-        node.port.land_waiting(self.dice.randint(0, len(node.port.waiting)))
+        node.port.land_waiting(self.rng.randint(0, len(node.port.waiting)))
 
     def land_ghost(self, node: Node) -> None:
         if node.ghosts:
-            ghost = self.dice.choice(node.ghosts)
-            ghost.land_waiting(self.dice.randint(0, len(ghost.waiting)))
+            ghost = self.rng.choice(node.ghosts)
+            ghost.land_waiting(self.rng.randint(0, len(ghost.waiting)))
 
     def deafen(self, node: Node) -> None:
         node.port.deaf = not node.port.deaf
-        node.port.read_max = self.dice.choice([1, 3, 1_000])
+        node.port.read_max = self.rng.choice([1, 3, 1_000])
 
     def silence(self, node: Node) -> None:
-        node.port.silent = self.dice.random() < 0.2
+        node.port.silent = self.rng.random() < 0.2
 
     def kill(self, node: Node) -> None:
-        if self.dice.random() < 0.4:
+        if self.rng.random() < 0.4:
             node.kill()
 
     def drop(self, node: Node) -> None:
-        if self.dice.random() < 0.3:
+        if self.rng.random() < 0.3:
             node.port.drop_waiting()
 
     def wait(self, node: Node) -> None:
-        self.clock.advance(self.dice.choice([10, 1_000, WRITE_WAIT_MS]))
+        self.clock.advance(self.rng.choice([10, 1_000, WRITE_WAIT_MS]))
 
     def lose(self, node: Node) -> None:
         log = self.topic.logs[0]
-        if self.losses and log and self.dice.random() < 0.2:
-            self.topic.lose(0, self.dice.randint(max(0, len(log) - 5), len(log) - 1))
+        if self.losses and log and self.rng.random() < 0.2:
+            self.topic.lose(0, self.rng.randint(max(0, len(log) - 5), len(log) - 1))
             self.checked = min(self.checked, len(log))
             self.lost = True
 

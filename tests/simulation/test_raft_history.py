@@ -114,35 +114,35 @@ def tried_out(calls: Sequence[Call]) -> bool:
     return False
 
 
-def drawn(dice: Random) -> list[Call]:
+def drawn(rng: Random) -> list[Call]:
     """A short history, mostly an impossible one."""
     calls = []
-    for number in range(dice.randrange(1, 9)):
-        asked = dice.randrange(12)
-        kind = dice.choice(list(Kind))
-        said = dice.choice((Said.DONE, Said.DONE, Said.REFUSED, Said.UNKNOWN))
+    for number in range(rng.randrange(1, 9)):
+        asked = rng.randrange(12)
+        kind = rng.choice(list(Kind))
+        said = rng.choice((Said.DONE, Said.DONE, Said.REFUSED, Said.UNKNOWN))
         if kind is Kind.DESCRIBE or (kind is Kind.ALTER and said is Said.UNKNOWN):
             said = Said.DONE
         topic = bytes([number]) * 16 if kind is Kind.CREATE else None
-        until = None if said is Said.UNKNOWN else asked + dice.randrange(1, 8)
+        until = None if said is Said.UNKNOWN else asked + rng.randrange(1, 8)
         calls.append(call_of(number, kind, said, topic, asked, until))
     ids = [call.topic_id for call in calls if call.kind is Kind.CREATE]
     for call in calls:
         if call.kind is Kind.DELETE and call.said is Said.DONE:
-            call.topic_id = dice.choice(ids or [TWO])
+            call.topic_id = rng.choice(ids or [TWO])
         elif call.kind is Kind.DESCRIBE:
-            call.topic_id = dice.choice([None, *ids])
+            call.topic_id = rng.choice([None, *ids])
     return calls
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_search_says_what_trying_everything_says(seed: int) -> None:
-    dice = Random(f"histories-{seed}")
+    rng = Random(f"histories-{seed}")
     verdicts = []
     for _ in range(800):
-        calls = drawn(dice)
+        calls = drawn(rng)
         committed = [call.topic_id for call in calls if call.kind is Kind.CREATE and call.topic_id]
-        dice.shuffle(committed)
+        rng.shuffle(committed)
         verdicts.append(tried_out(calls))
         told = "\n".join(map(str, calls))
         assert is_linearizable(calls, committed) is verdicts[-1], told

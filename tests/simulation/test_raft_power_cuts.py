@@ -40,7 +40,7 @@ class World:
     """One node through many lives.
 
     Args:
-        seed: of all dice.
+        seed: of all rng.
         path: its log directory.
         static: voters by configuration; else the format step writes them.
     """
@@ -58,7 +58,7 @@ class World:
             FormatPlan("cluster", 1, (path,), path, endpoint),
             disk=Disk(),
             clock=self.ports.clock,
-            dice=self.ports.dice,
+            rng=self.ports.rng,
         )[path]
 
     def node(self, disk: Disk) -> MetadataNode:
@@ -72,14 +72,14 @@ class World:
     async def live(self, operations: int) -> None:
         """One life: start, change things, lose power."""
         self.lives += 1
-        disk = PowerCutDisk(self.path, self.ports.dice, operations)
+        disk = PowerCutDisk(self.path, self.ports.rng, operations)
         try:
             node = self.node(disk)
             await node.begin()
             self.check_start(node)
             for step in range(30):
                 await self.change(node, step)
-                if self.ports.dice.random() < 0.1:
+                if self.ports.rng.random() < 0.1:
                     await node.snapshot()
         except (PowerCutError, MetadataUnavailable, DecisionTimedOut):
             assert disk.is_off
@@ -94,12 +94,12 @@ class World:
 
     async def change(self, node: MetadataNode, step: int) -> None:
         """Make a few topics in one decision: all of them count, or none."""
-        self.ports.clock.advance(int(self.ports.dice.random() * 1000))
-        size = 40 if self.ports.dice.random() < 0.1 else 2
+        self.ports.clock.advance(int(self.ports.rng.random() * 1000))
+        size = 40 if self.ports.rng.random() < 0.1 else 2
         names = [f"{self.lives}-{step}-{n}" for n in range(size)]
 
         def decide(image: MetadataImage) -> ControllerResult[None]:
-            records = [make("TopicRecord", name=n, topic_id=self.ports.dice.uuid()) for n in names]
+            records = [make("TopicRecord", name=n, topic_id=self.ports.rng.uuid()) for n in names]
             return ControllerResult(tuple(records), None)
 
         self.asked.update(names)
@@ -131,7 +131,7 @@ def test_power_cuts_lose_nothing_that_was_answered(seed: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(seed, Path(directory), static=seed % 2 == 1)
         for _ in range(12):
-            operations = 1 + int(world.ports.dice.random() ** 2 * 400)
+            operations = 1 + int(world.ports.rng.random() ** 2 * 400)
             asyncio.run(world.live(operations))
             world.check_disk()
         asyncio.run(world.live(10**9))
@@ -151,7 +151,7 @@ def test_a_cut_at_every_single_operation_of_a_first_start(static: bool) -> None:
     while True:
         with tempfile.TemporaryDirectory() as directory:
             world = World(operations, Path(directory), static=static)
-            disk = PowerCutDisk(world.path, world.ports.dice, operations)
+            disk = PowerCutDisk(world.path, world.ports.rng, operations)
             node = world.node(disk)
             try:
                 asyncio.run(node.begin())

@@ -32,8 +32,8 @@ from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.ports import simulated
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.log_in_memory import PARTITION, InlineWorkers, SimulatedBroker
 
 FIRST_BYTE_MS, BYTES_PER_MS, THREADS = 30, 200, 10
@@ -153,7 +153,7 @@ class World:
         self.workers = FarWorkers(self.storage)
         self.log = SimulatedBroker()
         self.log.fill(segments, records=records, size_bytes=120)
-        metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededRng(1))
         deletions = Deletions(self.storage, self.clock, 600_000, 3_600_000)
         self.receiver = TierReceiver(
             lambda config, calls: Plugins(self.storage, metadata, deletions),

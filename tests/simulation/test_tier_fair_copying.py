@@ -39,9 +39,9 @@ def round_ms(tier: BusyTier, copiers: int, call_ms: int) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ten_busy_partitions_starve_nobody(make: Make, seed: int) -> None:
-    dice = Random(seed)
-    busy, quiet, copiers = 10, dice.randrange(5, 15), dice.randrange(2, 5)
-    call_ms = dice.randrange(400, 900)
+    rng = Random(seed)
+    busy, quiet, copiers = 10, rng.randrange(5, 15), rng.randrange(2, 5)
+    call_ms = rng.randrange(400, 900)
     capacity = copiers * 1_000 / call_ms
     tier = make(busy + quiet, copiers=copiers, call_ms=call_ms, seed=seed, backlog=10)
     rates = dict.fromkeys(range(busy), 1.5 * capacity / busy)
@@ -60,10 +60,10 @@ def test_ten_busy_partitions_starve_nobody(make: Make, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_where_the_store_keeps_up_every_lag_is_bounded_and_measured(make: Make, seed: int) -> None:
-    dice = Random(seed)
-    count, copiers, call_ms = dice.randrange(8, 20), dice.randrange(2, 5), dice.randrange(400, 900)
-    tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed, backlog=dice.randrange(10))
-    weights = [dice.random() ** 3 for _ in range(count)]  # a few are much busier than the rest
+    rng = Random(seed)
+    count, copiers, call_ms = rng.randrange(8, 20), rng.randrange(2, 5), rng.randrange(400, 900)
+    tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed, backlog=rng.randrange(10))
+    weights = [rng.random() ** 3 for _ in range(count)]  # a few are much busier than the rest
     capacity = copiers * 1_000 / call_ms
     rates = {
         number: min(0.6 * capacity * weight / sum(weights), 0.6 * 1_000 / call_ms)
@@ -93,15 +93,15 @@ def probes_at_most(outage_ms: int) -> int:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int) -> None:
-    dice = Random(seed)
-    count, copiers, call_ms = dice.randrange(8, 20), dice.randrange(1, 5), dice.randrange(400, 900)
+    rng = Random(seed)
+    count, copiers, call_ms = rng.randrange(8, 20), rng.randrange(1, 5), rng.randrange(400, 900)
     tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed)
     rates = dict.fromkeys(range(count), 0.3 * copiers * 1_000 / call_ms / count)
     tier.run(60_000, rates)
     for _ in range(2):
         dangling_before, tried_before = tier.dangling().total(), tier.store.tried.total()
         tier.store.error = lambda number: RetriableRemoteStorageError("away")
-        outage_ms = dice.randrange(10_000, 120_000)
+        outage_ms = rng.randrange(10_000, 120_000)
         gate = tier.manager.passes.waits.gate(COPY)
         for _ in range(outage_ms // 1_000):
             was_open = gate.is_open

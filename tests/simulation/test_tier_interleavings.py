@@ -176,7 +176,7 @@ def test_after_metadata_was_lost_the_broker_is_told_to_keep_what_it_has(
     scene.pass_all()
     scene.broker.expire_local(keep=3)
     assert scene.broker.copied == 11
-    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
+    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.rng)
     scene.start_tier()
     lost(scene)
     scene.broker.expire_local()

@@ -219,7 +219,7 @@ def test_a_hole_between_remote_end_and_local_start_is_red_and_touches_nothing(
     kept = next(iter(scene.metadata.list_segments(PARTITION)))
     objects = scene.objects()
     # The metadata topic lost all but the first segment.
-    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
+    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.rng)
     fence = scene.start_tier().ownership.fence
     started = replace(kept, state=SegmentState.COPY_SEGMENT_STARTED)
     scene.metadata.add(started, fence, 7).result(0)

@@ -242,7 +242,7 @@ def without(scene: Scene, *starts: int, carried: int = -1) -> None:
     """The metadata topic lost all records of these segments; the others carry this log start."""
     kept = [m for m in scene.metadata.list_segments(PARTITION) if m.start_offset not in starts]
     stamp = scene.metadata.log[-1][0].stamp
-    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
+    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.rng)
     for metadata in kept:
         started = replace(metadata, state=SegmentState.COPY_SEGMENT_STARTED)
         scene.metadata.land(SegmentAdded(started, replace(stamp, log_start=carried)))
@@ -337,7 +337,7 @@ def test_h11_a_leader_epoch_below_the_chain_writes_nothing(scene: Scene) -> None
         scene.start_tier()
     assert refused.value.fence is not None
     assert refused.value.fence.leader_epoch == 7
-    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.dice)
+    scene.metadata = InMemoryRemoteLogMetadataManager(scene.clock, scene.rng)
     scene.start_tier()  # the metadata topic is of that time, too: only the chain knows
     assert_red(scene, Loss.LEADER_EPOCH)
     assert {request.used for request in scene.broker.epoch_requests} == {7}

@@ -42,8 +42,8 @@ def lags(tier: BusyTier) -> list[int]:
 def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_copied(
     make: Make, seed: int
 ) -> None:
-    dice = Random(seed)
-    count, copiers, call_ms = dice.randrange(12, 20), dice.randrange(4, 11), dice.randrange(20, 400)
+    rng = Random(seed)
+    count, copiers, call_ms = rng.randrange(12, 20), rng.randrange(4, 11), rng.randrange(20, 400)
     tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed)
     tier.run(5_000)
     tier.store.loses = lambda number: True
@@ -53,7 +53,7 @@ def test_a_store_that_keeps_nothing_for_a_while_holds_a_thread_and_then_all_are_
     assert any("copying waits" in red and "404" in red for red in tier.manager.passes.waits.reds())
     assert tier.failed_copies() > 0
     dangling = tier.dangling().total()
-    for _ in range(dice.randrange(0, 200)):
+    for _ in range(rng.randrange(0, 200)):
         tier.run(1_000)
         assert tier.workers.busy(COPIER_POOL) <= 1, "one probes"
         assert any("copying waits" in red for red in tier.manager.passes.waits.reds())
@@ -85,10 +85,10 @@ def test_a_sole_partition_whose_store_kept_nothing_is_red_and_copied_when_it_kee
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_lost_copy_closes_a_store_that_works_once_at_most(make: Make, seed: int) -> None:
-    dice = Random(seed)
-    count, copiers, call_ms = dice.randrange(3, 12), dice.randrange(2, 6), dice.randrange(20, 400)
+    rng = Random(seed)
+    count, copiers, call_ms = rng.randrange(3, 12), rng.randrange(2, 6), rng.randrange(20, 400)
     tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed)
-    rates = dict.fromkeys(range(count), dice.choice([0.01, 0.1]))
+    rates = dict.fromkeys(range(count), rng.choice([0.01, 0.1]))
     tier.run(INTERVAL_MS, rates)
     lost = list[int]()
 

@@ -17,14 +17,14 @@ AT = "[2026-11-24 20:00:00,000+00:00]"
 
 def memory(minutes: float, leaked: float, seed: int = 1) -> Series:
     """Fills a cache in the warm-up, is noisy, and grows by `leaked` MiB in what is judged."""
-    dice = Random(seed)
+    rng = Random(seed)
     samples = []
     for n in range(int(minutes * 24)):
         at, end = n * 2.5, minutes * 60
         filling = min(1.0, at / (end / 4)) * 80
-        spike = 60 if dice.random() < 0.15 else 0
+        spike = 60 if rng.random() < 0.15 else 0
         samples.append(
-            (at, 50 + filling + spike + dice.uniform(-3, 3) + leaked * at / (end * 2 / 3))
+            (at, 50 + filling + spike + rng.uniform(-3, 3) + leaked * at / (end * 2 / 3))
         )
     return Series("memory", "MiB", 16, samples)
 

@@ -43,8 +43,8 @@ def _steps_of_a_start(archive: Path, directory: Path) -> list[int]:
     telling = [int(number) for number, _, path in lines if not path.endswith(("index", ".deleted"))]
     print(f"replay: TIDEMARK_STEPS_SEED={SEED}")
     run = len(telling) // STEPS
-    dice = Random(SEED)
-    return [telling[part * run + dice.randrange(run)] for part in range(STEPS)]
+    rng = Random(SEED)
+    return [telling[part * run + rng.randrange(run)] for part in range(STEPS)]
 
 
 def _start_killed_before(broker: DirectoriesBroker, step: int) -> bool:

@@ -14,9 +14,9 @@ from broker.config.properties import dump
 from broker.node.cluster_secret import draw_cluster_secret
 from broker.node.directories import DirectoryError
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
 from runtime.log_lines import QuietStart, also_logged_to
+from runtime.rng import SystemRng
 from tidemark.dev.ports import first_steps, ports_of, refuse_taken_ports, typed
 from tidemark.dev.settings import (
     BROKERS_MAX,
@@ -113,7 +113,7 @@ def command(
     if seed is not None:
         on_started = _seeding(seed, config, directory, say_ready)
     if secret := config.tidemark_cluster_secret_file:
-        draw_cluster_secret(Path(secret), Disk(), SystemDice())
+        draw_cluster_secret(Path(secret), Disk(), SystemRng())
     if not is_formatted(config):
         format_node(config, standalone=not config.has_static_voters)
     _write_properties(config, directory, own)

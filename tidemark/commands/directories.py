@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tidemark.commands.directories_drain import drain_command
 from tidemark.node_files.loading import load
 from tidemark.node_files.log_directories import (
@@ -55,7 +55,7 @@ def abstain_command(epoch: int, config_file: Path, override: tuple[str, ...]) ->
     controller must be stopped.
     """
     config = load(config_file, override, list_without_effect=False)
-    abstain(config, epoch, Disk(), SystemDice())
+    abstain(config, epoch, Disk(), SystemRng())
     click.echo(f"node {config.node_id} gives no vote up to epoch {epoch}; it can be started")
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from broker.node.cluster_secret import draw_cluster_secret
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tidemark.node_files.formatting import format_node
 from tidemark.node_files.loading import load
 
@@ -73,7 +73,7 @@ def command(
 
 
 def _draw_secret(path: Path) -> None:
-    if draw_cluster_secret(path, Disk(), SystemDice()):
+    if draw_cluster_secret(path, Disk(), SystemRng()):
         click.echo(f"drew the cluster's secret in {path}: copy it to the other nodes, unread")
     else:
         click.echo(f"{path} is there and is left as it is")

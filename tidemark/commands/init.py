@@ -6,8 +6,8 @@ import click
 
 from kafka_protocol.wire.primitives import uuid_to_text
 from rsm_plugins.settings import PREFIX
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tidemark.dev.ports import typed
 from tidemark.dev.settings import HOST, PORT_MAX
 from tidemark.node_files.initial_properties import NODES, Store, places, server_properties
@@ -94,7 +94,7 @@ def _next(files: list[Path], *, has_secret: bool) -> list[str]:
     if len(files) == 1:
         config = ("--config", str(files[0]))
         return [typed(["format", *config, "--standalone"]), typed(["start", *config])]
-    cluster = ("--cluster-id", uuid_to_text(SystemDice().uuid()))
+    cluster = ("--cluster-id", uuid_to_text(SystemRng().uuid()))
     first = ["--cluster-secret"] if has_secret else []
     formats = [
         typed(["format", "--config", str(one), *cluster, *(first if one is files[0] else ())])

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tidemark.node_files.loading import load
 from tidemark.node_files.split import OPTION, Split, split_node
 from tidemark.node_files.split_properties import pages
@@ -45,7 +45,7 @@ def command(
         is_dynamic=dynamic,
         disk=Disk(),
         clock=SystemClock(),
-        dice=SystemDice(),
+        rng=SystemRng(),
     )
     click.echo(_what_next(done, pages(config, done.controllers)))
 

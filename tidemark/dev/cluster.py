@@ -13,8 +13,8 @@ from kafka_client.blocking import BlockingClient, ClusterError
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tidemark.dev.ports import first_steps, typed
 from tidemark.dev.processes import NodeProcess, stop_in_order
 from tidemark.dev.settings import (
@@ -109,7 +109,7 @@ class DevCluster:
         for config in configs:
             with stopped(config, Disk()):
                 pass  # nodes that run already would answer as if they were those of this start
-        draw_cluster_secret(self._secret, Disk(), SystemDice())
+        draw_cluster_secret(self._secret, Disk(), SystemRng())
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _interrupt)
         try:

@@ -61,9 +61,9 @@ def _run(
     from broker.process.console import console_url
     from broker.process.server_process import ServerProcess
     from runtime.clock import ShiftedClock
-    from runtime.dice import SystemDice
     from runtime.disk import Disk
     from runtime.ports import Ports, system_ports
+    from runtime.rng import SystemRng
     from tidemark.embedded.settings import node_settings
     from tidemark.node_files.formatting import format_cluster, format_node, is_formatted
     from tidemark.node_files.loading import load
@@ -87,7 +87,7 @@ def _run(
             format_node(config, standalone=not config.has_static_voters)
     elif node_id == min(entries):
         format_cluster(load(one, (), list_without_effect=False) for one in entries.values())
-        draw_cluster_secret(dev_secret_file(data), Disk(), SystemDice())
+        draw_cluster_secret(dev_secret_file(data), Disk(), SystemRng())
         tell("formatted")
 
     extend = None

@@ -147,7 +147,7 @@ class StoreFaults:
             delay_ms: see `kind`.
             count: hits until it is over; None: until it is removed.
             probability: of a hit.
-            seed: of the dice, where `probability` is below 1.
+            seed: of the rng, where `probability` is below 1.
 
         Raises:
             BrokerError: the broker does not run, or the message says what cannot be.
@@ -196,7 +196,7 @@ class Faults:
             cut: "before_serving" or "after_serving": the connection ends without an answer.
             count: hits until it is over; None: until it is removed.
             probability: of a hit.
-            seed: of the dice, where `probability` is below 1.
+            seed: of the rng, where `probability` is below 1.
 
         Raises:
             BrokerError: the broker does not run, or the message says what cannot be.

@@ -16,8 +16,8 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.quorum.start.format import FormatPlan, format_directory
 from metadata_topic.raft.voters import VoterEndpoint, VoterSet
 from runtime.clock import SystemClock
-from runtime.dice import Dice, SystemDice
 from runtime.disk import Disk
+from runtime.rng import Rng, SystemRng
 from tidemark.node_files.initial_controllers import (
     OPTION,
     InitialControllersError,
@@ -65,7 +65,7 @@ def format_node(
     no_initial_controllers: bool = False,
     ignore_formatted: bool = False,
     disk: Disk | None = None,
-    dice: Dice | None = None,
+    rng: Rng | None = None,
 ) -> Formatted:
     """Write `meta.properties` and the bootstrap files of a node.
 
@@ -78,13 +78,13 @@ def format_node(
         no_initial_controllers: the quorum exists; this controller joins it without a vote.
         ignore_formatted: leave formatted directories as they are instead of refusing.
         disk: files.
-        dice: makes the ids.
+        rng: makes the ids.
 
     Raises:
         FormatError: a directory is formatted, or belongs to another cluster or node, or the
             options do not fit the configuration. Nothing was written.
     """
-    disk, dice = disk or Disk(), dice or SystemDice()
+    disk, rng = disk or Disk(), rng or SystemRng()
     directories = directories_of(config)
     skipped = tuple(path for path in directories if disk.exists(path / META_PROPERTIES))
     # A new disk of a node that has its metadata directory: the quorum is what it is.
@@ -107,7 +107,7 @@ def format_node(
             "a node with process.roles=broker joins a cluster: say which with --cluster-id=ID, as "
             "meta.properties of its controllers has it (kafka-cluster.sh cluster-id asks them)"
         )
-    chosen = cluster_id or uuid_to_text(dice.uuid())
+    chosen = cluster_id or uuid_to_text(rng.uuid())
     todo = tuple(path for path in directories if path not in skipped)
     if todo:
         plan = FormatPlan(
@@ -118,7 +118,7 @@ def format_node(
             standalone=_own_endpoint(config) if standalone else None,
             voters=voters,
         )
-        format_directory(plan, disk=disk, clock=SystemClock(), dice=dice)
+        format_directory(plan, disk=disk, clock=SystemClock(), rng=rng)
     return Formatted(chosen, todo, skipped)
 
 

@@ -13,12 +13,12 @@ from metadata_topic.quorum.start.quorum_start import (
 from metadata_topic.quorum.start.recovery import read_directory
 from metadata_topic.raft.messages import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 from tidemark.node_files.log_directories import LogDirectoryError, stopped
 
 
-def abstain(config: BrokerConfig, epoch: int, disk: Disk, dice: Dice) -> None:
+def abstain(config: BrokerConfig, epoch: int, disk: Disk, rng: Rng) -> None:
     """Write a quorum-state that gives no vote up to `epoch`; the node is stopped.
 
     Raises:
@@ -38,7 +38,7 @@ def abstain(config: BrokerConfig, epoch: int, disk: Disk, dice: Dice) -> None:
                 "first; else start the node"
             )
         found = read_directory(
-            directory, files=SnapshotFiles(directory, disk, dice), disk=disk, replays=False
+            directory, files=SnapshotFiles(directory, disk, rng), disk=disk, replays=False
         )
         facts = found.history.latest
         settings = quorum_settings(config)

@@ -31,8 +31,8 @@ from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from metadata_topic.quorum.start.recovery import newest_usable, read_directory
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 
 
 class OfflineLogError(TidemarkError):
@@ -88,7 +88,7 @@ def _snapshots(config: BrokerConfig, disk: Disk) -> SnapshotFiles:
         data = disk.read_file(config.metadata_log_dir / META_PROPERTIES)
         cluster_id = parse_meta_properties(data).cluster_id
     directory = config.metadata_log_dir / METADATA_DIRECTORY
-    return SnapshotFiles(directory, disk, SystemDice(), cluster_id=cluster_id)
+    return SnapshotFiles(directory, disk, SystemRng(), cluster_id=cluster_id)
 
 
 def log_config(config: BrokerConfig, topic: str, disk: Disk) -> LogConfig:

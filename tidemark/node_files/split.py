@@ -57,8 +57,8 @@ from metadata_topic.quorum.start.seed_voter import Seed, seed_voter
 from metadata_topic.raft.messages import Node, SnapshotId
 from metadata_topic.raft.voters import ReplicaKey, VoterSet
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 from tidemark.node_files.formatting import directories_of
 from tidemark.node_files.initial_controllers import parse_initial_controllers
 from tidemark.node_files.log_directories import LOST, stopped
@@ -131,7 +131,7 @@ def split_node(
     is_dynamic: bool = False,
     disk: Disk,
     clock: Clock,
-    dice: Dice,
+    rng: Rng,
 ) -> Split:
     """Make the directories of new controllers, and the node a broker; or finish doing so.
 
@@ -142,7 +142,7 @@ def split_node(
         is_dynamic: the voters are to be in the log; they are in any case where the node's own is.
         disk: files.
         clock: stamps.
-        dice: draw ids and the cluster's secret.
+        rng: draw ids and the cluster's secret.
 
     Raises:
         SplitError, ConfigError, DirectoryError, UnusableMetadataError: nothing was changed.
@@ -160,7 +160,7 @@ def split_node(
             return _finish(plan, unfinished, disk)
         if disk.exists(into):
             raise SplitError(f"{into} is there already: name a directory that is to be made")
-        former = _read_former(config, directories, disk, dice)
+        former = _read_former(config, directories, disk, rng)
         _check_ids(voters, former.image, config.node_id)
         plan = replace(
             plan,
@@ -169,7 +169,7 @@ def split_node(
         )
         files = _properties(plan, config, disk)
         disk.remove_tree(unfinished)
-        _make(plan, files, former, unfinished, disk=disk, clock=clock, dice=dice)
+        _make(plan, files, former, unfinished, disk=disk, clock=clock, rng=rng)
         disk.atomic_write(metadata / NOTE, _dump_note(plan))
         disk.rename(metadata, set_aside, durable=True)
         disk.rename(unfinished, into, durable=True)
@@ -207,7 +207,7 @@ def _check_place(config: BrokerConfig, into: Path) -> None:
             raise SplitError(f"{into} is in the log directory {path}: name another place")
 
 
-def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, dice: Dice) -> _Former:
+def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, rng: Rng) -> _Former:
     """Read and judge the node; nothing is changed."""
     for path in config.log_dirs:
         if path in directories.ids and not disk.exists(path / CLEAN_SHUTDOWN):
@@ -216,7 +216,7 @@ def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, dic
                 "it, and stop it with SIGTERM"
             )
     directory = config.metadata_log_dir / METADATA_DIRECTORY
-    files = SnapshotFiles(directory, disk, dice, cluster_id=directories.cluster_id)
+    files = SnapshotFiles(directory, disk, rng, cluster_id=directories.cluster_id)
     election = QuorumStateFile(directory, disk).find()
     found = read_directory(directory, files=files, disk=disk)
     me = ReplicaKey(config.node_id, directories.ids[config.metadata_log_dir])
@@ -292,7 +292,7 @@ def _make(
     *,
     disk: Disk,
     clock: Clock,
-    dice: Dice,
+    rng: Rng,
 ) -> None:
     """Make everything below `unfinished`; durable when it returns.
 
@@ -303,8 +303,8 @@ def _make(
         # For its owner alone: the node's file may hold credentials of the store.
         disk.create_private(unfinished / name, dump(entries).encode())
     if files[plan.broker_properties.name].get(CLUSTER_SECRET_KEY) == str(plan.into / SECRET):
-        draw_cluster_secret(unfinished / SECRET, disk, dice)
-    ids = {one.id: dice.uuid() for one in plan.controllers}
+        draw_cluster_secret(unfinished / SECRET, disk, rng)
+    ids = {one.id: rng.uuid() for one in plan.controllers}
     seed = Seed(
         cluster_id=plan.cluster_id,
         # It is no controller any more; Kafka has no record that takes a registration back.
@@ -317,12 +317,12 @@ def _make(
     features.pop(KRAFT_VERSION, None)
     for one in plan.controllers:
         home = unfinished / f"controller-{one.id}"
-        seed_voter(home, seed, disk=disk, clock=clock, dice=dice)
+        seed_voter(home, seed, disk=disk, clock=clock, rng=rng)
         new = FormatPlan(
             plan.cluster_id, one.id, (home,), home, features=features,
             directory_ids={home: ids[one.id]},
         )  # fmt: skip
-        format_directory(new, disk=disk, clock=clock, dice=dice)
+        format_directory(new, disk=disk, clock=clock, rng=rng)
 
 
 def _voter_set(plan: Split, listener_name: str, ids: dict[int, bytes]) -> VoterSet:

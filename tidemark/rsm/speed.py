@@ -92,8 +92,8 @@ def _measure(manager: RemoteStorageManager, promises: AllPromises) -> Speed:
 
 
 def _places(size: int, count: int) -> list[int]:
-    dice = random.Random(3)
-    return [dice.randrange(size - _RANGE_BYTES + 1) for _ in range(count)]
+    rng = random.Random(3)
+    return [rng.randrange(size - _RANGE_BYTES + 1) for _ in range(count)]
 
 
 def _range(

@@ -141,7 +141,7 @@ class GroupState:
             caller: who sent it.
             request: decoded.
             version: of the API.
-            uuid: fresh dice for the id of a new member.
+            uuid: fresh rng for the id of a new member.
             now: the times.
         """
         turn = self._turn(now)

@@ -36,9 +36,9 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from metadata_topic.quorum.active.broker_control import BrokerControl
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk_errors import Seldom
 from runtime.log_context import escape
+from runtime.rng import Rng
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class ChangeParts:
 def creation_without_broker(
     submit: Submit,
     live: LiveConfig,
-    dice: Dice,
+    rng: Rng,
     descriptors: Descriptors,
 ) -> TopicCreation:
     """Creation of topics that does not wait for partitions of this node's own."""
@@ -144,7 +144,7 @@ def creation_without_broker(
         submit,
         defaults=live.topic_defaults,
         validate_config=live.validate_new_topic,
-        dice=dice,
+        rng=rng,
     )
     creation.descriptors = descriptors
     return creation

@@ -1,4 +1,4 @@
-"""The faults that are in force, and what they do to a request. Pure: dice and time are handed in.
+"""The faults that are in force, and what they do to a request. Pure: rng and time are handed in.
 
 Each fault is asked in the order in which they were added. One that matches counts a hit; so a
 request may hit several. Their delays add up. A slot of the answer gets the code of the first of
@@ -51,7 +51,7 @@ class Entry:
 
     Attributes:
         hits: how many; `last` has the newest of them.
-        roll: throws the fault's dice.
+        roll: draws from the fault's rng.
         is_removed: it was taken away; what it delays goes on.
     """
 
@@ -92,7 +92,7 @@ class FaultBook:
     """Faults by their number."""
 
     def __init__(self, seeded: Callable[[int], Callable[[], float]]) -> None:
-        """`seeded` makes dice of a seed."""
+        """`seeded` makes an rng of a seed."""
         self._seeded = seeded
         self._entries: dict[int, Entry] = {}
         self._last_id = 0
@@ -185,7 +185,7 @@ class FaultBook:
 
 
 def _falls(entry: Entry) -> bool:
-    """Throw the dice, where there are any to throw."""
+    """Ask the rng, where there are any to throw."""
     return bool(entry.fault.probability >= 1 or entry.roll() < entry.fault.probability)
 
 

@@ -49,7 +49,7 @@ class RequestFault:
         cut: whether and when the connection ends without an answer.
         count: hits until the fault is over, None: until it is removed.
         probability: of a hit, above 0 and at most 1.
-        seed: of the dice that are thrown where `probability` is below 1.
+        seed: of the rng that are thrown where `probability` is below 1.
     """
 
     api: int | None = None

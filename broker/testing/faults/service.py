@@ -24,8 +24,8 @@ from broker.testing.faults.rule import FaultError, RequestFault, parse
 from broker.testing.faults.store import described, for_tier, parse_store_fault
 from rlm.link.messages import StoreFaultHit
 from rsm_plugins.store_faults import StoreFault
-from runtime.dice import seeded
 from runtime.ports import Ports
+from runtime.rng import seeded
 
 WAIT_MS_MAX: Final = 600_000
 HITS_SHOWN: Final = 100

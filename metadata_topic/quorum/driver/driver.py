@@ -88,7 +88,7 @@ class RaftDriver:
         self.core = core
         self.failure: BaseException | None = None
         self._log, self._listener = world.log, world.listener
-        self._clock, self._dice = world.ports.clock, world.ports.dice
+        self._clock, self._rng = world.ports.clock, world.ports.rng
         self._scheduler = world.ports.scheduler
         self.metrics = RaftMetrics(world.ports.metrics, self._clock)
         commit, background = world.ports.executors.commit, world.ports.executors.background
@@ -128,7 +128,7 @@ class RaftDriver:
         """
         if self._is_started and not self._is_over:
             token = self._answers.expect(respond)
-            self._handle(Received(token, request, self._dice.random()))
+            self._handle(Received(token, request, self._rng.random()))
 
     def propose(self, batches: tuple[BatchFacts, ...], data: bytes | bytearray, epoch: int) -> bool:
         """Append batches as the leader of `epoch`, all or none; they are not durable yet.
@@ -173,11 +173,11 @@ class RaftDriver:
     def resign(self, reason: str) -> None:
         """Let somebody else lead."""
         log.error("this node gives the lead up: %s", reason)
-        self._handle(Resign(self._dice.random()))
+        self._handle(Resign(self._rng.random()))
 
     def set_able_to_lead(self, *, is_able: bool) -> None:
         """Let this replica stand and lead, or do neither."""
-        self._handle(AbleToLead(is_able, self._dice.random()))
+        self._handle(AbleToLead(is_able, self._rng.random()))
 
     def fail(self, error: BaseException) -> None:
         """End the replica where it is, because what stands on it cannot go on."""
@@ -192,7 +192,7 @@ class RaftDriver:
         if self._is_over or not self._is_started:
             self._end()
         else:
-            self._handle(Closing(self._dice.random()))
+            self._handle(Closing(self._rng.random()))
 
     # -- steps ----------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class RaftDriver:
             self._timer = self._scheduler.call_later(delay_ms, self._tick)
 
     def _tick(self) -> None:
-        self._handle(Tick(self._dice.random()))
+        self._handle(Tick(self._rng.random()))
 
     def _end(self) -> None:
         """Take no more events; what is under way on the disk ends first."""

@@ -38,7 +38,7 @@ class OutgoingMessages:
             answered: told once of each request that was sent, that its answer, or none, is here.
         """
         self._transport, self._scheduler = world.transport, world.ports.scheduler
-        self._dice = world.ports.dice
+        self._rng = world.ports.rng
         self._answers, self._answered = answers, answered
         self._durable = 0
         self._held: list[tuple[int, Callable[[], None]]] = []
@@ -88,7 +88,7 @@ class OutgoingMessages:
                 assert_never(message)
 
     def _send(self, effect: Send) -> None:
-        number, random = effect.number, self._dice.random
+        number, random = effect.number, self._rng.random
         self._transport.send(
             effect.to,
             effect.request,

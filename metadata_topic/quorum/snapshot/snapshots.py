@@ -38,8 +38,8 @@ from metadata_topic.quorum.log.decision_batches import pack
 from metadata_topic.raft.messages import BOOTSTRAP_ID, SUFFIX, SnapshotId
 from metadata_topic.raft.voter_history import QuorumFacts
 from metadata_topic.raft.voters import VoterSet
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 PART_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
@@ -187,12 +187,12 @@ class SnapshotFiles:
     """
 
     def __init__(
-        self, directory: Path, disk: Disk, dice: Dice, *, cluster_id: str | None = None
+        self, directory: Path, disk: Disk, rng: Rng, *, cluster_id: str | None = None
     ) -> None:
         self.cluster_id = cluster_id
         self._directory = directory
         self._disk = disk
-        self._dice = dice
+        self._rng = rng
 
     def path(self, snapshot_id: SnapshotId) -> Path:
         """Where a snapshot lies."""
@@ -265,7 +265,7 @@ class SnapshotFiles:
 
     def part_path(self, snapshot_id: SnapshotId) -> Path:
         """A new name for a snapshot that is not whole yet."""
-        random_part = self._dice.uuid().hex()
+        random_part = self._rng.uuid().hex()
         name = snapshot_id.file_name.replace(SUFFIX, f"-{random_part}{PART_SUFFIX}")
         return self._directory / name
 

@@ -32,8 +32,8 @@ from metadata_topic.quorum.snapshot.snapshots import (
 from metadata_topic.raft.messages import BOOTSTRAP_ID
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 _WAY_OUT: Final = (
@@ -110,9 +110,7 @@ def feature_records(features: Mapping[str, int]) -> list[MetadataRecord]:
     ]
 
 
-def format_directory(
-    plan: FormatPlan, *, disk: Disk, clock: Clock, dice: Dice
-) -> dict[Path, bytes]:
+def format_directory(plan: FormatPlan, *, disk: Disk, clock: Clock, rng: Rng) -> dict[Path, bytes]:
     """Write everything that a first start needs.
 
     `meta.properties` is written last in each directory: it is what makes it formatted, so an
@@ -128,14 +126,14 @@ def format_directory(
     if done:
         raise AlreadyFormattedError(done)
     given = {**_own_directory(plan), **plan.directory_ids}
-    ids = {path: given.get(path) or dice.uuid() for path in plan.log_dirs}
+    ids = {path: given.get(path) or rng.uuid() for path in plan.log_dirs}
     records = [*feature_records(plan.features), *plan.more_records]
     for path in plan.log_dirs:
         make_dirs_durably(disk, path)
         disk.atomic_write(path / BOOTSTRAP_FILE, _bootstrap(records, clock))
         voters = _first_voters(plan, ids[path]) if path == plan.metadata_log_dir else None
         if voters is not None:
-            _write_voters(path, voters, disk=disk, clock=clock, dice=dice)
+            _write_voters(path, voters, disk=disk, clock=clock, rng=rng)
         meta = MetaProperties(plan.cluster_id, plan.node_id, ids[path])
         disk.atomic_write(path / META_PROPERTIES, dump_meta_properties(meta))
     return ids
@@ -164,7 +162,7 @@ def _first_voters(plan: FormatPlan, directory_id: bytes) -> VoterSet | None:
 
 
 def _write_voters(
-    metadata_log_dir: Path, voters: VoterSet, *, disk: Disk, clock: Clock, dice: Dice
+    metadata_log_dir: Path, voters: VoterSet, *, disk: Disk, clock: Clock, rng: Rng
 ) -> None:
     directory = metadata_log_dir / METADATA_DIRECTORY
     make_dirs_durably(disk, directory)
@@ -176,7 +174,7 @@ def _write_voters(
         kraft_version=1,
         voters=voters,
     )
-    SnapshotFiles(directory, disk, dice).write(BOOTSTRAP_ID, chunks)
+    SnapshotFiles(directory, disk, rng).write(BOOTSTRAP_ID, chunks)
 
 
 def read_bootstrap(log_dir: Path, disk: Disk) -> list[MetadataRecord]:

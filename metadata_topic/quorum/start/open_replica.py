@@ -89,7 +89,7 @@ def open_replica(
         log_dir: holds `bootstrap.checkpoint` and `__cluster_metadata-0`, which need not exist.
         identity: of this node.
         settings: of the quorum.
-        ports: disk, clock and dice.
+        ports: disk, clock and rng.
         config: of the log.
         check: sees the metadata as they were found, before anything is written; what it raises
             ends the start. Not called on one of several voters: they are not known yet.
@@ -104,7 +104,7 @@ def open_replica(
     key = ReplicaKey(identity.node_id, identity.directory_id)
     directory = log_dir / METADATA_DIRECTORY
     state_file = QuorumStateFile(directory, disk)
-    files = SnapshotFiles(directory, disk, ports.dice, cluster_id=identity.cluster_id)
+    files = SnapshotFiles(directory, disk, ports.rng, cluster_id=identity.cluster_id)
     election = state_file.find()
     is_sole = _looks_sole(key, settings)
     found = read_directory(
@@ -133,7 +133,7 @@ def open_replica(
         epochs=() if found.verdict.is_replaced else found.epochs,
         snapshots=found.snapshots,
         history=plan.history,
-        random=ports.dice.random(),
+        random=ports.rng.random(),
         seen_epoch=found.last_epoch,
     )
     return OpenReplica(

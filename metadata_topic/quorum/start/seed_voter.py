@@ -19,8 +19,8 @@ from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import SnapshotId
 from metadata_topic.raft.voters import VoterSet
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.disk import Disk
+from runtime.rng import Rng
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Seed:
     voters: VoterSet
 
 
-def seed_voter(log_dir: Path, seed: Seed, *, disk: Disk, clock: Clock, dice: Dice) -> None:
+def seed_voter(log_dir: Path, seed: Seed, *, disk: Disk, clock: Clock, rng: Rng) -> None:
     """Write `__cluster_metadata-0` of a new voter; durable when it returns.
 
     The note of the flushed end says that the snapshot replaces the log: that there is none is then
@@ -63,7 +63,7 @@ def seed_voter(log_dir: Path, seed: Seed, *, disk: Disk, clock: Clock, dice: Dic
     )
     end_offset, epoch = seed.snapshot_id
     FlushedEndFile(directory, disk).write(FlushedEnd(end_offset, seed.snapshot_id))
-    SnapshotFiles(directory, disk, dice, cluster_id=seed.cluster_id).write(seed.snapshot_id, chunks)
+    SnapshotFiles(directory, disk, rng, cluster_id=seed.cluster_id).write(seed.snapshot_id, chunks)
     QuorumStateFile(directory, disk).write(
         ElectionState(epoch), kraft_version=seed.kraft_version, voters=seed.voters
     )

@@ -99,7 +99,7 @@ class ServedGroups:
         if module.__name__ in _WITH_CLUSTER:
             return cls(self.coordinator, ClusterView(NODE, "c", self.image))
         if api_key is ApiKey.JOIN_GROUP:
-            return cls(self.coordinator, self.world.dice)
+            return cls(self.coordinator, self.world.rng)
         return cls(self.coordinator)
 
     def ask(self, api_key: ApiKey, version: int, **fields: Any) -> Any:

@@ -1,7 +1,7 @@
 """One life of a broker: its replicas, logs and metadata, without network and tier.
 
 The parts are those of a broker, put together and started in its order. Their pools and turns come
-in an order that dice draw, between the requests of clients, so that a batch of partitions is
+in an order that rng draw, between the requests of clients, so that a batch of partitions is
 stopped between any two of its steps.
 """
 
@@ -83,7 +83,7 @@ class HostingLife:
 
     def __init__(self, lives: "HostingLives") -> None:
         self.lives, self.disk, self.promises = lives, lives.disk, lives.promises
-        self.order = AnyOrder(lives.dice, lives.clock, lives.disk)
+        self.order = AnyOrder(lives.rng, lives.clock, lives.disk)
         self.ports = self.order.ports
         self.tasks: set[asyncio.Task[None]] = set()
         self.directories: Directories | None = None
@@ -114,7 +114,7 @@ class HostingLife:
                 log_dirs=paths,
                 node_id=NODE,
                 disk=self.disk,
-                dice=ports.dice,
+                rng=ports.rng,
             )
 
         await self._pumped(self.node.begin(settle))
@@ -135,7 +135,7 @@ class HostingLife:
         )
         logs.take(run.run())
         logs.renew_checkpoints()
-        incarnation_id = ports.dice.uuid()
+        incarnation_id = ports.rng.uuid()
         for directory in logs.online_dirs():
             try:
                 write_life(self.disk, directory.path, image, NODE, incarnation_id)
@@ -182,7 +182,7 @@ class HostingLife:
             submit,
             defaults=lambda: TopicDefaults(1, 1),
             validate_config=lambda _name, _configs: None,
-            dice=ports.dice,
+            rng=ports.rng,
             settled=self.replicas.hosting.settled,
             backlog=lambda: self.replicas.hosting.backlog,
         )

@@ -15,8 +15,8 @@ from metadata_topic.raft.voters import VoterEndpoint
 from tests.support.damage.hosting_life import CLUSTER, NODE, Ended, HostingLife
 from tests.support.damage.hosting_promises import Promises
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.crash_disk import CrashDisk
 from tests.support.worlds.forgetful_disk import QuickDisk
 
@@ -30,7 +30,7 @@ class HostingLives:
 
     def __init__(self, root: Path, seed: int) -> None:
         self._move(root)
-        self.dice, self.clock = SeededDice(seed), ManualClock()
+        self.rng, self.clock = SeededRng(seed), ManualClock()
         self.promises = Promises()
         self.errors: list[BaseException] = []
         self.counter = 0
@@ -43,9 +43,9 @@ class HostingLives:
         )
         for path in self.paths:
             path.mkdir(parents=True, exist_ok=True)
-        ids = format_directory(plan, disk=QuickDisk(), clock=self.clock, dice=self.dice)
+        ids = format_directory(plan, disk=QuickDisk(), clock=self.clock, rng=self.rng)
         self.directory_ids = set(ids.values())
-        self.disk = CrashDisk(root, self.dice)
+        self.disk = CrashDisk(root, self.rng)
         self._is_cut = False
 
     def _move(self, root: Path) -> None:
@@ -57,8 +57,8 @@ class HostingLives:
         other = copy.copy(self)
         other._move(root)
         other.promises, other.errors = copy.deepcopy(self.promises), []
-        other.dice, other.clock = SeededDice(seed), ManualClock(self.clock.wall_ms())
-        other.disk = CrashDisk(root, other.dice)
+        other.rng, other.clock = SeededRng(seed), ManualClock(self.clock.wall_ms())
+        other.disk = CrashDisk(root, other.rng)
         return other
 
     def value(self, topic_id: bytes) -> bytes:
@@ -67,7 +67,7 @@ class HostingLives:
 
     def below(self, end: int) -> int:
         """A number in [0, end)."""
-        return int(self.dice.random() * end)
+        return int(self.rng.random() * end)
 
     def live(
         self,
@@ -90,7 +90,7 @@ class HostingLives:
         """
         if self._is_cut:
             before, self._is_cut = self.disk, False
-            self.disk = CrashDisk(self.root, self.dice, operations, kills=kills)
+            self.disk = CrashDisk(self.root, self.rng, operations, kills=kills)
             self.disk.take_faults(before)
         else:
             self.disk.begin(operations, kills=kills)

@@ -1,4 +1,4 @@
-"""What clients may ask of a broker at any time, drawn by its dice."""
+"""What clients may ask of a broker at any time, drawn by its rng."""
 
 from local_log.manager.log_dirs import LogManager
 from tests.support.damage.hosting_life import HostingLife
@@ -16,7 +16,7 @@ async def ask_for_anything(life: HostingLife) -> None:
 
 
 def _ask(life: HostingLife) -> None:
-    below, draw = life.lives.below, life.lives.dice.random()
+    below, draw = life.lives.below, life.lives.rng.random()
     name = NAMES[below(len(NAMES))]
     parts = list(life.replicas.partitions.values())
     part = parts[below(len(parts))] if parts else None

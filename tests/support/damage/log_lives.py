@@ -69,7 +69,7 @@ class LogLives:
 
     def below(self, end: int) -> int:
         """A number in [0, end)."""
-        return int(self.ports.dice.random() * end)
+        return int(self.ports.rng.random() * end)
 
     def manager(self, disk: Disk) -> LogManager:
         return LogManager(
@@ -84,7 +84,7 @@ class LogLives:
         A life without operations ends with a clean stop.
         """
         self.life += 1
-        disk = PowerCutDisk(self.directory, self.ports.dice, operations)
+        disk = PowerCutDisk(self.directory, self.ports.rng, operations)
         manager = self.manager(disk)
         try:
             manager.load()
@@ -106,7 +106,7 @@ class LogLives:
         self.ports.clock.advance(self.below(300))
         name = f"topic{self.below(3)}"
         log = manager.get(TopicPartition(name, 0))
-        draw = self.ports.dice.random()
+        draw = self.ports.rng.random()
         if log is None:
             self.create(manager, name)
         elif draw < 0.60:
@@ -141,7 +141,7 @@ class LogLives:
                 manager.checkpoint_high_watermarks()
 
     def create(self, manager: LogManager, name: str) -> None:
-        topic = self.topics[name] = Topic(self.ports.dice.uuid(), unsure=True)
+        topic = self.topics[name] = Topic(self.ports.rng.uuid(), unsure=True)
         manager.create(name, 0, topic.id)
         topic.unsure = False
 
@@ -172,7 +172,7 @@ class LogLives:
         topic = self.topics[name]
         span = log.log_end_offset - log.log_start_offset
         wanted = log.log_start_offset + self.below(span + 1)
-        if self.ports.dice.random() < 0.5:  # where a segment begins
+        if self.ports.rng.random() < 0.5:  # where a segment begins
             bases = [
                 s.base_offset for s in log.segments.all if s.base_offset > log.log_start_offset
             ]

@@ -46,18 +46,18 @@ def drawn(files: Mapping[str, bytes], *, share: int) -> Iterator[Damaged]:
     """
     if not ALL:
         print(f"replay: TIDEMARK_BITS_SEED={SEED}")
-    dice = Random(SEED)
+    rng = Random(SEED)
     for file, data in sorted(files.items()):
-        bits = _some(8 * len(data), share, dice)
+        bits = _some(8 * len(data), share, rng)
         yield from (flipped(file, data, bit // 8, bit % 8) for bit in bits)
-        lengths = _some(len(data), max(share // 8, 1), dice)
+        lengths = _some(len(data), max(share // 8, 1), rng)
         yield from (Damaged(file, data[:length], length) for length in lengths)
 
 
-def _some(count: int, share: int, dice: Random) -> list[int]:
+def _some(count: int, share: int, rng: Random) -> list[int]:
     if ALL:
         return list(range(count))
-    return [dice.randrange(at, min(at + share, count)) for at in range(0, count, share)]
+    return [rng.randrange(at, min(at + share, count)) for at in range(0, count, share)]
 
 
 @contextmanager

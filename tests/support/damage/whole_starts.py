@@ -101,7 +101,7 @@ class WholeStart:
         )
         ports = simulated(self.life, clock=ManualClock(NOW_MS), disk=disk)
         is_missing_some = settle_directories(
-            found, image, log_dirs=log_dirs, node_id=NODE, disk=disk, dice=ports.dice
+            found, image, log_dirs=log_dirs, node_id=NODE, disk=disk, rng=ports.rng
         )
         logs = self.logs = LogManager(log_dirs, self._config_for, ports)
         for path, reason in found.offline.items():

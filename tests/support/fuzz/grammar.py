@@ -28,25 +28,25 @@ def uvarint(number: int) -> bytes:
 
 
 class RequestWriter:
-    """Writes one body after the other with the same dice.
+    """Writes one body after the other with the same rng.
 
     Attributes:
         wounds: how many the last body has; 0: it is a request as the schema has it.
     """
 
-    def __init__(self, dice: random.Random, *, wound_rate: float = WOUND_RATE) -> None:
-        self._dice, self._rate = dice, wound_rate
+    def __init__(self, rng: random.Random, *, wound_rate: float = WOUND_RATE) -> None:
+        self._rng, self._rate = rng, wound_rate
         self._version, self._flexible, self._hurts = 0, False, False
         self.wounds = 0
 
     def body(self, struct: StructType, version: int, *, flexible: bool) -> bytes:
         """A request's body; half of them have no wound, and have an answer."""
         self._version, self._flexible, self.wounds = version, flexible, 0
-        self._hurts = self._dice.random() < 0.5
+        self._hurts = self._rng.random() < 0.5
         return self._struct(struct)
 
     def _wound(self) -> bool:
-        if not self._hurts or self._dice.random() >= self._rate:
+        if not self._hurts or self._rng.random() >= self._rate:
             return False
         self.wounds += 1
         return True
@@ -57,7 +57,7 @@ class RequestWriter:
             if self._version not in field.versions:
                 continue
             if self._flexible and self._version in field.tagged:
-                if self._dice.random() < 0.5:
+                if self._rng.random() < 0.5:
                     tagged[field.tag] = self._tagged_value(field)
             else:
                 out += self._value(field)
@@ -68,13 +68,13 @@ class RequestWriter:
     def _tagged_value(self, field: Field) -> bytes:
         """A nullable struct has 0 or 1 in front here; all else is as elsewhere."""
         if isinstance(field.type, StructType) and self._version in field.nullable:
-            return b"\0" if self._dice.random() < 0.3 else b"\x01" + self._struct(field.type)
+            return b"\0" if self._rng.random() < 0.3 else b"\x01" + self._struct(field.type)
         return self._value(field)
 
     def _tags(self, tagged: dict[int | None, bytes]) -> bytes:
         entries = [(tag or 0, value) for tag, value in sorted(tagged.items(), key=str)]
         if self._wound():
-            entries += [(self._dice.choice([0, 1, 7, 2**31]), self._dice.randbytes(3))]
+            entries += [(self._rng.choice([0, 1, 7, 2**31]), self._rng.randbytes(3))]
         out = bytearray(uvarint(len(entries) + (1 if self._wound() else 0)))
         for tag, value in entries:
             out += uvarint(tag) + self._length(len(value), "uvarint") + value
@@ -83,7 +83,7 @@ class RequestWriter:
     def _length(self, right: int, letter: str) -> bytes:
         number = right
         if self._wound():
-            number = self._dice.choice((*WRONG_LENGTHS, right - 1, right + 1))
+            number = self._rng.choice((*WRONG_LENGTHS, right - 1, right + 1))
         if letter == "uvarint":
             return b"\xff" * 6 if number == 2**24 else uvarint(number)
         bits = SIZES[letter]
@@ -95,15 +95,15 @@ class RequestWriter:
         if isinstance(kind, StructType):
             if not may_be_null:
                 return self._struct(kind)
-            return b"\xff" if self._dice.random() < 0.3 else b"\x01" + self._struct(kind)
+            return b"\xff" if self._rng.random() < 0.3 else b"\x01" + self._struct(kind)
         if isinstance(kind, ArrayType):
             return self._array(kind, may_be_null)
         return self._plain(kind, field, may_be_null)
 
     def _array(self, kind: ArrayType, may_be_null: bool) -> bytes:
-        if may_be_null and self._dice.random() < 0.2:
+        if may_be_null and self._rng.random() < 0.2:
             return self._count(-1)
-        count = self._dice.randrange(ELEMENTS_MAX + 1)
+        count = self._rng.randrange(ELEMENTS_MAX + 1)
         elements = b"".join(self._element(kind.element) for _ in range(count))
         return self._count(count) + elements
 
@@ -121,7 +121,7 @@ class RequestWriter:
         if kind in FIXED_FORMATS:
             return self._fixed(FIXED_FORMATS[kind], value)
         data = value.encode() if isinstance(value, str) else value
-        if may_be_null and self._dice.random() < 0.1:
+        if may_be_null and self._rng.random() < 0.1:
             data = None
         if kind == "str" and data is not None and self._wound():
             data = b"\xff\xfe" + data
@@ -134,16 +134,16 @@ class RequestWriter:
 
     def _any(self, kind: str) -> Any:
         if kind == "bool":
-            return self._dice.random() < 0.5
+            return self._rng.random() < 0.5
         if kind == "uuid":
-            return self._dice.choice([bytes(16), self._dice.randbytes(16)])
+            return self._rng.choice([bytes(16), self._rng.randbytes(16)])
         if kind == "f64":
-            return self._dice.choice([0.0, -1.5, float("inf"), float("nan")])
+            return self._rng.choice([0.0, -1.5, float("inf"), float("nan")])
         if kind in FIXED_FORMATS:
-            return self._dice.choice(EDGES)
+            return self._rng.choice(EDGES)
         if kind == "str":
-            return self._dice.choice(WORDS)
-        return self._dice.randbytes(self._dice.randrange(40))
+            return self._rng.choice(WORDS)
+        return self._rng.randbytes(self._rng.randrange(40))
 
     def _fixed(self, letter: str, value: Any) -> bytes:
         if letter in SIZES:

@@ -42,7 +42,7 @@ class Fire:
 
     def __init__(self, world: World, directory: Path, seed: int, members: int) -> None:
         self.world, self.directory = world, directory
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.seen = Seen()
         self.members: list[Member] = []
         self.former: list[Member] = []
@@ -129,15 +129,15 @@ class Fire:
             assert code is None, f"{member.name} ended by itself with {code}: {member.said()}"
         awake = [member for member in self.members if not member.paused]
         paused = [member for member in self.members if member.paused]
-        kind = self.dice.choice(("kill", "pause", "resume", "leave"))
+        kind = self.rng.choice(("kill", "pause", "resume", "leave"))
         if kind == "resume" and paused:
-            self.dice.choice(paused).resume()
+            self.rng.choice(paused).resume()
         elif kind == "pause" and len(awake) > 3:
-            self.dice.choice(awake).pause()
+            self.rng.choice(awake).pause()
         elif kind == "leave" and awake:
-            self._replace(self.dice.choice(awake), politely=True)
+            self._replace(self.rng.choice(awake), politely=True)
         else:
-            self._replace(self.dice.choice(self.members), politely=False)
+            self._replace(self.rng.choice(self.members), politely=False)
 
     def _replace(self, member: Member, *, politely: bool) -> None:
         self.members.remove(member)

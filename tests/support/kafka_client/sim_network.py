@@ -5,7 +5,7 @@ from ssl import SSLContext
 from typing import Protocol
 
 from kafka_client.transport import Address, Receiver
-from runtime.dice import Dice
+from runtime.rng import Rng
 from runtime.scheduler import Scheduler
 
 
@@ -18,7 +18,7 @@ class Served(Protocol):
 
 
 class SimNetwork:
-    """Connections to nodes of the test; each piece of bytes takes a time that the dice say.
+    """Connections to nodes of the test; each piece of bytes takes a time that the rng says.
 
     Attributes:
         nodes: make the other side of a connection, by address; nobody listens elsewhere.
@@ -26,8 +26,8 @@ class SimNetwork:
         connections: how many were opened.
     """
 
-    def __init__(self, scheduler: Scheduler, dice: Dice, delay_ms_max: int = 20) -> None:
-        self.scheduler, self.dice, self.delay_ms_max = scheduler, dice, delay_ms_max
+    def __init__(self, scheduler: Scheduler, rng: Rng, delay_ms_max: int = 20) -> None:
+        self.scheduler, self.rng, self.delay_ms_max = scheduler, rng, delay_ms_max
         self.nodes: dict[Address, Callable[[], Served]] = {}
         self.cut: set[Address] = set()
         self.connections = 0
@@ -50,7 +50,7 @@ class _Link:
 
     def later(self, fn: Callable[[], object]) -> None:
         network = self._network
-        delay_ms = 1 + network.dice.random() * network.delay_ms_max
+        delay_ms = 1 + network.rng.random() * network.delay_ms_max
         network.scheduler.call_later(delay_ms, lambda: None if self._is_over else fn())
 
     def arrive(self) -> None:

@@ -71,12 +71,12 @@ def make_topic(broker: BrokerProcess, topic: str, filling: Filling) -> None:
 def fill(broker: BrokerProcess, topic: str, filling: Filling = Filling()) -> None:  # noqa: B008 - frozen
     """Make a topic and fill it; returns once what can be is in the store, and there only."""
     make_topic(broker, topic, filling)
-    dice = Random(topic)
+    rng = Random(topic)
     for epoch in range(filling.epochs):
         if epoch:
             broker.terminate()
             broker.start()
-        produce_more(broker, topic, filling, dice)
+        produce_more(broker, topic, filling, rng)
     numbers = range(filling.partitions)
     if filling.epochs > 1:
         chains = [epochs_of(broker, topic, number) for number in numbers]
@@ -86,13 +86,13 @@ def fill(broker: BrokerProcess, topic: str, filling: Filling = Filling()) -> Non
     delete_prefix(broker, topic, dict.fromkeys(numbers, filling.deleted))
 
 
-def produce_more(broker: BrokerProcess, topic: str, filling: Filling, dice: Random) -> None:
+def produce_more(broker: BrokerProcess, topic: str, filling: Filling, rng: Random) -> None:
     """Add `filling.records` to each partition, in all codecs."""
     for codec in CODECS:
-        _produce(broker, topic, dice, filling, codec)
+        _produce(broker, topic, rng, filling, codec)
 
 
-def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, codec: str) -> None:
+def _produce(broker: BrokerProcess, topic: str, rng: Random, filling: Filling, codec: str) -> None:
     failures: list[str] = []
 
     def on_delivery(error: object, _: Message) -> None:
@@ -110,7 +110,7 @@ def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, 
     )
     for number in range(filling.partitions):
         for record in range(filling.records // len(CODECS)):
-            key, value, headers = made_up(dice, record, filling)
+            key, value, headers = made_up(rng, record, filling)
             at_ms = NOW_MS + record
             while True:
                 try:
@@ -132,11 +132,11 @@ def _produce(broker: BrokerProcess, topic: str, dice: Random, filling: Filling, 
 
 
 def made_up(
-    dice: Random, number: int, filling: Filling
+    rng: Random, number: int, filling: Filling
 ) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
     """Key, value and headers of a record: nulls, empty ones and repeated names among them."""
     key = (None, b"", b"key of %d" % number)[min(number % 10, 2)]
-    noise = dice.randbytes(filling.noise_bytes)
+    noise = rng.randbytes(filling.noise_bytes)
     filler = b"x" * (filling.value_bytes - filling.noise_bytes + number % 37)
     value = (noise + filler, None, b"")[max(0, number % 50 - 47)]
     headers: list[tuple[str, bytes | None]] = []

@@ -62,9 +62,9 @@ class BrokerSide:
         self.serves = self.is_over = False
         self.ended: BaseException | None = None
         ports, metadata, config = node.ports, node.metadata, node.settings_file
-        self.incarnation_id = ports.dice.uuid()
+        self.incarnation_id = ports.rng.uuid()
         live = LiveConfig(config, lambda: metadata.image)
-        creation = creation_without_broker(metadata.submit, live, ports.dice, metadata.brokers)
+        creation = creation_without_broker(metadata.submit, live, ports.rng, metadata.brokers)
         interval_ms = config.broker_heartbeat_interval_ms
         own = own_handlers(metadata.submit, metadata.brokers, heartbeat_interval_ms=interval_ms)
         own[ApiKey.CREATE_TOPICS] = CreateTopicsHandler(creation, live, is_own=True)

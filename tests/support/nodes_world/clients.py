@@ -110,12 +110,12 @@ class Askers:
 
     def _think(self, client: int) -> None:
         world, plan = self.world, self.world.plan
-        pause_us = 1 + int(world.work_dice.random() * 2_000 * plan.ask_every_ms * plan.askers)
+        pause_us = 1 + int(world.work_rng.random() * 2_000 * plan.ask_every_ms * plan.askers)
         if not self._is_over:
             world.at(world.now_us + pause_us, self._ask, client)
 
     def _ask(self, client: int) -> None:
-        world, dice = self.world, self.world.work_dice
+        world, rng = self.world, self.world.work_rng
         serving = [
             one for one in world.brokers
             if one.broker is not None and one.broker.serves and not one.closing
@@ -123,9 +123,9 @@ class Askers:
         if self._is_over or not serving:
             self._think(client)
             return
-        api_key = _KINDS[int(dice.random() * len(_KINDS))]
-        name = f"t{int(dice.random() * world.plan.names)}"
-        node = serving[int(dice.random() * len(serving))]
+        api_key = _KINDS[int(rng.random() * len(_KINDS))]
+        name = f"t{int(rng.random() * world.plan.names)}"
+        node = serving[int(rng.random() * len(serving))]
         has_time = api_key is not ApiKey.INCREMENTAL_ALTER_CONFIGS
         timeout_ms = world.plan.patience_ms if has_time else DECISION_TIMEOUT_MS
         call = Asked(len(self.calls), api_key, name, timeout_ms, node, node.life)

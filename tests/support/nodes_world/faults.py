@@ -21,9 +21,9 @@ class NodesFaults(QuorumFaults):
     def _strand(self, node: "QuorumNode", coming: Fault) -> None:
         """The active controller is cut off with some brokers; it does not know yet, others vote."""
         world = self._world
-        dice = Random(f"nodes-strand-{world.plan.seed}-{coming.number}")
+        rng = Random(f"nodes-strand-{world.plan.seed}-{coming.number}")
         leader = next((one.id for one in world.nodes.values() if one.leads), node.id)
-        with_it = {leader, *(one for one in world.plan.observers if dice.random() < 0.5)}
+        with_it = {leader, *(one for one in world.plan.observers if rng.random() < 0.5)}
         for one in with_it:
             for other in world.nodes.keys() - with_it:
                 self._cut(one, other, coming)

@@ -159,7 +159,7 @@ class ClusterNode(QuorumNode):
         changes = ChangeParts(
             live=live,
             cluster=ClusterView(self.id, CLUSTER_ID, lambda: metadata.image),
-            creation=creation_without_broker(metadata.submit, live, ports.dice, metadata.brokers),
+            creation=creation_without_broker(metadata.submit, live, ports.rng, metadata.brokers),
             submit=metadata.submit,
             brokers=metadata.brokers,
             own_broker_id=self.id if self.is_broker else None,

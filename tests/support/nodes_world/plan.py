@@ -77,18 +77,18 @@ def config_of(
 def nodes_plan_of(seed: int) -> NodesPlan:
     """The cluster of a seed: the quorum of the same seed, with brokers beside it."""
     quorum = plan_of(seed)
-    dice = Random(f"nodes-plan-{seed}")
-    brokers = dice.choice((1, 2, 2, 3))
-    combined = dice.choice((0, 0, 1, 2))
+    rng = Random(f"nodes-plan-{seed}")
+    brokers = rng.choice((1, 2, 2, 3))
+    combined = rng.choice((0, 0, 1, 2))
     kept = {one.name: getattr(quorum, one.name) for one in fields(quorum)}
     changed = {
         "voters": (1, 2, 3) if len(quorum.voters) < 3 else quorum.voters,
         "observers": tuple(range(101, 101 + brokers)),
         "outsiders": (),
-        "brokers": dice.choice((0, 0, 1)),
+        "brokers": rng.choice((0, 0, 1)),
         "clients": 20,  # as many decisions may wait as of so many at the quorum
         "propose_every_ms": 0,
-        "idle_ms": dice.choice((500, 2_000, 8_000)),  # the last is longer than an election
+        "idle_ms": rng.choice((500, 2_000, 8_000)),  # the last is longer than an election
         "loss": min(quorum.loss, 0.05),
         "delay_us": (200, min(quorum.delay_us[1], 20_000)),
         "disk_us": (50, min(quorum.disk_us[1], 10_000)),
@@ -97,7 +97,7 @@ def nodes_plan_of(seed: int) -> NodesPlan:
     return NodesPlan(
         **{**kept, **changed},
         combined=tuple(range(1, 1 + combined)),
-        askers=dice.choice((1, 2, 4)),
-        ask_every_ms=dice.choice((100, 300, 800)),
-        tier_every_ms=dice.choice((200, 500, 1_500)),
+        askers=rng.choice((1, 2, 4)),
+        ask_every_ms=rng.choice((100, 300, 800)),
+        tier_every_ms=rng.choice((200, 500, 1_500)),
     )

@@ -45,7 +45,7 @@ class Tiers:
 
     def _later(self, node: "ClusterNode") -> None:
         world = self.world
-        pause_us = 1 + int(world.work_dice.random() * 2_000 * world.plan.tier_every_ms)
+        pause_us = 1 + int(world.work_rng.random() * 2_000 * world.plan.tier_every_ms)
         if not self._is_over:
             world.at(world.now_us + pause_us, self._ask, node)
 

@@ -100,11 +100,11 @@ class Changes:
 class _Client:
     """One change after the other."""
 
-    def __init__(self, changes: Changes, number: int, dice: Random) -> None:
+    def __init__(self, changes: Changes, number: int, rng: Random) -> None:
         self._changes = changes
         self._history = changes.history
         self._number = number
-        self._dice = dice
+        self._rng = rng
         self._talks: dict[int, Talk] = {}
         self._open: list[Subject] = []
         self._made = 0
@@ -112,17 +112,17 @@ class _Client:
     async def change(self) -> Outcome:
         """Ask for one change, whatever comes next."""
         self._open = [one for one in self._open if one.is_settled and one.known]
-        if not self._open or (len(self._open) < OPEN_TOPICS and self._dice.random() < 0.5):
+        if not self._open or (len(self._open) < OPEN_TOPICS and self._rng.random() < 0.5):
             return await self._create()
-        subject = self._dice.choice(self._open)
-        deed = self._dice.choice((self._configure, self._configure, self._delete, self._refused))
+        subject = self._rng.choice(self._open)
+        deed = self._rng.choice((self._configure, self._configure, self._delete, self._refused))
         return await deed(subject)
 
     async def _create(self) -> Outcome:
         self._made += 1
         subject = self._history.subject(f"topic-{self._number}-{self._made}")
-        count = self._dice.randint(1, 4)
-        configs = {"retention.ms": str(self._dice.choice(CONFIGS["retention.ms"]))}
+        count = self._rng.randint(1, 4)
+        configs = {"retention.ms": str(self._rng.choice(CONFIGS["retention.ms"]))}
         answer = await self._ask(
             ApiKey.CREATE_TOPICS, topics=[_topic(subject.name, count, configs)]
         )
@@ -141,10 +141,10 @@ class _Client:
 
     async def _configure(self, subject: Subject) -> Outcome:
         assert subject.known is not None
-        name = self._dice.choice(list(CONFIGS))
+        name = self._rng.choice(list(CONFIGS))
         has = dict(subject.known.configs)
-        value = str(self._dice.choice(CONFIGS[name]))
-        told = None if name in has and self._dice.random() < 0.3 else value
+        value = str(self._rng.choice(CONFIGS[name]))
+        told = None if name in has and self._rng.random() < 0.3 else value
         answer = await self._ask(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, resources=[_altered(subject.name, name, told)]
         )
@@ -153,7 +153,7 @@ class _Client:
 
     async def _refused(self, subject: Subject) -> Outcome:
         """A change that no controller may carry out."""
-        wrong = self._dice.choice((self._taken, self._unheard, self._unreadable))
+        wrong = self._rng.choice((self._taken, self._unheard, self._unreadable))
         return await wrong(subject)
 
     async def _taken(self, subject: Subject) -> Outcome:

@@ -27,23 +27,23 @@ class KeptBroker:
         incarnation: of that registration.
     """
 
-    def __init__(self, quorum: Quorum, broker_id: int, dice: Random) -> None:
+    def __init__(self, quorum: Quorum, broker_id: int, rng: Random) -> None:
         self.broker_id = broker_id
         self.epoch = -1
         self.incarnation = b""
         self.is_fenced = True
         self._quorum = quorum
-        self._dice = dice
+        self._rng = rng
         self._talk: Talk | None = None
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        incarnation = self._dice.randbytes(16)
+        incarnation = self._rng.randbytes(16)
         while True:
             if self.epoch < 0:
                 await self._register(incarnation)
             elif await self._beat() in _AGAIN:
-                self.epoch, incarnation = -1, self._dice.randbytes(16)
+                self.epoch, incarnation = -1, self._rng.randbytes(16)
                 continue
             await asyncio.sleep(EVERY_S)
 

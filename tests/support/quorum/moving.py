@@ -63,9 +63,9 @@ class Moves:
         begun, cancelled: how many were, of one partition each.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, partitions: int, dice: Random) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partitions: int, rng: Random) -> None:
         """Move nothing yet."""
-        self._cluster, self._topic, self._dice = cluster, topic, dice
+        self._cluster, self._topic, self._rng = cluster, topic, rng
         self._partitions = range(partitions)
         self._may_be: dict[int, list[frozenset[int]]] = {}
         self.begun = self.cancelled = 0
@@ -76,7 +76,7 @@ class Moves:
         wanted: dict[int, list[int]] = {}
         for one in self._partitions:
             while frozenset(wanted.setdefault(one, [*now[one]])) == now[one]:
-                wanted[one] = self._dice.sample(sorted(self._cluster.ids), replicas)
+                wanted[one] = self._rng.sample(sorted(self._cluster.ids), replicas)
         codes = await self._ask(dict(wanted))
         assert set(codes) == {0}, codes
         self._may_be = {one: [frozenset(ids)] for one, ids in wanted.items()}

@@ -209,7 +209,7 @@ async def run_rounds(
     say: Callable[[str], None] = lambda _text: None,
 ) -> None:
     """Go through rounds; fails with what cannot be."""
-    dice = Random(seed)
+    rng = Random(seed)
     await create(cluster)
     await cluster.until_whole()
     traffic = [
@@ -224,9 +224,9 @@ async def run_rounds(
     deeds: list[tuple[str, str]] = []
     try:
         for number in range(rounds):
-            deeds = deeds or dice.sample(DEEDS, len(DEEDS))
+            deeds = deeds or rng.sample(DEEDS, len(DEEDS))
             before = least()
-            said = await _do(cluster, *deeds.pop(), dice, traffic, failovers)
+            said = await _do(cluster, *deeds.pop(), rng, traffic, failovers)
             await cluster.until_whole()
             await until(
                 lambda before=before: least() >= before + 10,  # type: ignore[misc]
@@ -249,14 +249,14 @@ async def _do(
     cluster: Replicated,
     how: str,
     what: str,
-    dice: Random,
+    rng: Random,
     traffic: Sequence[Traffic],
     failovers: Failovers,
 ) -> str:
     """Lose a node, wait until records are acknowledged without it, and bring it back."""
     quorum = cluster.quorum
     if what == "a broker":
-        node = dice.choice(cluster.nodes)
+        node = rng.choice(cluster.nodes)
     else:
         node = quorum.controllers[(await quorum.leader()).node_id]
     told = await asyncio.to_thread(leaders, cluster.nodes[0].address, TOPIC)
@@ -291,7 +291,7 @@ async def _do(
     )
     took_ms = int((time.monotonic() - began) * 1_000)
     if how in ("pause", "cut off"):
-        await asyncio.sleep(dice.random() * PAUSED_S)
+        await asyncio.sleep(rng.random() * PAUSED_S)
         if node.is_paused:
             node.resume()
         cluster.network.heal()

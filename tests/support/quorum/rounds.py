@@ -64,10 +64,10 @@ async def run_rounds(
         seed: of changes and deeds.
         rounds: how many.
         in_turn: "kill" or "stop": the only deed, and the next node by its number leads after it;
-            otherwise the dice say what is done.
+            otherwise the rng says what is done.
         say: gets a line a round.
     """
-    dice, report = Random(seed), Report()
+    rng, report = Random(seed), Report()
     changes = Changes(quorum, seed)
     _, tasks = await registered(quorum, seed)
     tasks.append(asyncio.create_task(changes.run()))
@@ -82,11 +82,11 @@ async def run_rounds(
             _raise_broken(tasks)
             leader = await quorum.leader()
             report.led.append(leader.node_id)
-            deed = in_turn or dice.choice(DEEDS)
+            deed = in_turn or rng.choice(DEEDS)
             if in_turn:
                 said = await _handed_on(quorum, leader, deed, changes)
             elif deed == "pause a follower":
-                said = await _follower_sleeps(quorum, leader, changes, dice)
+                said = await _follower_sleeps(quorum, leader, changes, rng)
             else:
                 began = time.monotonic()
                 again, epoch = await _without(quorum, leader, deed)
@@ -162,9 +162,9 @@ async def _handed_on(quorum: Quorum, leader: Leader, deed: str, changes: Changes
     return f"controller {heir} led in epoch {after.epoch}"
 
 
-async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, dice: Random) -> str:
+async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, rng: Random) -> str:
     """Longer than the leader waits for anybody: changes go on, and it catches up."""
-    node_id = dice.choice([one for one in quorum.controllers if one != leader.node_id])
+    node_id = rng.choice([one for one in quorum.controllers if one != leader.node_id])
     sleeper, began = quorum.controllers[node_id], time.monotonic()
     done = changes.history.acknowledged + BETWEEN
     sleeper.pause()

@@ -306,9 +306,9 @@ class Losses:
         lost: how often each node was killed, stopped, paused or cut off.
     """
 
-    def __init__(self, cluster: Cluster, traffic: Traffic, dice: Random, replicas: int) -> None:
+    def __init__(self, cluster: Cluster, traffic: Traffic, rng: Random, replicas: int) -> None:
         self._cluster, self._quorum = cluster, cluster.quorum
-        self._traffic, self._dice, self._replicas = traffic, dice, replicas
+        self._traffic, self._rng, self._replicas = traffic, rng, replicas
         self.lost: Counter[int] = Counter()
         self._left: list[str] = []
 
@@ -318,7 +318,7 @@ class Losses:
         if not self._left:
             deeds = [*DEEDS, *(how + THE_STORE for how in cluster.store.losses)]
             deeds += [CUT_OFF] if cluster.network else []
-            self._left = self._dice.sample(deeds, len(deeds))
+            self._left = self._rng.sample(deeds, len(deeds))
         deed = self._left.pop()
         if deed.endswith(THE_STORE):
             return await self._lose_store(deed.removesuffix(THE_STORE))
@@ -331,7 +331,7 @@ class Losses:
         return await self._lose_controller(deed)
 
     def _kill_tier(self) -> int:
-        node = self._dice.choice(self._cluster.nodes)
+        node = self._rng.choice(self._cluster.nodes)
         if tier := node.tier_pid():
             os.kill(tier, signal.SIGKILL)
         return node.node_id
@@ -341,18 +341,18 @@ class Losses:
         said = f"{how} the store"
         self._cluster.store.lose(how)
         try:
-            await asyncio.sleep(self._dice.random() * PAUSED_S)
-            if self._dice.random() < 0.5:
+            await asyncio.sleep(self._rng.random() * PAUSED_S)
+            if self._rng.random() < 0.5:
                 said += f", and kill the tier of {self._kill_tier()}"
             await until_acknowledged(self._traffic, self._traffic.least + 10, f"during: {said}")
-            await asyncio.sleep(self._dice.random() * PAUSED_S)
+            await asyncio.sleep(self._rng.random() * PAUSED_S)
         finally:
             self._cluster.store.restore()
         return said
 
     async def _cut_off(self) -> str:
         """From all nodes and their tiers, not from clients: it must not say yes to them."""
-        network, node = self._cluster.network, self._dice.choice(self._cluster.nodes)
+        network, node = self._cluster.network, self._rng.choice(self._cluster.nodes)
         assert network is not None
         self.lost[node.node_id] += 1
         network.cut_off(node.node_id)
@@ -361,13 +361,13 @@ class Losses:
                 await until_acknowledged(
                     self._traffic, self._traffic.least + 2, f"without {node.node_id}"
                 )
-            await asyncio.sleep(self._dice.random() * PAUSED_S)
+            await asyncio.sleep(self._rng.random() * PAUSED_S)
         finally:
             network.heal()
         return f"{CUT_OFF}, {node.node_id}"
 
     async def _lose_broker(self, deed: str) -> str:
-        node = self._dice.choice(self._cluster.nodes)
+        node = self._rng.choice(self._cluster.nodes)
         self.lost[node.node_id] += 1
         if deed == "kill a broker":
             node.kill()
@@ -399,7 +399,7 @@ class Losses:
         if quorum.links:
             quorum.links.heal()
         if active.is_paused:
-            await asyncio.sleep(self._dice.random() * PAUSED_S)
+            await asyncio.sleep(self._rng.random() * PAUSED_S)
             active.resume()
         elif not active.is_running:
             await active.start()

@@ -18,8 +18,8 @@ from confluent_kafka.admin import NewTopic
 
 from broker.config.keys_log import RACK_AWARE_SELECTOR
 from broker.node.cluster_secret import draw_cluster_secret
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tests.support.brokers.process import LOCAL_FS, free_ports, tier_pid
 from tests.support.quorum.controllers import run_to_end
 from tests.support.quorum.links import BROKERS_LISTENER, Network, links_before, listen_behind
@@ -330,7 +330,7 @@ async def tiers_combined(
     settings = REPLICATED if are_on else REPLICATED | OFF
     plan = Plan(TieringCombined, is_dynamic, settings=settings, has_links=False)
     quorum = Quorum(directory, plan)
-    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    draw_cluster_secret(directory / SECRET, Disk(), SystemRng())
     nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
     if have_racks:
         for node in nodes:
@@ -346,7 +346,7 @@ async def tiers_linked(
     """The same, with a network between the nodes and their tiers that can be cut, and a group."""
     settings = REPLICATED | REPLICATED_OFFSETS | BROKERS_LISTENER
     quorum = Quorum(directory, Plan(TieringCombined, is_dynamic, settings=settings))
-    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    draw_cluster_secret(directory / SECRET, Disk(), SystemRng())
     assert quorum.links is not None
     nodes = [cast("TieringCombined", one) for one in quorum.controllers.values()]
     own, of_brokers = links_before(quorum.controllers)
@@ -382,7 +382,7 @@ async def _running(cluster: Cluster) -> AsyncIterator[Cluster]:
 async def tiers_beside_one_voter(directory: Path) -> AsyncIterator[Cluster]:
     """A node that is all the quorum, and a broker beside it; both have tiers."""
     quorum = Quorum(directory, Plan(TieringCombined, is_dynamic=False, count=1, has_links=False))
-    draw_cluster_secret(directory / SECRET, Disk(), SystemDice())
+    draw_cluster_secret(directory / SECRET, Disk(), SystemRng())
     async with quorum:
         beside = TieringBroker(11, directory / "broker-11", quorum.membership)
         nodes = [cast("TieringCombined", quorum.controllers[1]), beside]

@@ -49,7 +49,7 @@ class Agent:
     def beat(self) -> None:
         """Do what is next, and come back."""
         world, brokers = self.brokers.world, self.brokers
-        random = world.work_dice.random
+        random = world.work_rng.random
         beat_us = world.plan.session_ms * 1000 // 4
         world.at(world.now_us + int(beat_us * (0.5 + random())), self.beat)
         if brokers.is_over:
@@ -87,16 +87,16 @@ class Brokers:
         """Let each begin."""
         for agent in self.agents:
             agent.begin()
-            self.world.at(int(self.world.work_dice.random() * 1_000_000), agent.beat)
+            self.world.at(int(self.world.work_rng.random() * 1_000_000), agent.beat)
 
     # -- asking ---------------------------------------------------------------------------------
 
     def ask(self, agent: Agent) -> None:
         """Send a registration or a heartbeat to whom it takes for the active controller."""
         world = self.world
-        dice, voters = world.work_dice, world.plan.leaders
-        if agent.leader is None or dice.random() < 0.05:
-            agent.leader = voters[int(dice.random() * len(voters))]
+        rng, voters = world.work_rng, world.plan.leaders
+        if agent.leader is None or rng.random() < 0.05:
+            agent.leader = voters[int(rng.random() * len(voters))]
         node = world.nodes[agent.leader]
         asked = (agent.life, agent.epoch, agent.is_stopping)
         if not world.net.is_lost_for_clients():

@@ -165,17 +165,17 @@ class Clients:
     # -- asking ---------------------------------------------------------------------------------
 
     def _think(self, client: int) -> None:
-        plan, dice = self.world.plan, self.world.work_dice
-        pause_us = 1 + int(dice.random() * 2000 * plan.propose_every_ms * plan.clients)
+        plan, rng = self.world.plan, self.world.work_rng
+        pause_us = 1 + int(rng.random() * 2000 * plan.propose_every_ms * plan.clients)
         if not self._is_over:
             self.world.at(self.world.now_us + pause_us, self._ask, client)
 
     def _ask(self, client: int) -> None:
         if self._is_over:
             return
-        world, dice = self.world, self.world.work_dice
-        kind = _KINDS[int(dice.random() * len(_KINDS))]
-        name = f"t{int(dice.random() * world.plan.names)}"
+        world, rng = self.world, self.world.work_rng
+        kind = _KINDS[int(rng.random() * len(_KINDS))]
+        name = f"t{int(rng.random() * world.plan.names)}"
         number = len(self.calls)
         call = Call(number, kind, name, world.now_us)
         if kind is Kind.CREATE:
@@ -190,7 +190,7 @@ class Clients:
             world.at_any_life(world.net.arrival(), node, self._arrives, client, node, call, decide)
 
     def _decision(self, call: Call) -> Decide[Answer]:
-        random = self.world.work_dice.random()
+        random = self.world.work_rng.random()
         match call.kind:
             case Kind.CREATE:
                 return decide_create(call, 1 + int(random**3 * 12))
@@ -202,10 +202,10 @@ class Clients:
                 return decide_describe(call)
 
     def _whom(self) -> "QuorumNode":
-        dice, voters = self.world.work_dice, self.world.plan.leaders
-        random = dice.random()
+        rng, voters = self.world.work_rng, self.world.plan.leaders
+        random = rng.random()
         if self._leader is None or random < 0.15:
-            return self.world.nodes[voters[int(dice.random() * len(voters))]]
+            return self.world.nodes[voters[int(rng.random() * len(voters))]]
         return self.world.nodes[self._leader]
 
     # -- at the node ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What goes wrong in a disturbed world: one fault after the other, each from dice of its own."""
+"""What goes wrong in a disturbed world: one fault after the other, each from an rng of its own."""
 
 import errno
 from collections import Counter
@@ -57,15 +57,15 @@ class Fault:
 
 def fault(plan: QuorumPlan, number: int) -> Fault:
     """The fault of that number in a plan."""
-    dice = Random(f"raft-fault-{plan.seed}-{number}")
+    rng = Random(f"raft-fault-{plan.seed}-{number}")
     return Fault(
         number,
-        dice.choice(plan.kinds),
-        int(dice.random() * 2 * plan.fault_every_ms),
-        dice.choice((5, 50, 300, 1200, 2500, 4000)),
-        dice.random(),
-        dice.random() < 0.45,
-        dice.random(),
+        rng.choice(plan.kinds),
+        int(rng.random() * 2 * plan.fault_every_ms),
+        rng.choice((5, 50, 300, 1200, 2500, 4000)),
+        rng.random(),
+        rng.random() < 0.45,
+        rng.random(),
     )
 
 
@@ -159,8 +159,8 @@ class QuorumFaults:
                     self._cut(other, node.id, coming)
 
     def _split(self, node: "QuorumNode", coming: Fault) -> None:
-        dice = Random(f"raft-split-{self._world.plan.seed}-{coming.number}")
-        there = {other for other in self._world.nodes if dice.random() < 0.5}
+        rng = Random(f"raft-split-{self._world.plan.seed}-{coming.number}")
+        there = {other for other in self._world.nodes if rng.random() < 0.5}
         for one in self._world.nodes:
             for other in self._world.nodes:
                 if (one in there) != (other in there):
@@ -213,15 +213,15 @@ class QuorumFaults:
         """
         if not node.up:
             return
-        dice = Random(f"raft-forged-{self._world.plan.seed}-{coming.number}")
+        rng = Random(f"raft-forged-{self._world.plan.seed}-{coming.number}")
         mine, end = node.core.epoch, node.disk.end_offset
-        epoch = dice.choice(
+        epoch = rng.choice(
             (mine + EPOCH_STEP_MAX + 1, 10**9, EPOCH_AFTER_JUMP_MAX, EPOCH_MAX, EPOCH_MAX + 1)
         )
-        named = dice.choice([*map(key_of, self._world.plan.voters), STRANGER])
-        where = address_of(dice.choice(list(self._world.nodes)))
+        named = rng.choice([*map(key_of, self._world.plan.voters), STRANGER])
+        where = address_of(rng.choice(list(self._world.nodes)))
         leader = Node(named.id, where.host, where.port)
-        request: Request = dice.choice(
+        request: Request = rng.choice(
             (
                 BeginQuorumEpochRequest(epoch, named.id, ANY_REPLICA, leader),
                 EndQuorumEpochRequest(epoch, named.id, (node.key,), leader),
@@ -389,16 +389,16 @@ class QuorumFaults:
         if any(one.has_old_settings for one in world.nodes.values() if one.up):
             return  # they are still at it
         self.counts("move")
-        dice = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
+        rng = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
         if coming.part < 0.5:
             world.crash_for(node, coming.for_ms)
-        world.addresses.move(node, self._heir(node, dice))
+        world.addresses.move(node, self._heir(node, rng))
         others = [one for one in world.plan.voters if one != node.id]
-        soon = dice.sample(others, len(world.plan.voters) // 2)
+        soon = rng.sample(others, len(world.plan.voters) // 2)
         rest = [one for one in world.nodes if one not in soon]
-        late = dice.sample(rest, len(rest))
+        late = rng.sample(rest, len(rest))
         late_us = LATE_US if len(world.plan.voters) > 2 else 0
-        at_us, gap_us = world.now_us, 200_000 + int(dice.random() * 1_500_000)
+        at_us, gap_us = world.now_us, 200_000 + int(rng.random() * 1_500_000)
         for other in (*soon, *late):
             at_us += gap_us + (late_us if other == late[0] else 0)
             world.at(at_us, self._learn, world.nodes[other])
@@ -411,14 +411,14 @@ class QuorumFaults:
     def _take_address(self, node: "QuorumNode", coming: Fault) -> None:
         """Where a node listens another is met for a while, or nobody."""
         world = self._world
-        dice = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
-        world.addresses.take(node, self._heir(node, dice))
+        rng = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
+        world.addresses.take(node, self._heir(node, rng))
         until_us = world.now_us + coming.for_ms * 2000
         world.at(until_us, world.addresses.give_back, node)
 
-    def _heir(self, node: "QuorumNode", dice: Random) -> int | None:
+    def _heir(self, node: "QuorumNode", rng: Random) -> int | None:
         others = [one for one in self._world.nodes if one != node.id]
-        return dice.choice(others) if others and dice.random() < 0.5 else None
+        return rng.choice(others) if others and rng.random() < 0.5 else None
 
     def _snapshot(self, node: "QuorumNode", coming: Fault) -> None:
         if node.up and node.replica is not None:

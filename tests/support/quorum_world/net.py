@@ -116,7 +116,7 @@ class QuorumNet:
 
     def is_lost_for_clients(self) -> bool:
         """Whether what a client sends or should hear is lost; nothing is cut off for them."""
-        return bool(self.loss) and self.world.net_dice.random() < self.loss
+        return bool(self.loss) and self.world.net_rng.random() < self.loss
 
     def send(self, source: "QuorumNode", to: Node, request: Question, number: int) -> None:
         """Bring a request to where it is addressed."""
@@ -131,7 +131,7 @@ class QuorumNet:
         if world.plan.wire:
             request = carried(request, target.core.epoch if world.runs(target) else 0)
         world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
-        if self.duplication and world.net_dice.random() < self.duplication:
+        if self.duplication and world.net_rng.random() < self.duplication:
             world.at_any_life(self.arrival(), target, self._arrives, target, route, request)
 
     def _arrives(self, target: "QuorumNode", route: Route, request: Question) -> None:
@@ -168,15 +168,15 @@ class QuorumNet:
             return True
         if self.only is not None and not self.only(source.id, target.id, message):
             return True
-        return bool(self.loss) and self.world.net_dice.random() < self.loss
+        return bool(self.loss) and self.world.net_rng.random() < self.loss
 
     def arrival(self) -> int:
         """When something that is sent now arrives."""
         least, mean = self.world.delay_us
         if not mean:
             return self.world.now_us + least
-        dice = self.world.net_dice
-        delay = least + int(dice.random() * 2 * mean)
-        if dice.random() < 0.02:
+        rng = self.world.net_rng
+        delay = least + int(rng.random() * 2 * mean)
+        if rng.random() < 0.02:
             delay *= 10
         return self.world.now_us + delay

@@ -36,11 +36,11 @@ from tests.support.quorum_world.net import Route
 from tests.support.quorum_world.plan import METADATA, key_of
 from tests.support.quorum_world.starting import format_node, opened_node, replica_of
 from tests.support.quorum_world.watching import watch
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.memory_machine import MemoryMachine
 from tests.support.sim.power_cut_model import DirectoryNode
 from tests.support.sim.process import SimClock, SimProcess
+from tests.support.sim.rng import SeededRng
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.world import QuorumWorld
@@ -96,9 +96,9 @@ class QuorumNode:
         )
         self.clock = SimClock(world.timeline)
         if plan.clock_skew:
-            dice = Random(f"raft-clock-{plan.seed}-{node_id}")
-            rate = 1000 + int((2 * dice.random() - 1) * plan.clock_skew * 1000)
-            self.clock = SimClock(world.timeline, rate=rate, offset_ms=dice.randrange(10_000_000))
+            rng = Random(f"raft-clock-{plan.seed}-{node_id}")
+            rate = 1000 + int((2 * rng.random() - 1) * plan.clock_skew * 1000)
+            self.clock = SimClock(world.timeline, rate=rate, offset_ms=rng.randrange(10_000_000))
         self.has_lost_vote = False
         self._paused_until = 0
         self.log_is_slow_until = self.state_is_slow_until = 0
@@ -251,7 +251,7 @@ class QuorumNode:
         process.paused_until = self._paused_until
         process.disk.end_after(self.start_ends_after)
         self.start_ends_after = None
-        ports = process.ports(SeededDice(plan.seed * 1_000_003 + self.id * 1009 + self.life))
+        ports = process.ports(SeededRng(plan.seed * 1_000_003 + self.id * 1009 + self.life))
         try:
             self.opened = opened = self._opens(ports)
         except MissingQuorumStateError as error:
@@ -321,7 +321,7 @@ class QuorumNode:
         self.world.at_node(self.world.now_us, self, self.world.crash_for, self, 300)
 
     def crash(self, *, power: bool = False) -> None:
-        """End this life; with `power` what is not durable is lost, as the dice fall."""
+        """End this life; with `power` what is not durable is lost, as the rng decides."""
         assert self.up
         assert self.process is not None
         self.up = False
@@ -332,7 +332,7 @@ class QuorumNode:
         self.process = self.replica = None
         self.machine.locks.clear()
         if power:
-            self.machine.cut(self.world.cut_dice)
+            self.machine.cut(self.world.cut_rng)
         self.noted.clear()
         self.world.oracle.looks_at_disk(self)
         self.world.oracle.crashed(self)

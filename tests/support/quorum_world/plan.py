@@ -1,7 +1,7 @@
 """What one seed decides: the cluster, how it is disturbed, and what it is asked to do.
 
 Every number comes from `random.Random` of a text with the seed in it: the same on every Python and
-under any PYTHONHASHSEED. A fault has dice of its own, so that others stay as they are when one is
+under any PYTHONHASHSEED. A fault has rng of its own, so that others stay as they are when one is
 left out.
 """
 
@@ -217,41 +217,41 @@ def quorum_plan_of(seed: int) -> QuorumPlan:
 
 def _changing(plan: QuorumPlan) -> QuorumPlan:
     """With three to six controllers, of which some vote, and voters that come and go."""
-    dice = Random(f"quorum-changes-{plan.seed}")
-    voters, controllers = dice.choice((1, 2, 3, 3, 3, 4)), dice.choice((3, 4, 4, 5, 6))
+    rng = Random(f"quorum-changes-{plan.seed}")
+    voters, controllers = rng.choice((1, 2, 3, 3, 3, 4)), rng.choice((3, 4, 4, 5, 6))
     kinds = [kind for kind in plan.kinds if kind not in NOT_WITH_CHANGES]
-    liked = OF_CHANGES * (1 + len(kinds) // 20) if dice.random() < 0.8 else ()
+    liked = OF_CHANGES * (1 + len(kinds) // 20) if rng.random() < 0.8 else ()
     return replace(
         plan,
         voters=tuple(range(1, 1 + voters)),
         outsiders=tuple(range(11, 11 + max(controllers - voters, 1))),
-        observers=plan.observers[: dice.choice((0, 0, 1))],
+        observers=plan.observers[: rng.choice((0, 0, 1))],
         dynamic=True,
         kinds=(*kinds, *liked) or ("crash",),
-        fault_every_ms=dice.choice((400, 1_000, 2_000)),
+        fault_every_ms=rng.choice((400, 1_000, 2_000)),
         loss=min(plan.loss, 0.05),
         delay_us=(200, min(plan.delay_us[1], 20_000)),
         disk_us=(50, min(plan.disk_us[1], 10_000)),
         brokers=min(plan.brokers, 1),
         clients=2,
-        change_every_ms=dice.choice((150, 400, 1_000)),
-        joins=dice.random() < 0.3,
+        change_every_ms=rng.choice((150, 400, 1_000)),
+        joins=rng.random() < 0.3,
     )
 
 
 def plan_of(seed: int) -> QuorumPlan:
     """The world of a seed without changes of voters; other worlds stand on it, too."""
-    dice = Random(f"quorum-plan-{seed}")
-    voters = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
-    observers = dice.choice((0, 0, 1, 1, 2, 3, 5))
-    dynamic = dice.random() < 0.6
-    outsiders = dice.choice((0, 0, 1)) if dynamic and observers < 5 else 0
-    calm = dice.random() < 0.3
-    kinds = KINDS if dice.random() < 0.8 else tuple(one for one in KINDS if one in BLOODLESS)
-    liked = [kind for kind in dict.fromkeys(kinds) if dice.random() < 0.6]
-    often = dice.choice(_possible(voters, dynamic=dynamic))
+    rng = Random(f"quorum-plan-{seed}")
+    voters = rng.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+    observers = rng.choice((0, 0, 1, 1, 2, 3, 5))
+    dynamic = rng.random() < 0.6
+    outsiders = rng.choice((0, 0, 1)) if dynamic and observers < 5 else 0
+    calm = rng.random() < 0.3
+    kinds = KINDS if rng.random() < 0.8 else tuple(one for one in KINDS if one in BLOODLESS)
+    liked = [kind for kind in dict.fromkeys(kinds) if rng.random() < 0.6]
+    often = rng.choice(_possible(voters, dynamic=dynamic))
     chosen = tuple(kind for kind in kinds if kind in liked) or kinds
-    fault_every_ms = dice.choice((300, 800, 1500, 3000, 6000))
+    fault_every_ms = rng.choice((300, 800, 1500, 3000, 6000))
     if often == "move":
         fault_every_ms = max(fault_every_ms, 3000)  # who has moved must have time to be told of
     if often in kinds:
@@ -265,26 +265,26 @@ def plan_of(seed: int) -> QuorumPlan:
         disturbed=True,
         kinds=chosen,
         fault_every_ms=fault_every_ms,
-        loss=0.0 if calm else dice.choice((0.0, 0.01, 0.05, 0.2)),
-        duplication=0.0 if calm else dice.choice((0.0, 0.02, 0.1)),
-        delay_us=(200, dice.choice((100, 2_000, 20_000, 100_000))),
-        disk_us=(50, dice.choice((100, 1_000, 10_000, 40_000))),
-        propose_every_ms=dice.choice((30, 60, 150)),
-        clock_skew=dice.choice((0.0, 0.01, 0.1)),
-        retry_ms=dice.choice((20, 100, 100, 300)),
-        wire=dice.random() < 0.4,
-        linger_ms=dice.choice((0, 5, 25, 100)),
-        batch_bytes=dice.choice((350, 500, 1_000, 8 << 20)),
-        idle_ms=dice.choice((200, 500, 500, 2000)),
-        session_ms=dice.choice((1_500, 3_000, 9_000)),
-        segment_bytes=dice.choice((400, 2_000, 20_000, 1 << 20)),
-        retention_bytes=dice.choice((500, 4_000, 20_000, 1 << 20)),
-        snapshot_bytes=dice.choice((500, 2_000, 10_000, 100_000)),
-        chunk_bytes=dice.choice((50, 300, 2_000, 1 << 20)),
-        fetch_bytes=dice.choice((100, 1_000, 8 << 20)),
-        pool_us=(20, dice.choice((0, 500, 5_000))),
-        brokers=dice.choice((0, 1, 2, 3)),
-        names=dice.choice((2, 4, 8)),
-        clients=dice.choice((2, 4, 6)),
-        patience_ms=dice.choice((1_000, 3_000, 8_000)),
+        loss=0.0 if calm else rng.choice((0.0, 0.01, 0.05, 0.2)),
+        duplication=0.0 if calm else rng.choice((0.0, 0.02, 0.1)),
+        delay_us=(200, rng.choice((100, 2_000, 20_000, 100_000))),
+        disk_us=(50, rng.choice((100, 1_000, 10_000, 40_000))),
+        propose_every_ms=rng.choice((30, 60, 150)),
+        clock_skew=rng.choice((0.0, 0.01, 0.1)),
+        retry_ms=rng.choice((20, 100, 100, 300)),
+        wire=rng.random() < 0.4,
+        linger_ms=rng.choice((0, 5, 25, 100)),
+        batch_bytes=rng.choice((350, 500, 1_000, 8 << 20)),
+        idle_ms=rng.choice((200, 500, 500, 2000)),
+        session_ms=rng.choice((1_500, 3_000, 9_000)),
+        segment_bytes=rng.choice((400, 2_000, 20_000, 1 << 20)),
+        retention_bytes=rng.choice((500, 4_000, 20_000, 1 << 20)),
+        snapshot_bytes=rng.choice((500, 2_000, 10_000, 100_000)),
+        chunk_bytes=rng.choice((50, 300, 2_000, 1 << 20)),
+        fetch_bytes=rng.choice((100, 1_000, 8 << 20)),
+        pool_us=(20, rng.choice((0, 500, 5_000))),
+        brokers=rng.choice((0, 1, 2, 3)),
+        names=rng.choice((2, 4, 8)),
+        clients=rng.choice((2, 4, 6)),
+        patience_ms=rng.choice((1_000, 3_000, 8_000)),
     )

@@ -15,8 +15,8 @@ from metadata_topic.raft.messages import NOBODY, Node
 from metadata_topic.raft.voters import VoterEndpoint, VoterSet
 from runtime.ports import Ports
 from tests.support.quorum_world.plan import CLUSTER_ID, HOME
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk
+from tests.support.sim.rng import SeededRng
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
@@ -27,7 +27,7 @@ def format_node(node: "QuorumNode", voters: VoterSet | None) -> None:
     ids = {HOME: node.key.directory_id}
     plan = FormatPlan(CLUSTER_ID, node.id, (HOME,), HOME, directory_ids=ids, voters=voters)
     disk = MemoryDisk(node.machine)
-    format_directory(plan, disk=disk, clock=node.clock, dice=SeededDice(node.id))
+    format_directory(plan, disk=disk, clock=node.clock, rng=SeededRng(node.id))
 
 
 def opened_node(node: "QuorumNode", ports: Ports) -> OpenReplica:

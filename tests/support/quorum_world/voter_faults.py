@@ -62,6 +62,6 @@ class VoterFaults(QuorumFaults):
             self._take_address(node, coming)
             return
         self.counts("move")
-        dice = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
+        rng = Random(f"quorum-move-{world.plan.seed}-{coming.number}")
         world.crash_for(node, coming.for_ms)
-        world.addresses.relocate(node, self._heir(node, dice))
+        world.addresses.relocate(node, self._heir(node, rng))

@@ -71,7 +71,7 @@ class VoterOperator:
 
     def _wait(self) -> None:
         world = self.world
-        pause_us = 1 + int(world.work_dice.random() * 2000 * world.plan.change_every_ms)
+        pause_us = 1 + int(world.work_rng.random() * 2000 * world.plan.change_every_ms)
         world.at(world.now_us + pause_us, self._ask)
 
     # -- what is asked --------------------------------------------------------------------------
@@ -80,17 +80,17 @@ class VoterOperator:
         if self._is_over:
             return
         self._wait()
-        world, dice = self.world, self.world.work_dice
+        world, rng = self.world, self.world.work_rng
         leader = max(
             (one for one in world.nodes.values() if one.leads),
             key=lambda one: int(one.core.epoch),
             default=None,
         )
         controllers = world.plan.controllers
-        node = world.nodes[controllers[int(dice.random() * len(controllers))]]
-        if leader is not None and dice.random() < 0.85:
+        node = world.nodes[controllers[int(rng.random() * len(controllers))]]
+        if leader is not None and rng.random() < 0.85:
             node = leader
-        choice, part = dice.random(), dice.random()
+        choice, part = rng.random(), rng.random()
         if not world.net.is_lost_for_clients():
             world.at_any_life(world.net.arrival(), node, self._arrives, node, choice, part)
 

@@ -56,8 +56,8 @@ class Calm:
     equal_ms: int
 
 
-class RandomDice:
-    """`random.Random` as dice."""
+class RandomRng:
+    """`random.Random` as an rng."""
 
     def __init__(self, text: str) -> None:
         self._random = Random(text)
@@ -87,10 +87,10 @@ class QuorumWorld:
         self.is_disturbed = plan.disturbed
         self.broken: Violation | None = None
         self.delay_us, self._disk_us, self._pool_us = plan.delay_us, plan.disk_us, plan.pool_us
-        self.net_dice = Random(f"quorum-net-{plan.seed}")
-        self.disk_dice = Random(f"quorum-disk-{plan.seed}")
-        self.work_dice = Random(f"quorum-work-{plan.seed}")
-        self.cut_dice = RandomDice(f"quorum-cut-{plan.seed}")
+        self.net_rng = Random(f"quorum-net-{plan.seed}")
+        self.disk_rng = Random(f"quorum-disk-{plan.seed}")
+        self.work_rng = Random(f"quorum-work-{plan.seed}")
+        self.cut_rng = RandomRng(f"quorum-cut-{plan.seed}")
         self.nodes: dict[int, QuorumNode] = {}
         self.lost_us: dict[ReplicaKey, int] = {}
         self.oracle = QuorumOracle(self)
@@ -208,11 +208,11 @@ class QuorumWorld:
 
     def _drawn(self, least_and_mean: tuple[int, int]) -> int:
         least, mean = least_and_mean
-        return least + int(self.disk_dice.random() * 2 * mean) if mean else least
+        return least + int(self.disk_rng.random() * 2 * mean) if mean else least
 
     def touch_us(self) -> int:
         """How long an operation of a disk takes that is no fsync: now and then as long as one."""
-        return self.disk_us() if self.disk_dice.random() < LATE_TOUCHES else TOUCH_US
+        return self.disk_us() if self.disk_rng.random() < LATE_TOUCHES else TOUCH_US
 
     def pool_us(self) -> int:
         """How long it takes until a pool begins."""
@@ -223,7 +223,7 @@ class QuorumWorld:
     def start(self) -> None:
         """Start all nodes, the workload and the faults."""
         for node in self.nodes.values():
-            late_us = int(self.work_dice.random() * 300_000) if self.plan.disturbed else 0
+            late_us = int(self.work_rng.random() * 300_000) if self.plan.disturbed else 0
             self.start_later(node, late_us // 1000)
         self.workload.start()
         if self.plan.change_every_ms:

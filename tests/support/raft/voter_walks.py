@@ -54,12 +54,12 @@ class Walked:
 
 def walk(seed: int, steps: int, bounds: Bounds = WALKED) -> Walked:
     """Go so many steps, or until a rule is broken."""
-    dice = Random(f"voter-walk-{seed}")
+    rng = Random(f"voter-walk-{seed}")
     scope = Scope(bounds, is_plain=True)
     state, walked, story = scope.first(), Walked(seed), []
     try:
         for _ in range(steps):
-            following = _next(scope, state, dice)
+            following = _next(scope, state, rng)
             if following is None:
                 break  # who could go on is waited for by nobody: no times run here
             story.append(following[0])
@@ -72,16 +72,16 @@ def walk(seed: int, steps: int, bounds: Bounds = WALKED) -> Walked:
     return walked
 
 
-def _next(scope: Scope, state: State, dice: Random) -> tuple[str, State] | None:
+def _next(scope: Scope, state: State, rng: Random) -> tuple[str, State] | None:
     kinds = {
         scope.arrivals: 120, scope.flushes: 30, scope.appends: 6, scope.changes: 8,
         scope.timeouts: 3, scope.losses: 2, scope.crashes: 1,
     }  # fmt: skip
     for _ in range(_TRIES_MAX):
-        [kind] = dice.choices(list(kinds), list(kinds.values()))
+        [kind] = rng.choices(list(kinds), list(kinds.values()))
         coming = list(kind(state))
         if coming:
-            for label, after in dice.choice(coming)():
+            for label, after in rng.choice(coming)():
                 return label, after
     return None
 

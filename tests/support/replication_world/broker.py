@@ -124,7 +124,7 @@ class ReplicaSide(BrokerSide):
         ports, metadata = node.ports, node.metadata
         self._live = SmallSegments(node.settings_file, lambda: metadata.image, node.world.plan)
         brokers, decoding = metadata.brokers, decoders(ports.executors)
-        creation = creation_without_broker(metadata.submit, self._live, ports.dice, brokers)
+        creation = creation_without_broker(metadata.submit, self._live, ports.rng, brokers)
         for one in (
             ElectLeadersHandler(metadata.submit, brokers.election_defaults),
             AlterPartitionReassignmentsHandler(creation, brokers.election_defaults),
@@ -170,7 +170,7 @@ class ReplicaSide(BrokerSide):
                 log_dirs=config.log_dirs,
                 node_id=node.id,
                 disk=ports.disk,
-                dice=ports.dice,
+                rng=ports.rng,
             )
         )
         self.opened = BrokerLogs(self._live, directories, ports, Health(node.id), pool)

@@ -109,7 +109,7 @@ class Line:
         listening = [one for one in self.world.brokers if DATA_PORT in one.listening and one.up]
         if not listening:
             return None
-        return listening[int(self.world.work_dice.random() * len(listening))]  # type: ignore[return-value]
+        return listening[int(self.world.work_rng.random() * len(listening))]  # type: ignore[return-value]
 
     def ask(
         self,
@@ -245,7 +245,7 @@ class Producer:
         """Send something later."""
         world = self.clients.world
         if not self.clients.is_over:
-            pause_us = 1 + int(world.work_dice.random() * self._pause_us)
+            pause_us = 1 + int(world.work_rng.random() * self._pause_us)
             world.at(world.now_us + pause_us, self._send)
 
     def _send(self) -> None:
@@ -254,12 +254,12 @@ class Producer:
         if clients.is_over or not names:
             self.think()
             return
-        self.send(names[int(world.work_dice.random() * len(names))])
+        self.send(names[int(world.work_rng.random() * len(names))])
 
     def send(self, name: TopicPartition) -> None:
         """Send a batch, and go on when it is answered."""
         clients, world = self.clients, self.clients.world
-        count = 1 + int(world.work_dice.random() * RECORDS_MAX)
+        count = 1 + int(world.work_rng.random() * RECORDS_MAX)
         clients.written += 1
         now_ms = BEGAN_MS + world.now_us // 1000
         sequence = self._sequences.get(name, 0)
@@ -388,7 +388,7 @@ class Consumer:
         """Read something later."""
         world = self.clients.world
         if not self.clients.is_over:
-            world.at(world.now_us + 1 + int(world.work_dice.random() * 300_000), self.go_on)
+            world.at(world.now_us + 1 + int(world.work_rng.random() * 300_000), self.go_on)
 
     def go_on(self) -> None:
         """Read some of a partition."""
@@ -397,7 +397,7 @@ class Consumer:
         if not names:
             self.think()
             return
-        name = names[int(world.work_dice.random() * len(names))]
+        name = names[int(world.work_rng.random() * len(names))]
         node, epoch = clients.line.leader_of(name)
         told = world.judge.by_name.get(name)
         if node is None or told is None:
@@ -421,7 +421,7 @@ class Consumer:
         )
         question = cls(
             replica_id=-1,
-            max_wait_ms=int(world.work_dice.random() * 300),
+            max_wait_ms=int(world.work_rng.random() * 300),
             min_bytes=1,
             max_bytes=5 * self.bytes_max,
             session_id=0,
@@ -620,7 +620,7 @@ class DataClients:
     def _delete_later(self) -> None:
         every_ms = self.world.plan.delete_every_ms
         if every_ms and not self.is_over:
-            pause_us = 1 + int(self.world.work_dice.random() * 2_000 * every_ms)
+            pause_us = 1 + int(self.world.work_rng.random() * 2_000 * every_ms)
             self.world.at(self.world.now_us + pause_us, self._delete)
 
     def _delete(self) -> None:
@@ -628,12 +628,12 @@ class DataClients:
         world = self.world
         if self.is_over or not self.names:
             return
-        name = self.names[int(world.work_dice.random() * len(self.names))]
+        name = self.names[int(world.work_rng.random() * len(self.names))]
         node, _ = self.line.leader_of(name)
         told = world.judge.by_name.get(name)
         if node is None or told is None:
             return
-        offset = told.start_max + int((told.end - told.start_max) * world.work_dice.random())
+        offset = told.start_max + int((told.end - told.start_max) * world.work_rng.random())
         told.asked_start = max(told.asked_start, offset)
         cls = request(ApiKey.DELETE_RECORDS).cls
         asked = cls.Topics.Partitions(partition_index=name.partition, offset=offset)
@@ -656,13 +656,13 @@ class DataClients:
     def _change_minimum_later(self) -> None:
         every_ms = self.world.plan.minimum_every_ms
         if every_ms and not self.is_over:
-            pause_us = 1 + int(self.world.work_dice.random() * 2_000 * every_ms)
+            pause_us = 1 + int(self.world.work_rng.random() * 2_000 * every_ms)
             self.world.at(self.world.now_us + pause_us, self._change_minimum)
 
     def _change_minimum(self) -> None:
         """Between two and three: what is acknowledged has two copies at least."""
         self._change_minimum_later()
-        dice, node = self.world.work_dice, self.line.some_broker()
+        rng, node = self.world.work_rng, self.line.some_broker()
         changing = [
             f"r{number}"
             for number, topic in enumerate(self.world.plan.topics)
@@ -671,13 +671,13 @@ class DataClients:
         if self.is_over or node is None or not changing or not self.names:
             return
         cls = request(ApiKey.INCREMENTAL_ALTER_CONFIGS).cls
-        value = str(2 + int(dice.random() * 2))
+        value = str(2 + int(rng.random() * 2))
         change = cls.Resources.Configs(
             name="min.insync.replicas", config_operation=Operation.SET, value=value
         )
         resource = cls.Resources(
             resource_type=ResourceType.TOPIC,
-            resource_name=changing[int(dice.random() * len(changing))],
+            resource_name=changing[int(rng.random() * len(changing))],
             configs=[change],
         )
 

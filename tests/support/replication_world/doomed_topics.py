@@ -28,7 +28,7 @@ class DoomedTopics:
 
     def __init__(self, clients: "DataClients") -> None:
         self.clients, self.world = clients, clients.world
-        self.dice = Random(f"replication-removals-{self.world.plan.seed}")
+        self.rng = Random(f"replication-removals-{self.world.plan.seed}")
         self.removing = ""
         self._number = 0
 
@@ -52,7 +52,7 @@ class DoomedTopics:
     def _watch(self, name: str) -> None:
         if name in self.world.oracle.reference.topics_by_name:
             mean_us = 1_000 * self.world.plan.remove_every_ms
-            self._later(LIFE_MIN_US + int(2 * mean_us * self.dice.random()), self._remove, name)
+            self._later(LIFE_MIN_US + int(2 * mean_us * self.rng.random()), self._remove, name)
         elif not self.clients.is_over:
             self._later(LOOK_US, self._watch, name)
 
@@ -63,7 +63,7 @@ class DoomedTopics:
         self.removing = name
         if name not in self.world.oracle.reference.topics_by_name:
             self.removing = ""
-            self._later(int(4 * LOOK_US * self.dice.random()), self._make)
+            self._later(int(4 * LOOK_US * self.rng.random()), self._make)
             return
         self._later(ASK_AGAIN_US, self._remove, name)
         node = self.clients.line.some_broker()

@@ -79,8 +79,8 @@ class ReplicationFaults(NodesFaults):
         if node is None:
             return
         world, plan = self._world, self._world.plan
-        dice = Random(f"replication-cut-{plan.seed}-{coming.number}")
-        among = dice.choice((plan.nodes, plan.broker_ids, plan.voters, plan.broker_ids[:2]))
+        rng = Random(f"replication-cut-{plan.seed}-{coming.number}")
+        among = rng.choice((plan.nodes, plan.broker_ids, plan.voters, plan.broker_ids[:2]))
         for other in among:
             if other != node.id:
                 world.net.cut(node.id, other, world.now_us + coming.for_ms * 2000)

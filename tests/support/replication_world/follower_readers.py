@@ -53,7 +53,7 @@ class FollowerReader:
     def __init__(self, clients: "DataClients", number: int, *, is_wild: bool = True) -> None:
         self.clients, self.number, self.is_wild = clients, number, is_wild
         self.world = clients.world
-        self.dice = Random(f"follower-reader-{self.world.plan.seed}-{number}")
+        self.rng = Random(f"follower-reader-{self.world.plan.seed}-{number}")
         self.read = self.read_remotely = 0
         self._offsets: dict[TopicPartition, tuple[int, int]] = {}
         self._arrived: Arrived | None = None
@@ -61,7 +61,7 @@ class FollowerReader:
     def think(self) -> None:
         """Read something later."""
         if not self.clients.is_over:
-            self.world.at(self.world.now_us + 1 + int(self.dice.random() * THINK_US), self.go_on)
+            self.world.at(self.world.now_us + 1 + int(self.rng.random() * THINK_US), self.go_on)
 
     def go_on(self) -> None:
         """Read some of a partition."""
@@ -76,7 +76,7 @@ class FollowerReader:
         if self._is_strange():
             offset = self._strange(told)
         elif self.is_wild and self._silent_ms(told.image.leader) > LEADER_SILENT_MS:
-            offset = int(self.dice.random() * max(told.start_max, 1))
+            offset = int(self.rng.random() * max(told.start_max, 1))
         else:
             offset = max(offset, told.start_max)
         self._ask(told, node, offset)
@@ -84,7 +84,7 @@ class FollowerReader:
     def choose(self) -> "tuple[Told, ReplicaNode] | None":
         """A partition, and a broker that may follow it."""
         names, judge = self.clients.names, self.world.judge
-        told = judge.by_name.get(names[int(self.dice.random() * len(names))]) if names else None
+        told = judge.by_name.get(names[int(self.rng.random() * len(names))]) if names else None
         if told is None:
             return None
         image = told.image
@@ -93,23 +93,23 @@ class FollowerReader:
         listening = [one for one in nodes if DATA_PORT in one.listening and one.up]
         if not listening:
             return None
-        return told, listening[int(self.dice.random() * len(listening))]
+        return told, listening[int(self.rng.random() * len(listening))]
 
     def _is_strange(self) -> bool:
-        return self.is_wild and self.dice.random() < 0.4
+        return self.is_wild and self.rng.random() < 0.4
 
     def _strange(self, told: "Told") -> int:
         """Below the log start, about the end, or somewhere."""
-        kind = int(self.dice.random() * 3)
+        kind = int(self.rng.random() * 3)
         if kind == 0:
-            return int(self.dice.random() * max(told.start_max, 1))
+            return int(self.rng.random() * max(told.start_max, 1))
         if kind == 1:
-            return max(told.end - 3 + int(self.dice.random() * 6), 0)
-        return int(self.dice.random() * (told.end + 1))
+            return max(told.end - 3 + int(self.rng.random() * 6), 0)
+        return int(self.rng.random() * (told.end + 1))
 
     def _ask(self, told: "Told", node: "ReplicaNode", offset: int) -> None:
         cls = request(ApiKey.FETCH).cls
-        epoch = told.image.leader_epoch if self.dice.random() < 0.5 else -1
+        epoch = told.image.leader_epoch if self.rng.random() < 0.5 else -1
         asked = cls.Topics.Partitions(
             partition=told.name.partition,
             current_leader_epoch=epoch,
@@ -120,7 +120,7 @@ class FollowerReader:
         )
         question = cls(
             replica_id=-1,
-            max_wait_ms=int(self.dice.random() * 400),
+            max_wait_ms=int(self.rng.random() * 400),
             min_bytes=1,
             max_bytes=5 * BYTES_MAX,
             session_id=0,

@@ -91,11 +91,11 @@ class GroupConsumer(Consumer):
 
     def think(self) -> None:
         world = self.clients.world
-        world.at(world.now_us + 1 + int(world.work_dice.random() * THINKS_US), self.go_on)
+        world.at(world.now_us + 1 + int(world.work_rng.random() * THINKS_US), self.go_on)
 
     def go_on(self) -> None:
         clients = self.clients
-        told, chance = self.told, clients.world.work_dice.random()
+        told, chance = self.told, clients.world.work_rng.random()
         if told is None or not clients.names:
             self.think()
         elif self._coordinator is None:

@@ -37,25 +37,25 @@ class Mover:
 
     def move(self, number: int) -> None:
         """Ask for something; the `number` of a fault decides what."""
-        dice = Random(f"replication-move-{self.world.plan.seed}-{number}")
+        rng = Random(f"replication-move-{self.world.plan.seed}-{number}")
         known = list(self.world.judge.partitions.values())
         if not known:
             return
-        told = dice.choice(known)
+        told = rng.choice(known)
         image = told.image
-        if (image.adding or image.removing) and dice.random() < 0.3:
+        if (image.adding or image.removing) and rng.random() < 0.3:
             self.ask(told, None)
         else:
-            self.ask(told, self._target(told, dice))
+            self.ask(told, self._target(told, rng))
 
-    def _target(self, told: "Told", dice: Random) -> tuple[int, ...]:
+    def _target(self, told: "Told", rng: Random) -> tuple[int, ...]:
         """One replica more, one less, one for another, or all of them others."""
         image, ids = told.image, self.world.plan.broker_ids
         settled = [one for one in image.replicas if one not in image.removing]
         others = [one for one in ids if one not in settled]
-        dice.shuffle(others)
-        dice.shuffle(settled)
-        deed = dice.choice(("add", "remove", "swap", "swap", "swap", "all", "all"))
+        rng.shuffle(others)
+        rng.shuffle(settled)
+        deed = rng.choice(("add", "remove", "swap", "swap", "swap", "all", "all"))
         if deed == "add":
             wanted = [*settled, *others[:1]]
         elif deed == "remove":
@@ -63,11 +63,11 @@ class Mover:
         elif deed == "swap":
             wanted = [*settled[1:], *others[:1]]
         else:
-            wanted = [*others, *settled][: dice.choice((2, 3))]
+            wanted = [*others, *settled][: rng.choice((2, 3))]
         wanted = wanted[:REPLICAS_MAX]
         if len(wanted) < REPLICAS_MIN:
             wanted = settled
-        dice.shuffle(wanted)
+        rng.shuffle(wanted)
         return tuple(wanted)
 
     def ask(self, told: "Told", replicas: Sequence[int] | None) -> None:

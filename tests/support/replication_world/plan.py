@@ -223,39 +223,39 @@ def _moving(plan: ReplicationPlan) -> ReplicationPlan:
     """With four or five brokers, and moves among the faults."""
     if plan.seed < MOVE_SEEDS:
         return plan
-    dice = Random(f"replication-moving-{plan.seed}")
+    rng = Random(f"replication-moving-{plan.seed}")
     here = len(plan.broker_ids)
-    more = max(dice.choice((4, 4, 5)) - here, 0)
+    more = max(rng.choice((4, 4, 5)) - here, 0)
     after = max((*plan.broker_ids, 100)) + 1
     moves = 1 + len(plan.kinds) * MOVES_OF_10 // (10 - MOVES_OF_10)
     return replace(
         plan,
         observers=(*plan.observers, *range(after, after + more)),
         kinds=(*plan.kinds, *("reassign",) * moves),
-        fault_every_ms=dice.choice((400, 1_000, 2_000)),
+        fault_every_ms=rng.choice((400, 1_000, 2_000)),
     )
 
 
 def _dense(plan: ReplicationPlan) -> ReplicationPlan:
     """With short passes, so that as many events see more segments come and go."""
-    dice = Random(f"replication-dense-{plan.seed}")
+    rng = Random(f"replication-dense-{plan.seed}")
     assert plan.tier is not None
     tier = plan.tier._replace(
         partitions=1,
-        segment_bytes=dice.choice((250, 400)),
-        is_unclean=dice.random() < 0.3,
-        pass_ms=dice.choice((300, 1_000)),
+        segment_bytes=rng.choice((250, 400)),
+        is_unclean=rng.random() < 0.3,
+        pass_ms=rng.choice((300, 1_000)),
         ends_bootstraps=True,
     )
-    liked = [kind for kind in dict.fromkeys(OF_DENSE) if dice.random() < 0.6]
+    liked = [kind for kind in dict.fromkeys(OF_DENSE) if rng.random() < 0.6]
     wide = OF_WIDE if plan.seed >= WIDE_SEEDS else ()
     return replace(
         plan,
         voters=(1,),
         combined=(),
-        observers=tuple(range(101, 101 + dice.choice((3, 3, 4)))),
+        observers=tuple(range(101, 101 + rng.choice((3, 3, 4)))),
         loss=0.0,
-        fault_every_ms=dice.choice((600, 1_500)),
+        fault_every_ms=rng.choice((600, 1_500)),
         session_ms=1_500,
         lag_ms=min(plan.lag_ms, 2_000),
         delay_us=(200, min(plan.delay_us[1], 2_000)),
@@ -264,11 +264,11 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
         topics=(),
         has_durable=False,
         kinds=(*(kind for kind in OF_DENSE if kind in liked), *wide) or ("end_leader",),
-        producers=dice.choice((1, 2)),
-        produce_every_ms=dice.choice((20, 40)),
+        producers=rng.choice((1, 2)),
+        produce_every_ms=rng.choice((20, 40)),
         consumers=1,
         follower_readers=1,
-        remove_every_ms=dice.choice((2_000, 6_000)) if wide else 0,
+        remove_every_ms=rng.choice((2_000, 6_000)) if wide else 0,
         restores=bool(wide),
         idle_ms=min(plan.idle_ms, 500) if wide else plan.idle_ms,  # an image is confirmed with each
     )
@@ -276,26 +276,26 @@ def _dense(plan: ReplicationPlan) -> ReplicationPlan:
 
 def _tiered(plan: ReplicationPlan) -> ReplicationPlan:
     """With a tiered topic that most batches go to, and as many faults as let it be copied."""
-    dice = Random(f"replication-tier-{plan.seed}")
+    rng = Random(f"replication-tier-{plan.seed}")
     tier = TierPlan(
-        partitions=dice.choice((1, 1, 2)),
-        segment_bytes=dice.choice((250, 400, 1_500)),
-        retention_bytes=dice.choice((-1, -1, 4_000)),
-        local_bytes=dice.choice((1, 1, 800)),
+        partitions=rng.choice((1, 1, 2)),
+        segment_bytes=rng.choice((250, 400, 1_500)),
+        retention_bytes=rng.choice((-1, -1, 4_000)),
+        local_bytes=rng.choice((1, 1, 800)),
     )
-    liked = [kind for kind in dict.fromkeys(OF_TIERS) if dice.random() < 0.7]
+    liked = [kind for kind in dict.fromkeys(OF_TIERS) if rng.random() < 0.7]
     kinds = [kind for kind in OF_TIERS if kind in liked] * (1 + len(plan.kinds) // 20)
     return replace(
         plan,
         tier=tier,
         kinds=(*plan.kinds, *kinds),
-        fault_every_ms=dice.choice((1_000, 2_000, 4_000)),
-        topics=plan.topics[: dice.choice((0, 0, 1))],
+        fault_every_ms=rng.choice((1_000, 2_000, 4_000)),
+        topics=plan.topics[: rng.choice((0, 0, 1))],
         groups=0,
-        producers=dice.choice((1, 2, 4)),
-        produce_every_ms=dice.choice((15, 40, 100)),
-        consumers=dice.choice((1, 2)),
-        delete_every_ms=dice.choice((0, 3_000, 10_000)),
+        producers=rng.choice((1, 2, 4)),
+        produce_every_ms=rng.choice((15, 40, 100)),
+        consumers=rng.choice((1, 2)),
+        delete_every_ms=rng.choice((0, 3_000, 10_000)),
         batch_bytes=max(plan.batch_bytes, 500),  # a registration names the store
     )
 
@@ -307,9 +307,9 @@ def _untiered(seed: int) -> ReplicationPlan:
     plan = _grown(plan)
     if seed % 2:
         return plan
-    dice = Random(f"replication-groups-{seed}")
-    plan = replace(plan, groups=dice.choice((1, 2, 4)), offsets_partitions=dice.choice((1, 2)))
-    if dice.random() < 0.5:
+    rng = Random(f"replication-groups-{seed}")
+    plan = replace(plan, groups=rng.choice((1, 2, 4)), offsets_partitions=rng.choice((1, 2)))
+    if rng.random() < 0.5:
         return plan
     # Few records, so that as many events see coordinators move more often.
     changed = {"producers": 1, "produce_every_ms": 1_000, "topics": (TopicPlan(1, 3, 2),)}
@@ -318,32 +318,32 @@ def _untiered(seed: int) -> ReplicationPlan:
 
 def _grown(plan: ReplicationPlan) -> ReplicationPlan:
     """With up to five brokers, min.insync.replicas that goes up and down, a durable topic."""
-    dice = Random(f"replication-grown-{plan.seed}")
-    more = dice.choice((0, 0, 0, 1, 2))
+    rng = Random(f"replication-grown-{plan.seed}")
+    more = rng.choice((0, 0, 0, 1, 2))
     after = max((*plan.observers, *plan.combined, 100)) + 1
     here = len(plan.observers) + len(plan.combined)
     more = min(more, BROKERS_MAX - here)
     return replace(
         plan,
         observers=(*plan.observers, *range(after, after + more)),
-        minimum_every_ms=dice.choice((0, 0, 3_000, 10_000)),
-        has_durable=dice.random() < 0.4,
+        minimum_every_ms=rng.choice((0, 0, 3_000, 10_000)),
+        has_durable=rng.random() < 0.4,
     )
 
 
 def _plan_of(seed: int) -> ReplicationPlan:
     nodes = nodes_plan_of(seed)
-    dice = Random(f"replication-plan-{seed}")
+    rng = Random(f"replication-plan-{seed}")
     controllers = 3
-    combined = dice.choice((0, controllers))
-    brokers = dice.choice((3, 3, 3, 4))
-    topics = [TopicPlan(dice.choice((1, 2, 3)), 3, 2)]
-    if dice.random() < 0.5:
-        topics.append(TopicPlan(1, dice.choice((2, 3)), dice.choice((1, 2))))
-    if dice.random() < 0.25:
-        topics.append(TopicPlan(1, 3, dice.choice((1, 2)), is_unclean=True))
+    combined = rng.choice((0, controllers))
+    brokers = rng.choice((3, 3, 3, 4))
+    topics = [TopicPlan(rng.choice((1, 2, 3)), 3, 2)]
+    if rng.random() < 0.5:
+        topics.append(TopicPlan(1, rng.choice((2, 3)), rng.choice((1, 2))))
+    if rng.random() < 0.25:
+        topics.append(TopicPlan(1, 3, rng.choice((1, 2)), is_unclean=True))
     usual = [kind for kind in nodes.kinds if kind not in NOT_HERE]
-    liked = [kind for kind in dict.fromkeys(OF_REPLICAS) if dice.random() < 0.6]
+    liked = [kind for kind in dict.fromkeys(OF_REPLICAS) if rng.random() < 0.6]
     kinds = [kind for kind in OF_REPLICAS if kind in liked] * (1 + len(usual) // 20)
     kept = {one.name: getattr(nodes, one.name) for one in fields(nodes)}
     changed = {
@@ -353,21 +353,21 @@ def _plan_of(seed: int) -> ReplicationPlan:
         "kinds": (*usual, *kinds) or ("crash",),
         "brokers": 0,
         "askers": 0,
-        "fault_every_ms": dice.choice((500, 1_500, 3_000, 6_000)),
-        "session_ms": dice.choice((1_500, 3_000)),
+        "fault_every_ms": rng.choice((500, 1_500, 3_000, 6_000)),
+        "session_ms": rng.choice((1_500, 3_000)),
         "linger_ms": min(nodes.linger_ms, 25),
         "tier_every_ms": 5_000,
     }
     return ReplicationPlan(
         **{**kept, **changed},
         topics=tuple(topics),
-        producers=dice.choice((1, 2, 4)),
-        produce_every_ms=dice.choice((20, 60, 200)),
-        consumers=dice.choice((0, 1, 2)),
-        lag_ms=dice.choice((1_000, 2_000, 5_000)),
-        log_segment_bytes=dice.choice((400, 2_000, 20_000, 1 << 20)),
-        fetch_partition_bytes=dice.choice((100, 1_000, 1 << 20)),
-        delete_every_ms=dice.choice((0, 0, 2_000, 10_000)),
+        producers=rng.choice((1, 2, 4)),
+        produce_every_ms=rng.choice((20, 60, 200)),
+        consumers=rng.choice((0, 1, 2)),
+        lag_ms=rng.choice((1_000, 2_000, 5_000)),
+        log_segment_bytes=rng.choice((400, 2_000, 20_000, 1 << 20)),
+        fetch_partition_bytes=rng.choice((100, 1_000, 1 << 20)),
+        delete_every_ms=rng.choice((0, 0, 2_000, 10_000)),
     )
 
 

@@ -36,7 +36,7 @@ class Lies:
     """
 
     def __init__(self, seed: int) -> None:
-        self.dice = Random(f"replication-lies-{seed}")
+        self.rng = Random(f"replication-lies-{seed}")
         self.until_us: dict[Lie, int] = {}
         self.told: Counter[Lie] = Counter()
 
@@ -52,7 +52,7 @@ class Lies:
         if self._lies(Lie.FORGETS_PUTS, now_us):
             return None
         if not is_claim(key) and self._lies(Lie.CUTS_PUTS, now_us):
-            return data[: int(self.dice.random() * len(data))]
+            return data[: int(self.rng.random() * len(data))]
         return data
 
     def is_hidden(self, now_us: int, key: str) -> bool:
@@ -68,11 +68,11 @@ class Lies:
         """What is given for bytes of an object."""
         if not data or not self._lies(Lie.FLIPS, now_us):
             return data
-        at = int(self.dice.random() * len(data))
+        at = int(self.rng.random() * len(data))
         return data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
 
     def _lies(self, lie: Lie, now_us: int) -> bool:
-        if self.until_us.get(lie, 0) <= now_us or self.dice.random() >= PART:
+        if self.until_us.get(lie, 0) <= now_us or self.rng.random() >= PART:
             return False
         self.told[lie] += 1
         return True

@@ -33,10 +33,10 @@ from rsm_plugins.place import identity_of
 from runtime.disk import Buffer, Disk, OpenFile
 from runtime.ports import Ports
 from tests.support.replication_world.tier_store import ObjectsStorageManager
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk, MemoryFile
 from tests.support.sim.pool_work import Job
 from tests.support.sim.process import SimFuture, SimProcess
+from tests.support.sim.rng import SeededRng
 
 if TYPE_CHECKING:
     from tests.support.replication_world.node import ReplicaNode
@@ -335,7 +335,7 @@ def begin_tier(process: TierProcess, broker_end: Endpoint) -> None:
     world = node.world
     assert node.process is not None
     seed = world.plan.seed * 1_000_003 + node.id * 1009 + node.tier_lives + 500
-    ports = process.ports(SeededDice(seed))
+    ports = process.ports(SeededRng(seed))
     receiver: TierReceiver | None = None
 
     def take(received: Received, reply: Reply) -> None:
@@ -372,7 +372,7 @@ def _plugins(
         port_factory=lambda settings: port,
         store_factory=lambda settings, count: MemoryStore(),
         clock=ports.clock,
-        dice=ports.dice,
+        rng=ports.rng,
         threaded=False,
     )
     metadata.process, process.metadata = process, metadata

@@ -46,7 +46,7 @@ class RemoteObjects:
     def __init__(self, world: "ReplicationWorld") -> None:
         self.world = world
         self.objects: dict[str, bytes] = {}
-        self.dice = Random(f"replication-store-{world.plan.seed}")
+        self.rng = Random(f"replication-store-{world.plan.seed}")
         self.lies = Lies(world.plan.seed)
         self.is_away_until = self.is_slow_until = self.loses_answers_until = 0
 
@@ -62,7 +62,7 @@ class RemoteObjects:
     def call_us(self) -> int:
         """How long the next call takes."""
         mean = 1_500_000 if self.is_slow_until > self.world.now_us else 5_000
-        return 200 + int(2 * mean * self.dice.random())
+        return 200 + int(2 * mean * self.rng.random())
 
 
 class ObjectClient(ObjectStore):
@@ -82,7 +82,7 @@ class ObjectClient(ObjectStore):
 
     def _answers(self) -> None:
         remote = self._remote
-        if remote.loses_answers_until > remote.world.now_us and remote.dice.random() < 0.5:
+        if remote.loses_answers_until > remote.world.now_us and remote.rng.random() < 0.5:
             raise RetriableRemoteStorageError("the answer is lost")
 
     def put(self, key: str, source: BinaryIO) -> ObjectFacts:
@@ -92,7 +92,7 @@ class ObjectClient(ObjectStore):
         try:
             self._takes()
         except ProcessEnded:
-            late_us = int(2 * LATE_PUT_US * remote.dice.random()) - LATE_PUT_US
+            late_us = int(2 * LATE_PUT_US * remote.rng.random()) - LATE_PUT_US
             if late_us > 0:
                 remote.world.at(remote.world.now_us + late_us, self._lands, key, data)
             raise

@@ -38,7 +38,7 @@ class WorldTopic(MemoryTopic):
     def __init__(self, world: "ReplicationWorld") -> None:
         super().__init__(PARTITIONS)
         self.world = world
-        self.dice = Random(f"replication-topic-{world.plan.seed}")
+        self.rng = Random(f"replication-topic-{world.plan.seed}")
         self.on_land: Callable[[int, int], None] = lambda partition, offset: None
         self.on_lost: Callable[[int, int], None] = lambda partition, end: None
         self.writer: TierProcess | None = None
@@ -67,8 +67,8 @@ class WorldTopic(MemoryTopic):
 
     def pause_us(self) -> int:
         """Until a record is a step further."""
-        mean = LATE_US if self.world.is_disturbed and self.dice.random() < LATE else 4_000
-        return 100 + int(2 * mean * self.dice.random())
+        mean = LATE_US if self.world.is_disturbed and self.rng.random() < LATE else 4_000
+        return 100 + int(2 * mean * self.rng.random())
 
 
 class WorldPort(MemoryPort):
@@ -96,7 +96,7 @@ class WorldPort(MemoryPort):
     def _lands(self, partition: int, value: bytes, on_done: Callable[[AppendResult], None]) -> None:
         topic = self.world_topic
         if self.process.has_ended:
-            self._is_cut_off |= topic.dice.random() < LOST_WITH_WRITER
+            self._is_cut_off |= topic.rng.random() < LOST_WITH_WRITER
         if self._is_cut_off:
             return
         topic.writer = self.process

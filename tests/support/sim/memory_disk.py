@@ -4,7 +4,7 @@
     disk = MemoryDisk(machine)             # of one process
     disk.append(disk.open_append(Path("/data/log")), b"...")
     disk.end_after(3)                      # the process ends in the third change from now on
-    machine.cut(dice)                      # the power goes: one of the states that are possible
+    machine.cut(rng)                      # the power goes: one of the states that are possible
     disk = MemoryDisk(machine)             # of the next process
 
 What a power cut may leave is `power_cut_model`'s, as in `PowerCutDisk`; here nothing is real, so

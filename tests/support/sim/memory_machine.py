@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.dice import Dice
 from runtime.disk import Buffer
+from runtime.rng import Rng
 from tests.support.sim.power_cut_model import (
     DirectoryNode,
     FileNode,
@@ -55,10 +55,10 @@ class MemoryNode(FileNode):
         self.live.extend(bytes(size - len(self.live)))
         self.pending.append(Truncate(size))
 
-    def settle(self, dice: Dice) -> None:
+    def settle(self, rng: Rng) -> None:
         """Become what a power cut leaves."""
         if self.pending:
-            self.durable = bytearray(self.survivor(dice))
+            self.durable = bytearray(self.survivor(rng))
             self.pending.clear()
         if self.live != self.durable:
             self.rewrites += 1
@@ -86,14 +86,14 @@ class MemoryMachine:
         self.fault: Fault | None = None
         self.cost_us: Cost | None = None
 
-    def cut(self, dice: Dice) -> None:
-        """Lose power: of what is not durable some is left, as the dice fall."""
+    def cut(self, rng: Rng) -> None:
+        """Lose power: of what is not durable some is left, as the rng decides."""
         self.changes += 1
         self.name_changes += 1
         self.boots += 1
-        self.journal.cut(dice)
+        self.journal.cut(rng)
         self.locks.clear()
-        _settle(self.root, dice)
+        _settle(self.root, rng)
 
     def copy_files(self) -> DirectoryNode:
         """A copy of all files as they are seen now, for `put_back`."""
@@ -171,11 +171,11 @@ def _copied(directory: DirectoryNode) -> DirectoryNode:
     return copy
 
 
-def _settle(directory: DirectoryNode, dice: Dice) -> None:
+def _settle(directory: DirectoryNode, rng: Rng) -> None:
     directory.live = dict(directory.durable)
     for name in sorted(directory.live):
         node = directory.live[name]
         if isinstance(node, DirectoryNode):
-            _settle(node, dice)
+            _settle(node, rng)
         elif isinstance(node, MemoryNode):
-            node.settle(dice)
+            node.settle(rng)

@@ -13,8 +13,8 @@ from runtime.executors import Pool
 from runtime.metrics import Registry
 from runtime.ports import Ports
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.executors import SimExecutors
+from tests.support.sim.rng import SeededRng
 from tests.support.sim.scheduler import ManualScheduler
 
 
@@ -26,7 +26,7 @@ class SimPorts(Ports):
     scheduler: ManualScheduler
     executors: SimExecutors
     disk: Disk
-    dice: SeededDice
+    rng: SeededRng
     metrics: Registry = field(default_factory=Registry)
 
 
@@ -43,7 +43,7 @@ def simulated(
     """Make the ports of a simulated process.
 
     Args:
-        seed: of its dice.
+        seed: of its rng.
         clock: where time begins, or time that it shares with others; default: a new clock.
         disk: default: real files without faults.
         pool: runs what goes to any pool; default: at once, in the caller's thread.
@@ -57,5 +57,5 @@ def simulated(
         scheduler=ManualScheduler(clock),
         executors=SimExecutors(pool, changes=changes, reads=reads, background=background),
         disk=disk or Disk(),
-        dice=SeededDice(seed),
+        rng=SeededRng(seed),
     )

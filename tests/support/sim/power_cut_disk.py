@@ -1,6 +1,6 @@
 """Real files on a machine that loses power: the simulated side of `Disk` for crash tests.
 
-    disk = PowerCutDisk(directory, dice, operations=40)   # the power goes in the 40th operation
+    disk = PowerCutDisk(directory, rng, operations=40)   # the power goes in the 40th operation
     try:
         work(disk)
     except PowerCutError:
@@ -9,7 +9,7 @@
 
 The running process sees its files as on any disk. At the cut the tree below `root` is rewritten to
 one of the states that a POSIX disk may have then (see `tests.support.sim.power_cut_model`). The
-dice draw it, so that a seed replays it. What was below `root` when the disk was made counts as
+rng draw it, so that a seed replays it. What was below `root` when the disk was made counts as
 durable.
 
 A kill is the mild case (`kills`): the process ends, the machine goes on. What was written is there
@@ -26,8 +26,8 @@ import shutil
 import threading
 from pathlib import Path
 
-from runtime.dice import Dice
 from runtime.disk import Buffer, Disk, OpenFile
+from runtime.rng import Rng
 from tests.support.sim.power_cut_model import (
     DirectoryNode,
     FileNode,
@@ -51,20 +51,20 @@ class PowerCutDisk(Disk):
         return ""  # each of its ends may be one of the machine
 
     def __init__(
-        self, root: Path, dice: Dice, operations: int | None = None, *, kills: bool = False
+        self, root: Path, rng: Rng, operations: int | None = None, *, kills: bool = False
     ) -> None:
         """Take what is below `root` as durable.
 
         Args:
             root: an existing directory; paths outside of it are ordinary files.
-            dice: draw what survives.
+            rng: draw what survives.
             operations: the power goes in the operation of this number (from 1), each a call that
                 changes something or fsyncs; None: only when `cut` is called.
             kills: in that operation only the process ends.
         """
         super().__init__()
         self._root = root
-        self._dice = dice
+        self._rng = rng
         self._left, self._kills = operations, kills
         self._off = False
         self._lock = threading.RLock()
@@ -83,7 +83,7 @@ class PowerCutDisk(Disk):
             if self._off:
                 return
             self._off = True
-            self._journal.cut(self._dice)
+            self._journal.cut(self._rng)
             self._rewrite(self._root, self._tree)
 
     def kill(self) -> None:
@@ -376,7 +376,7 @@ class PowerCutDisk(Disk):
                     self._rewrite(at, node, moved=is_new)
                 case FileNode():
                     if is_new or node.pending:
-                        content = node.survivor(self._dice)
+                        content = node.survivor(self._rng)
                         at.unlink(missing_ok=True)
                         at.write_bytes(content)
 

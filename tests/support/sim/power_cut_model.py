@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from runtime.dice import Dice
+from runtime.rng import Rng
 
 _SECTOR_BYTES: Final = 512
 _PIECES_MAX: Final = 16
@@ -63,25 +63,25 @@ class FileNode:
             _apply(self.durable, change)
         del self.pending[:count]
 
-    def survivor(self, dice: Dice) -> bytes:
+    def survivor(self, rng: Rng) -> bytes:
         """Draw one content that a cut may leave."""
         content = bytearray(self.durable)
         if not self.pending:
             return bytes(content)
-        way = dice.random()
+        way = rng.random()
         if way < 0.2:
             return bytes(content)
         if way < 0.35:
             for change in self.pending:
                 _apply(content, change)
             return bytes(content)
-        self._mix(content, dice)
+        self._mix(content, rng)
         return bytes(content)
 
-    def _mix(self, content: bytearray, dice: Dice) -> None:
+    def _mix(self, content: bytearray, rng: Rng) -> None:
         """Sizes survive in their order up to some change; each sector of data has its own luck."""
-        sizes_kept = int(dice.random() * (len(self.pending) + 1))
-        luck = dice.random()
+        sizes_kept = int(rng.random() * (len(self.pending) + 1))
+        luck = rng.random()
         for index, change in enumerate(self.pending):
             match change:
                 case Truncate(size):
@@ -92,10 +92,10 @@ class FileNode:
                     if index > sizes_kept:
                         missing = 0
                     elif index == sizes_kept and missing > 0:
-                        missing = int(dice.random() * (missing + 1))
+                        missing = int(rng.random() * (missing + 1))
                     content.extend(bytes(max(missing, 0)))
                     for start, end in _pieces(position, len(data)):
-                        if dice.random() < luck:
+                        if rng.random() < luck:
                             stop = max(min(end, len(content)), start)
                             content[start:stop] = data[start - position : stop - position]
 
@@ -227,21 +227,21 @@ class NameJournal:
             change.apply_durable()
         self._pending = left[::-1]
 
-    def cut(self, dice: Dice) -> None:
+    def cut(self, rng: Rng) -> None:
         """Draw which pending changes survive, and make those durable."""
-        for change in _survivors([change for _, change in self._pending], dice):
+        for change in _survivors([change for _, change in self._pending], rng):
             change.apply_durable()
         self._pending.clear()
 
 
-def _survivors(pending: Sequence[NameChange], dice: Dice) -> list[NameChange]:
-    if dice.random() < 0.4:  # a journal: some first ones
-        return list(pending[: int(dice.random() * (len(pending) + 1))])
-    luck = dice.random()
+def _survivors(pending: Sequence[NameChange], rng: Rng) -> list[NameChange]:
+    if rng.random() < 0.4:  # a journal: some first ones
+        return list(pending[: int(rng.random() * (len(pending) + 1))])
+    luck = rng.random()
     lost: set[tuple[int, str]] = set()
     kept = []
     for change in pending:
-        if change.keys & lost or dice.random() >= luck:
+        if change.keys & lost or rng.random() >= luck:
             lost |= change.keys
         else:
             kept.append(change)

@@ -1,7 +1,7 @@
 """A process on a timeline: its clock runs apart, its pools take time, and it can end at any moment.
 
     process = SimProcess(timeline, clock=SimClock(timeline, rate=1001), disk=disk, ...)
-    part = Part(config, process.ports(dice))
+    part = Part(config, process.ports(rng))
     process.end()        # nothing that it has begun or asked for happens any more
 
 Work on a pool begins at some moment after it was asked for, is cut at each operation of the disk,
@@ -16,9 +16,9 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from runtime.clock import Clock
-from runtime.dice import Dice
 from runtime.executors import Pool
 from runtime.ports import Ports
+from runtime.rng import Rng
 from runtime.scheduler import Timer, run_guarded
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.pool_work import Job, current_job
@@ -254,7 +254,7 @@ class SimProcess:
         """The one pool that it has under every name."""
         return SimPool(self, self.wait_us)
 
-    def ports(self, dice: Dice) -> Ports:
+    def ports(self, rng: Rng) -> Ports:
         """What its code stands on."""
         clock: Clock = self.clock
         return Ports(
@@ -262,5 +262,5 @@ class SimProcess:
             scheduler=SimScheduler(self),
             executors=Pools(self.make_pool()),
             disk=self.disk,
-            dice=dice,
+            rng=rng,
         )

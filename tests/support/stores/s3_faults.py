@@ -171,8 +171,8 @@ class FaultPlan:
             return False
         if rule.times and self._struck[place] >= rule.times:
             return False
-        dice = Random(f"{self.seed}/{rule.fault.name}/{kind.value}/{self.requests[kind]}")
-        return dice.random() < rule.probability
+        rng = Random(f"{self.seed}/{rule.fault.name}/{kind.value}/{self.requests[kind]}")
+        return rng.random() < rule.probability
 
     def injected_so_far(self) -> Counter[tuple[Fault, Kind]]:
         """A copy of `injected`."""

@@ -183,11 +183,11 @@ class BusyTier:
         **settings: Any,
     ) -> None:
         ports = simulated(seed)
-        self.clock, self.scheduler, self.dice = ports.clock, ports.scheduler, ports.dice
+        self.clock, self.scheduler, self.rng = ports.clock, ports.scheduler, ports.rng
         sizes = {COPIER_POOL: copiers, EXPIRATION_POOL: copiers, JUDGE_POOL: 1}
         self.workers = TurnWorkers(ports.scheduler, sizes)
         self.store = SlowStore(partial(self.workers.pause, None), call_ms)
-        self.metadata = InMemoryRemoteLogMetadataManager(ports.clock, ports.dice)
+        self.metadata = InMemoryRemoteLogMetadataManager(ports.clock, ports.rng)
         self.telemetry = Telemetry()
         self.many = ManyLogs(count)
         self.logs = self.many.logs
@@ -209,7 +209,7 @@ class BusyTier:
                 metadata=self.metadata,
                 storage=self.store,
                 clock=ports.clock,
-                dice=ports.dice,
+                rng=ports.rng,
                 calls=PluginCalls(ports.clock),
                 telemetry=self.telemetry,
                 deletions=Deletions(self.store, ports.clock, 600_000, config.copy_max_ms),
@@ -250,7 +250,7 @@ class BusyTier:
         until_ms = self.clock.monotonic_ms() + ms
         while self.clock.monotonic_ms() < until_ms:
             for number, rate in rates.items():
-                if self.dice.random() < rate * STEP_MS / 1_000:
+                if self.rng.random() < rate * STEP_MS / 1_000:
                     self.close_one(number)
             self.scheduler.advance(STEP_MS)
 

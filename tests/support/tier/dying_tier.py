@@ -38,7 +38,7 @@ from rsm_plugins.segment import (
     RemoteLogSegmentMetadata,
     SegmentState,
 )
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.life_steps import Death, SteppedDisk, Steps, must
 from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker, values_of
 from tests.support.tier.memory_topic import MemoryPort, MemoryTopic
@@ -229,7 +229,7 @@ class Machine:
 
     @property
     def seed(self) -> int:
-        """Of the present life's dice; no other life of a test has them; each run has the same."""
+        """Of the present life's rng; no other life of a test has them; each run has the same."""
         name = "/".join(self.directory.parts[-2:])
         return 2 * (crc32(name.encode()) + (self.lives << 32))
 
@@ -311,7 +311,7 @@ class Life(Pair):
             port_factory=lambda settings: self.port,
             store_factory=lambda settings, count: machine.cache or MemoryStore(),
             clock=self.clock,
-            dice=SeededDice(machine.seed + 1),
+            rng=SeededRng(machine.seed + 1),
             threaded=False,
         )
         manager.configure(

@@ -13,7 +13,7 @@ from rlmm.testing import PARTITION, segment, update
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.memory_topic import MemoryPort, MemoryTopic
 
 WRITE_WAIT_MS = 5_000
@@ -46,7 +46,7 @@ class Node:
             port_factory=lambda settings: self.port,
             store_factory=lambda settings, count: self.store,
             clock=self.clock,
-            dice=SeededDice(self.number * 1_000 + self.starts),
+            rng=SeededRng(self.number * 1_000 + self.starts),
             threaded=False,
         )
         self.manager.on_lost_records(self.lost.append)

@@ -30,8 +30,8 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.testing import FaultyStorage, Operation
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.ports import simulated
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.log_in_memory import PARTITION, InlineWorkers, SimulatedBroker
 
 NAMES = (PARTITION.topic_id, PARTITION.partition)
@@ -93,7 +93,7 @@ class Pair:
         inner = LocalFsRemoteStorageManager()
         inner.configure({"dir": str(self.store)})
         self.storage = kind(inner)
-        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, SeededRng(1))
         self.told: list[Health] = []
         self.aborted: list[str] = []
         self.ended = False

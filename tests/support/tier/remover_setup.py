@@ -14,7 +14,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import LOG_BYTES, FaultyStorage, segment_data
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 FENCE = Fence(3, 1)
 GRACE_MS, COPY_MAX_MS = 60_000, 3_600_000
@@ -52,7 +52,7 @@ class Setup:
     log: MetadataLog = field(default_factory=MetadataLog)
 
     def __post_init__(self) -> None:
-        self.manager = InMemoryRemoteLogMetadataManager(self.clock, SeededDice(1))
+        self.manager = InMemoryRemoteLogMetadataManager(self.clock, SeededRng(1))
         inner = LocalFsRemoteStorageManager()
         inner.configure({"dir": str(self.root)})
         self.storage = FaultyStorage(inner)

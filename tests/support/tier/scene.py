@@ -21,7 +21,7 @@ from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from rsm_plugins.segment import SegmentState
 from rsm_plugins.testing import FaultyStorage
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.log_in_memory import PARTITION, SimulatedBroker, SteppedTier, values_of
 
 COPY_MAX_MS = 60_000
@@ -36,8 +36,8 @@ class Scene:
         self.broker = SimulatedBroker()
         self.broker.now_ms = 10_000_000
         self.storage = FaultyStorage(self.open_storage())
-        self.dice = SeededDice(7)
-        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, self.dice)
+        self.rng = SeededRng(7)
+        self.metadata = InMemoryRemoteLogMetadataManager(self.clock, self.rng)
         self.settings = settings or PartitionSettings()
         self.incarnation = 0
         self.kill_at: int | None = None
@@ -62,7 +62,7 @@ class Scene:
             metadata=self.metadata,
             storage=self.storage,
             clock=self.clock,
-            dice=self.dice,
+            rng=self.rng,
             calls=PluginCalls(self.clock),
             telemetry=Telemetry(),
             deletions=Deletions(self.storage, self.clock, COPY_MAX_MS, COPY_MAX_MS),

@@ -18,7 +18,7 @@ from rlm.config import TierConfig
 from rlmm.store import MemoryStore
 from runtime.metrics import Registry
 from tests.support.kafka_client.sim_network import SimNetwork
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tiered_world.loop_tier import LoopTier
 from tests.support.worlds.data_plane import World
 from tests.support.worlds.followers import LeaderSide, Served
@@ -116,7 +116,7 @@ class TieredBroker:
         world.clock.advance(cluster.passed_ms)
         world.image = MetadataImage()
         # Ids that are drawn in one life are not drawn in another one.
-        ports = replace(world.ports, dice=SeededDice(self.epoch), metrics=Registry())
+        ports = replace(world.ports, rng=SeededRng(self.epoch), metrics=Registry())
         self.loop_tier = LoopTier(ports, cluster.metadata_topic, self._cache, str(cluster.store))
         self.tier = RemoteTier(
             self._tier_config(), world.ports, asyncio.get_running_loop(), self.loop_tier
@@ -132,7 +132,7 @@ class TieredBroker:
         world.replicas.listeners.append(self.tier.on_replicas)
 
     def _follow(self) -> None:
-        world, network = self.world, SimNetwork(self.world.scheduler, self.world.dice)
+        world, network = self.world, SimNetwork(self.world.scheduler, self.world.rng)
         network.nodes, network.cut = self.cluster.listeners, self.cluster.cut
         config, _ = BrokerConfig.load({
             "process.roles": "broker",

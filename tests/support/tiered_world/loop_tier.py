@@ -118,7 +118,7 @@ class LoopTier:
             port_factory=lambda settings: topic.port(),
             store_factory=lambda settings, count: cache,
             clock=ports.clock,
-            dice=ports.dice,
+            rng=ports.rng,
             threaded=False,
         )
 

@@ -25,7 +25,7 @@ from metadata_topic.image.loader import ImageLoader
 from metadata_topic.image.model import BrokerImage, Endpoint, Provenance, RemoteStore
 from metadata_topic.quorum.active.decisions import ignore_place
 from runtime.work import at_once
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 R = TypeVar("R")
 SETTINGS = {
@@ -108,7 +108,7 @@ class Admin:
             self.node.submit,
             defaults=self.live.topic_defaults,
             validate_config=self.live.validate_new_topic,
-            dice=SeededDice(7),
+            rng=SeededRng(7),
             backlog=lambda: self.backlog,
         )
         self.creation.descriptors = self.descriptors

@@ -1,16 +1,16 @@
-"""A process whose pools and turns come in an order that dice draw: one seed replays it."""
+"""A process whose pools and turns come in an order that an rng draws: one seed replays it."""
 
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
-from runtime.dice import Dice
+from runtime.rng import Rng
 from runtime.scheduler import Timer
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.executors import SimExecutors
 from tests.support.sim.ports import SimPorts
+from tests.support.sim.rng import SeededRng
 from tests.support.sim.scheduler import ManualScheduler
 from tests.support.worlds.crash_disk import CrashDisk
 from tests.support.worlds.pools import HeldPool
@@ -42,8 +42,8 @@ class _Due(Future[T]):
 class AnyOrderPool:
     """A `Pool` whose calls are made in any order, when the first of their results is asked for."""
 
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
         self._held: list[tuple[_Due[Any], Callable[[], Any]]] = []
 
     @property
@@ -59,7 +59,7 @@ class AnyOrderPool:
 
     def make_one(self) -> None:
         """Make any call that waits."""
-        future, call = self._held.pop(int(self._dice.random() * len(self._held)))
+        future, call = self._held.pop(int(self._rng.random() * len(self._held)))
         try:
             future.set_result(call())
         except Exception as error:
@@ -123,17 +123,17 @@ class AnyOrder:
         ports: for the process.
     """
 
-    def __init__(self, dice: SeededDice, clock: ManualClock, disk: CrashDisk) -> None:
+    def __init__(self, rng: SeededRng, clock: ManualClock, disk: CrashDisk) -> None:
         self._changes = HeldPool()
-        self._pool = AnyOrderPool(dice)
+        self._pool = AnyOrderPool(rng)
         self._scheduler = TurnScheduler(clock)
-        self._dice = dice
+        self._rng = rng
         self.ports = SimPorts(
             clock=clock,
             scheduler=self._scheduler,
             executors=SimExecutors(self._pool, changes=self._changes),
             disk=disk,
-            dice=dice,
+            rng=rng,
         )
 
     def step(self) -> bool:
@@ -144,6 +144,6 @@ class AnyOrder:
         if self._pool.held:
             choices.append(self._pool.make_one)
         choices.append(self._scheduler.take_turn)
-        return choices[int(self._dice.random() * len(choices))]() is not False or bool(
+        return choices[int(self._rng.random() * len(choices))]() is not False or bool(
             self._changes.held or self._pool.held
         )

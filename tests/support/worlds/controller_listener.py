@@ -47,7 +47,7 @@ class Listener:
         self.heartbeat = BrokerHeartbeatHandler(control, heartbeat_interval_ms=BEAT_MS)
         config, _ = BrokerConfig.load(SETTINGS | {"log.dirs": str(log_dir)})
         live = LiveConfig(config, lambda: loop.image)
-        creation = creation_without_broker(self.submit, live, self.quorum.ports.dice, control)
+        creation = creation_without_broker(self.submit, live, self.quorum.ports.rng, control)
         cluster = ClusterView(1, "cluster", lambda: loop.image)
         self.create = CreateTopicsHandler(creation, live)
         self.delete = DeleteTopicsHandler(cluster, self.submit, enabled=True)

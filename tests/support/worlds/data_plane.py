@@ -51,7 +51,7 @@ class World:
 
     def __post_init__(self) -> None:
         ports = self.ports = simulated(7, clock=ManualClock(NOW_MS), disk=self.disk, pool=self.pool)
-        self.clock, self.scheduler, self.dice = ports.clock, ports.scheduler, ports.dice
+        self.clock, self.scheduler, self.rng = ports.clock, ports.scheduler, ports.rng
         self.metrics = ports.metrics
         self.judgements = JudgementTally(self.clock)
         self.logs = LogManager([self.directory], self.config_for, ports)

@@ -99,7 +99,7 @@ class DrivenNode:
             ids = {home: bytes([self.id]) * 16}
             first = None if self.id in self.quorum.controllers else voters
             plan = FormatPlan(CLUSTER_ID, self.id, (home,), home, directory_ids=ids, voters=first)
-            format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
+            format_directory(plan, disk=Disk(), clock=ports.clock, rng=ports.rng)
         others = tuple(replace(node, id=-1) for node in self.quorum.nodes)
         self.opened = opened = open_replica(
             home,

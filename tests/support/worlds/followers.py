@@ -185,7 +185,7 @@ class Pair:
 
     def __post_init__(self) -> None:
         self.follower = World(_made(self.directory / "f"), node_id=FOLLOWER, pool=self.pool)
-        self.network = SimNetwork(self.follower.scheduler, self.follower.dice)
+        self.network = SimNetwork(self.follower.scheduler, self.follower.rng)
         self.image = MetadataImage()
         self.worlds: dict[int, World] = {}
         self.sides: dict[int, LeaderSide] = {}

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.dice import Dice
 from runtime.disk import Buffer, Disk, OpenFile
+from runtime.rng import Rng
 from tests.support.sim.power_cut_disk import PowerCutError
 
 Undo = Callable[[], None]
@@ -37,9 +37,9 @@ class ForgetfulDisk(Disk):
     def boot_id(self) -> str:
         return ""  # each of its ends may be one of the machine
 
-    def __init__(self, dice: Dice, operations: int, kinds: str, *, chance: float = 1.0) -> None:
+    def __init__(self, rng: Rng, operations: int, kinds: str, *, chance: float = 1.0) -> None:
         super().__init__()
-        self._dice = dice
+        self._rng = rng
         self._left = operations
         self._kinds = FORGETS[kinds]
         self._chance = chance
@@ -68,7 +68,7 @@ class ForgetfulDisk(Disk):
                     file.truncate(size)
         for changes in self._undo.values():
             for kind, undo in reversed(changes):
-                if kind in self._kinds and self._dice.random() < self._chance:
+                if kind in self._kinds and self._rng.random() < self._chance:
                     undo()
 
     def _files(self) -> list[Path]:

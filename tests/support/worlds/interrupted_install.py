@@ -7,7 +7,7 @@ from metadata_topic.quorum.log.flushed_end_file import FlushedEnd, FlushedEndFil
 from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles
 from metadata_topic.raft.messages import SnapshotId
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 
 def note_install(metadata: Path, snapshot_id: SnapshotId) -> None:
@@ -22,4 +22,4 @@ def leave_install(
 ) -> None:
     """The intent is noted and the file has its name; the log is as it was."""
     note_install(metadata, snapshot_id)
-    SnapshotFiles(metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
+    SnapshotFiles(metadata, Disk(), SeededRng(1)).write(snapshot_id, chunks)

@@ -44,7 +44,7 @@ class Home:
         plan = FormatPlan(
             cluster_id, 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID}
         )
-        format_directory(plan, disk=Disk(), clock=self.ports.clock, dice=self.ports.dice)
+        format_directory(plan, disk=Disk(), clock=self.ports.clock, rng=self.ports.rng)
 
     def node(self, *, pool: Pool | None = None) -> MetadataNode:
         return MetadataNode(

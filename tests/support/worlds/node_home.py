@@ -36,7 +36,7 @@ class Home:
         self.failures: list[BaseException] = []
         endpoint = VoterEndpoint("CONTROLLER", "localhost", 9093) if standalone else None
         plan = FormatPlan("cluster", 1, (path,), path, endpoint, directory_ids={path: DIRECTORY_ID})
-        format_directory(plan, disk=Disk(), clock=self.ports.clock, dice=self.ports.dice)
+        format_directory(plan, disk=Disk(), clock=self.ports.clock, rng=self.ports.rng)
 
     def node(
         self,

@@ -50,7 +50,7 @@ class Cluster:
 class World:
     def __init__(self, seed: int, **settings: Any) -> None:
         self.ports = simulated(seed)
-        self.network = SimNetwork(self.ports.scheduler, self.ports.dice)
+        self.network = SimNetwork(self.ports.scheduler, self.ports.rng)
         self.network.nodes[NODE] = Cluster
         self.connections = Connections(
             ConnectionSettings(client_id="s", **settings), self.ports, self.network

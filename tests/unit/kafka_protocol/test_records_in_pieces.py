@@ -21,24 +21,24 @@ CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB = 1 << 20
 
 
-def sizes(total, dice):
+def sizes(total, rng):
     """Sizes that sum up to about `total`: many small ones, some beyond a piece."""
     left = total
     while left > 0:
-        size = dice.choice((0, 1, 30, 300, 5000, 70_000, PIECE_BYTES, 3 * PIECE_BYTES))
+        size = rng.choice((0, 1, 30, 300, 5000, 70_000, PIECE_BYTES, 3 * PIECE_BYTES))
         left -= size + 10
         yield size
 
 
 def records_of(seed):
-    dice = random.Random(seed)
-    value = dice.randbytes(64) * (4 * PIECE_BYTES // 64)
-    for size in sizes(6 * MIB, dice):
-        key = dice.choice((None, b"", b"key", value[: size // 2]))
+    rng = random.Random(seed)
+    value = rng.randbytes(64) * (4 * PIECE_BYTES // 64)
+    for size in sizes(6 * MIB, rng):
+        key = rng.choice((None, b"", b"key", value[: size // 2]))
         headers = [
-            ("name" * dice.randrange(4), dice.choice((None, b"", value[: size // 3])))
-        ] * dice.randrange(3)
-        yield TS + dice.randrange(-500, 500), key, dice.choice((None, value[:size])), headers
+            ("name" * rng.randrange(4), rng.choice((None, b"", value[: size // 3])))
+        ] * rng.randrange(3)
+        yield TS + rng.randrange(-500, 500), key, rng.choice((None, value[:size])), headers
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, *CODECS])
@@ -65,9 +65,9 @@ def test_pieces_are_neither_empty_nor_too_many(codec):
 @pytest.mark.parametrize("codec", CODECS)
 def test_how_records_are_cut_changes_nothing_in_what_they_are_deflated_to(codec):
     data = random.Random(4).randbytes(1000) * 3000
-    dice, pieces, at = random.Random(5), [], 0
+    rng, pieces, at = random.Random(5), [], 0
     while at < len(data):
-        size = dice.choice((1, 100, 32_768, 65_536, 300_000))
+        size = rng.choice((1, 100, 32_768, 65_536, 300_000))
         pieces.append(data[at : at + size])
         at += size
     assert b"".join(deflated(codec, pieces, level=None, size_bytes=len(data))) == compress(

@@ -217,12 +217,12 @@ def mapped(batch: bytes | bytearray) -> OffsetMap:
 
 def of_seed(seed: int, codec: Codec, keys: int) -> bytearray:
     """A batch of some 4 MiB; records of all sizes, some beyond a piece, some tombstones."""
-    dice, given = random.Random(seed), []
-    noise = dice.randbytes(CHUNK_BYTES)
+    rng, given = random.Random(seed), []
+    noise = rng.randbytes(CHUNK_BYTES)
     for _ in range(400):
-        size = dice.choice((0, 9, 500, 5_000, PIECE_BYTES if dice.random() < 0.05 else 70))
-        value = None if dice.random() < 0.1 else noise[:size]
-        given.append((NOW_MS + dice.randrange(-50, 50), b"k%d" % dice.randrange(keys), value, []))
+        size = rng.choice((0, 9, 500, 5_000, PIECE_BYTES if rng.random() < 0.05 else 70))
+        value = None if rng.random() < 0.1 else noise[:size]
+        given.append((NOW_MS + rng.randrange(-50, 50), b"k%d" % rng.randrange(keys), value, []))
     given.insert(200, (NOW_MS, b"long", noise, [("h", b"v")]))
     return build_batch(given, codec=codec)
 

@@ -43,15 +43,15 @@ def test_only_those_whose_newest_batch_is_in_the_range() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_producers_that_come_and_go_between_two_turns_hide_no_others(seed: int) -> None:
-    dice, states = random.Random(seed), ProducerStates()
+    rng, states = random.Random(seed), ProducerStates()
     for number in range(60):
         append(states, number, number)
     states.expire(1_000, 100)
     last, staying = LastBatches(states, 0, 60), set(range(60))
     new = 1000
-    while last.take(dice.randrange(1, 9)):
-        gone = [one for one in dice.sample(range(60), 4) if dice.random() < 0.5]
-        for _ in range(dice.randrange(3) * dice.randrange(40)):  # the table is made anew, too
+    while last.take(rng.randrange(1, 9)):
+        gone = [one for one in rng.sample(range(60), 4) if rng.random() < 0.5]
+        for _ in range(rng.randrange(3) * rng.randrange(40)):  # the table is made anew, too
             append(states, new, new)
             new += 1
         states.expire(2_000, 100, gone)

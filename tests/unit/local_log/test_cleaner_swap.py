@@ -23,8 +23,8 @@ from local_log.log.truncation import truncate_to
 from local_log.manager.log_dir import CLEANER_OFFSETS, LogDir
 from runtime.disk import Disk
 from tests.support.rounds import rounds
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.cleaned_logs import (
     COMPACTED,
     batches_of,
@@ -164,7 +164,7 @@ def kills_and_cuts() -> Iterator[object]:
 def test_the_log_is_whole_and_the_same_wherever_a_pass_ends(
     tmp_path: Path, operation: int, kills: bool, seed: int
 ) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     path = tmp_path / "orders-0"
     log = written(path, disk)
     disk.fsync_path(tmp_path)
@@ -192,7 +192,7 @@ def test_the_log_is_whole_and_the_same_wherever_a_pass_ends(
 
 
 def test_the_operations_of_a_pass_are_as_many_as_are_tried(tmp_path: Path) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(1))
+    disk = PowerCutDisk(tmp_path, SeededRng(1))
     log = written(tmp_path / "orders-0", disk)
     disk.begin(2 * OPERATIONS)
     clean(log, now_ms=LATER_MS)
@@ -206,7 +206,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
     tmp_path: Path, operation: int, seed: int
 ) -> None:
     """The new segment has its next name, and reaches beyond the end that the log gets."""
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     path = tmp_path / "orders-0"
     log = written(path, disk)
     disk.fsync_path(tmp_path)
@@ -233,7 +233,7 @@ def test_what_a_truncation_takes_back_does_not_come_back(
 
 def test_an_index_of_a_swap_without_its_log_is_not_taken_over(tmp_path: Path) -> None:
     """A cut may keep the new name of an index and lose that of the log: it is of another log."""
-    log = written(tmp_path / "orders-0", PowerCutDisk(tmp_path, SeededDice(1)))
+    log = written(tmp_path / "orders-0", PowerCutDisk(tmp_path, SeededRng(1)))
     before, base = table_of(log), log.segments.all[1].base_offset
     log.close(clean=False)
     for suffix in (".index", ".timeindex", ".txnindex"):

@@ -74,12 +74,12 @@ class Told(NamedTuple):
 
 def told(directory: Path, count: int, seed: int) -> Told:
     """Batches of a leader: four producers in transactions, half of which are aborted."""
-    dice, log = Random(seed), open_log(directory)
+    rng, log = Random(seed), open_log(directory)
     sequences, begun, aborted = dict.fromkeys(range(4), 0), dict[int, int](), {}
     for number in range(count):
-        epoch, producer_id = number // 40, dice.randrange(4)
-        if producer_id in begun and dice.random() < 0.5:
-            is_aborted = dice.random() < 0.5
+        epoch, producer_id = number // 40, rng.randrange(4)
+        if producer_id in begun and rng.random() < 0.5:
+            is_aborted = rng.random() < 0.5
             marker = end_transaction_batch(
                 ControlType.ABORT if is_aborted else ControlType.COMMIT,
                 base_offset=0,
@@ -96,7 +96,7 @@ def told(directory: Path, count: int, seed: int) -> Told:
             if is_aborted:
                 aborted[info.first_offset] = producer_id, first
             continue
-        size = 1 + dice.randrange(3)
+        size = 1 + rng.randrange(3)
         info = append(
             log,
             size,
@@ -118,15 +118,15 @@ def told(directory: Path, count: int, seed: int) -> Told:
     return Told(batches, headers, aborted)
 
 
-def check_reads(log: PartitionLog, truth: Told, dice: Random, cursor: int) -> int:
+def check_reads(log: PartitionLog, truth: Told, rng: Random, cursor: int) -> int:
     """Read once as the loop does; gives where to read next."""
     log_end, high_watermark = log.log_end_offset, log.high_watermark
     stable = log.last_stable_offset
     assert stable <= high_watermark <= log_end
-    end = dice.choice([None, high_watermark, stable])
+    end = rng.choice([None, high_watermark, stable])
     bound = log_end if end is None else end
-    offset = cursor if cursor < bound else max(bound - 1 - dice.randrange(12), 0)
-    found = log.read(offset, dice.choice([200, 4000]), end_offset=end, min_one_batch=True)
+    offset = cursor if cursor < bound else max(bound - 1 - rng.randrange(12), 0)
+    found = log.read(offset, rng.choice([200, 4000]), end_offset=end, min_one_batch=True)
     data = b"".join(
         log.disk.read_at(one.file, one.position, one.size_bytes) for one in found.regions
     )
@@ -152,7 +152,7 @@ def check_reads(log: PartitionLog, truth: Told, dice: Random, cursor: int) -> in
         for base, header in truth.headers.items():
             is_open = base < stable and not header.is_control and marker_of(truth, header) is None
             assert not is_open, "the stable end is above an open transaction"
-    return expected if expected > offset else dice.randrange(log_end + 1)
+    return expected if expected > offset else rng.randrange(log_end + 1)
 
 
 def marker_of(truth: Told, header: BatchHeader) -> int | None:
@@ -171,7 +171,7 @@ class Follower:
 
     def __init__(self, directory: Path, seed: int, batches: int) -> None:
         self.truth = told(directory / "leader", batches, seed)
-        self.dice = Random(seed)
+        self.rng = Random(seed)
         self.log = open_log(directory / "follower", config=with_config(SMALL, segment_bytes=700))
         self.waiting, self.cursor, self.reads = deque(sorted(self.truth.batches)), 0, 0
 
@@ -186,7 +186,7 @@ class Follower:
 
     def read(self) -> None:
         self.reads += 1
-        self.cursor = check_reads(self.log, self.truth, self.dice, self.cursor)
+        self.cursor = check_reads(self.log, self.truth, self.rng, self.cursor)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -202,15 +202,15 @@ def test_reads_at_any_moment_of_an_append_see_whole_batches(tmp_path: Path, seed
 @pytest.mark.parametrize("seed", range(8))
 def test_reads_with_an_append_at_any_moment_see_whole_batches(tmp_path: Path, seed: int) -> None:
     follower = Follower(tmp_path, seed, 400)
-    lines, dice = 0, follower.dice
+    lines, rng = 0, follower.rng
     while follower.waiting:
-        wait = dice.randrange(200)
+        wait = rng.randrange(200)
 
         def step() -> None:
             nonlocal wait
             wait -= 1
             if wait == 0 and follower.waiting:
-                follower.append(1 + dice.randrange(3))
+                follower.append(1 + rng.randrange(3))
 
         at_lines(step, follower.read)
         lines += 1
@@ -317,15 +317,15 @@ def test_state_is_the_leaders_at_the_same_offset_whatever_came_between(
     tmp_path: Path, seed: int
 ) -> None:
     follower = Follower(tmp_path, seed, 200)
-    dice, bases = follower.dice, sorted(follower.truth.batches)
+    rng, bases = follower.rng, sorted(follower.truth.batches)
     compared = 0
     while follower.waiting:
-        follower.append(1 + dice.randrange(25))
-        draw, log = dice.random(), follower.log
+        follower.append(1 + rng.randrange(25))
+        draw, log = rng.random(), follower.log
         if draw < 0.3:
-            log.flush(dice.choice([None, log.log_end_offset // 2]))
+            log.flush(rng.choice([None, log.log_end_offset // 2]))
         elif draw < 0.6:
-            truncate_to(log, max(log.log_end_offset - dice.randrange(60), 0))
+            truncate_to(log, max(log.log_end_offset - rng.randrange(60), 0))
         elif draw < 0.8:
             log.close(clean=draw < 0.65)
             follower.log = log = open_log(
@@ -336,7 +336,7 @@ def test_state_is_the_leaders_at_the_same_offset_whatever_came_between(
             )
         end = log.log_end_offset
         follower.waiting = deque(base for base in bases if base >= end)
-        if dice.random() < 0.3:
+        if rng.random() < 0.3:
             compared += 1
             leader = open_log(tmp_path / f"to {compared}")
             leader.append_batches(

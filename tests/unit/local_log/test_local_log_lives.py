@@ -12,8 +12,8 @@ from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log import tier_segments
 from local_log.log.partition_log import PartitionLog
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import append, filled, open_log, with_config
 
 TIERED = with_config(remote_storage_enable=True)
@@ -39,7 +39,7 @@ def test_without_power_at_any_step_a_later_life_begins_where_the_first_one_ended
     log = filled(tmp_path, config=TIERED)
     end = log.log_end_offset
     log.close()
-    disk = PowerCutDisk(tmp_path, SeededDice(operations or 0), operations=operations)
+    disk = PowerCutDisk(tmp_path, SeededRng(operations or 0), operations=operations)
     with suppress(PowerCutError):
         for epoch in (7, 9):
             log = begun(tmp_path, disk, end, epoch)
@@ -75,7 +75,7 @@ def test_a_chain_file_of_before_or_none_changes_nothing_of_it(tmp_path: Path, fi
 def test_a_segment_that_was_opened_for_copying_is_there_after_a_power_cut(
     tmp_path: Path, seed: int
 ) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed), operations=None)
+    disk = PowerCutDisk(tmp_path, SeededRng(seed), operations=None)
     config = with_config(remote_storage_enable=True, segment_bytes=300)
     log = open_log(tmp_path, disk=disk, config=config, log_start=0, recovery_point=0)
     log.epochs.assign(3, 0)

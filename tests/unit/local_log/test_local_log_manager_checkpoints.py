@@ -21,8 +21,8 @@ from local_log.manager.log_dir import (
 )
 from local_log.manager.placement import WantedReplica
 from runtime.disk import Disk, OpenFile
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import NOW_MS, append, with_config
 from tests.support.worlds.log_manager import (
     BILLS,
@@ -437,7 +437,7 @@ def test_no_power_cut_in_a_retention_pass_makes_a_hole(tmp_path: Path) -> None:
     for cut in range(1, 200):
         root = tmp_path / str(cut)
         shutil.copytree(base, root)
-        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        disk = PowerCutDisk(root, SeededRng(cut), operations=cut)
         host = Host(root, disk=disk, config=with_config(retention_ms=1000))
         host.wanted = {ORDERS: WantedReplica(IDS["orders"], 0, host.id_of(0))}
         is_done = False

@@ -20,8 +20,8 @@ from local_log.manager.placement import WantedReplica
 from runtime.disk import Disk
 from runtime.executors import make_pool
 from tests.support.rounds import rounds
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import SMALL, append
 from tests.support.worlds.log_manager import (
     BILLS,
@@ -227,7 +227,7 @@ def test_no_power_cut_lets_a_new_topic_meet_what_was_known_of_the_old_one(tmp_pa
 
 def replaced_until_the_cut(host: Host, operations: int) -> bool:
     """Delete the old topic, stop, and make the new one; whether that was done before the cut."""
-    disk = PowerCutDisk(host.root, SeededDice(operations), operations=operations)
+    disk = PowerCutDisk(host.root, SeededRng(operations), operations=operations)
     try:
         manager = host.manager(disk)
         manager.load()
@@ -254,7 +254,7 @@ def test_no_second_power_cut_does_either(tmp_path: Path) -> None:
     for cut in range(1, 200):
         root = tmp_path / f"cut-{cut}"
         shutil.copytree(base, root)
-        host = Host(root, disk=PowerCutDisk(root, SeededDice(cut), operations=cut))
+        host = Host(root, disk=PowerCutDisk(root, SeededRng(cut), operations=cut))
         host.wanted = {
             ORDERS: WantedReplica(NEW_ID, 0, None),
             BILLS: WantedReplica(IDS["bills"], 0, host.id_of(0)),
@@ -282,7 +282,7 @@ def test_no_power_cut_loses_a_log_that_was_made(tmp_path: Path, seed: int) -> No
     for cut in range(1, 200):
         root = tmp_path / str(cut)
         host = Host(root, 2)
-        disk = PowerCutDisk(root, SeededDice(seed * 1000 + cut), operations=cut)
+        disk = PowerCutDisk(root, SeededRng(seed * 1000 + cut), operations=cut)
         assigned: dict[TopicPartition, WantedReplica] = {}
         try:
             manager = host.manager(disk)
@@ -318,7 +318,7 @@ def test_a_deletion_that_a_power_cut_undoes_leaves_a_whole_log_or_none(tmp_path:
         root = tmp_path / str(cut)
         shutil.copytree(base, root)
         host = Host(root)
-        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        disk = PowerCutDisk(root, SeededRng(cut), operations=cut)
         is_done = False
         try:
             manager = host.manager(disk)

@@ -11,8 +11,8 @@ from kafka_protocol.types import EpochEntry
 from local_log.file_names import EPOCH_CHECKPOINT
 from local_log.log.partition_log import PartitionLog
 from local_log.log.truncation import truncate_to
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import NOW_MS, append, filled, open_log, with_config
 
 SEEDS = range(20)
@@ -46,13 +46,13 @@ def test_an_index_lost_below_the_recovery_point_is_made_again(tmp_path: Path) ->
 def test_flushed_records_survive_a_power_cut_whatever_was_rolled(
     tmp_path: Path, seed: int, knows_the_point: bool
 ) -> None:
-    dice = SeededDice(seed)
-    disk = PowerCutDisk(tmp_path, dice)
+    rng = SeededRng(seed)
+    disk = PowerCutDisk(tmp_path, rng)
     log = open_log(tmp_path, disk=disk)
     flushed = 0
     for number in range(60):
         append(log, 1 + number % 3, epoch=number // 25)
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             log.flush()
             flushed = log.log_end_offset
     assert len(log.segments.all) > 3
@@ -82,7 +82,7 @@ def test_what_recovery_cut_off_does_not_come_back(tmp_path: Path, seed: int) -> 
     assert len(batches) > 2
     data[batches[1] + 70] ^= 1  # in the records of the second batch; those behind it are whole
     path.write_bytes(data)
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     recovered = open_log(tmp_path, disk=disk, clean=False)
     end = recovered.log_end_offset
     disk.cut()
@@ -93,7 +93,7 @@ def test_what_recovery_cut_off_does_not_come_back(tmp_path: Path, seed: int) -> 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_clean_stop_survives_a_power_cut(tmp_path: Path, seed: int, flushed: bool) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     log = open_log(tmp_path, disk=disk)
     sequence = count = 0
     for number in range(60):
@@ -112,7 +112,7 @@ def test_a_clean_stop_survives_a_power_cut(tmp_path: Path, seed: int, flushed: b
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, seed: int) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     log = open_log(tmp_path, disk=disk)
     for number in range(6):  # two in a segment: that one of them is missing would not be told
         first = {"producer_id": 5, "producer_epoch": 0, "base_sequence": number}
@@ -140,15 +140,15 @@ def test_aborted_transactions_below_the_recovery_point_survive(tmp_path: Path, s
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_flush_writes_the_chain_before_it_counts_a_new_epoch(tmp_path: Path, seed: int) -> None:
-    dice = SeededDice(seed)
-    disk = PowerCutDisk(tmp_path, dice)
+    rng = SeededRng(seed)
+    disk = PowerCutDisk(tmp_path, rng)
     log = open_log(tmp_path, disk=disk)
     flushed: list[EpochEntry] = []
     for epoch in range(12):
         log.epochs.assign(epoch, log.log_end_offset)  # every second one leads in vain
         if epoch % 2:
             append(log, epoch=epoch)
-        if dice.random() < 0.3:
+        if rng.random() < 0.3:
             log.flush()
             flushed = log.epochs.entries()
     disk.cut()
@@ -171,7 +171,7 @@ def test_a_new_epoch_touches_no_file_where_nothing_remote_hangs_on_it(tmp_path: 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_flushed_after_a_truncation_survives(tmp_path: Path, seed: int) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     log = open_log(tmp_path, disk=disk)
     for _ in range(60):
         append(log, 1)

@@ -15,9 +15,9 @@ from local_log.log.partition_log import PartitionLog
 from local_log.log.producers import PRODUCERS_AT_ONCE_MAX
 from local_log.log.truncation import truncate_to
 from local_log.producers.state import SILENT_MS, BatchMeta
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import NOW_MS, SMALL, append, batch_of, open_log, with_config
 
 
@@ -154,7 +154,7 @@ def test_clean_stop_writes_a_snapshot_at_the_log_end(tmp_path):
 def test_a_power_cut_brings_no_snapshot_of_what_was_cut_off_back(tmp_path, seed):
     """Else what the client sends again is taken for a repeat, and is nowhere."""
     (tmp_path / "x").mkdir()
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     disk.begin()
     log = open_log(tmp_path / "x", disk=disk)
     for sequence in range(5):

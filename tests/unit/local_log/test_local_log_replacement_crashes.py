@@ -13,8 +13,8 @@ from local_log.manager.log_dir import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STAR
 from local_log.manager.log_dirs import LogManager
 from tests.support.damage.places import quick_directory
 from tests.support.rounds import rounds
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import append, read_bytes
 from tests.support.worlds.log_manager import BILLS, ORDERS, Host, make
 from tests.support.worlds.replacement import BEGINNING, PRODUCER, TIERED, check_new
@@ -59,7 +59,7 @@ class Lives:
     was_done: bool = False
 
     def __post_init__(self) -> None:
-        self.disk = PowerCutDisk(self.root, SeededDice(self.seed))
+        self.disk = PowerCutDisk(self.root, SeededRng(self.seed))
         self.host = Host(self.root, config=CONFIG, disk=self.disk)
         self.host.assign(ORDERS, BILLS)
 

@@ -7,9 +7,9 @@ import pytest
 from kafka_protocol.records.batch import iter_batches
 from local_log.log.partition_log import PartitionLog
 from local_log.refusal import FaultKind
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import accept, append, files_of, filled, open_log, refused
 
 SEEDS = range(10)
@@ -64,7 +64,7 @@ def test_a_segment_that_was_set_aside_does_not_come_back(
     """Its batches would follow those that were written at the same offsets since."""
     end = killed.segments.all[1].base_offset
     _path(killed, 1).unlink()
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     log = open_log(tmp_path, clean=False, disk=disk)
     assert log.log_end_offset == end
     disk.cut()

@@ -16,9 +16,9 @@ from local_log.log.partition_log import PartitionLog
 from local_log.manager.placement import WantedReplica
 from local_log.segment.reading import is_filler
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.local_log import SMALL, append, filled, open_log, with_config
 from tests.support.worlds.log_manager import Host
 
@@ -221,7 +221,7 @@ def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, name: str, operations:
 def test_a_power_cut_after_it_loses_nothing(tmp_path: Path, seed: int) -> None:
     end, paths, places = made(tmp_path)
     DAMAGES["magic"][0](paths[0], places[0], 0)
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     first = salvaged(tmp_path, disk, **known(end, "clean"))
     wanted = offsets(first)
     disk.cut()

@@ -172,7 +172,7 @@ class Home:
         self.path = path
         self.ports = looped(simulated(7))
         plan = FormatPlan("cluster", 1, (path,), path, directory_ids={path: b"D" * 16})
-        format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice)
+        format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, rng=self.ports.rng)
 
     def run(self, work: Callable[[MetadataNode], Awaitable[None]]) -> MetadataNode:
         """Start a node, work, and end as a killed process does."""

@@ -15,9 +15,9 @@ from metadata_topic.quorum.log.metadata_log import MetadataLog
 from metadata_topic.quorum.start.format import make_dirs_durably
 from runtime.disk import Disk, OpenFile
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk
 from tests.support.sim.memory_machine import MemoryMachine
+from tests.support.sim.rng import SeededRng
 
 HOME = Path("/log")
 SEEDS = range(8)
@@ -63,7 +63,7 @@ def flush_one(log: MetadataLog) -> int:
 
 def after_a_cut(machine: MemoryMachine, seed: int) -> int:
     """What the note says after a power cut."""
-    machine.cut(SeededDice(seed))
+    machine.cut(SeededRng(seed))
     found = FlushedEndFile(HOME, MemoryDisk(machine)).read()
     assert found is not None
     return found.offset

@@ -18,7 +18,7 @@ from metadata_topic.quorum.start.format import (
 from metadata_topic.raft.voters import VoterEndpoint
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tidemark.node_files.initial_controllers import parse_initial_controllers
 
 FORMATTED = Path(__file__).parents[2] / "golden/cluster-metadata/formatted"
@@ -62,7 +62,7 @@ def test_a_standalone_format_gives_the_files_of_kafkas_tool(tmp_path: Path) -> N
         tuple(r for r in bootstrap if r.name == "UserScramCredentialRecord"),
         {tmp_path: meta.directory_id},
     )
-    format_directory(plan, disk=Disk(), clock=ScriptedClock(times), dice=SeededDice(1))
+    format_directory(plan, disk=Disk(), clock=ScriptedClock(times), rng=SeededRng(1))
     for name in (BOOTSTRAP_FILE, f"{METADATA_DIRECTORY}/{CHECKPOINT}"):
         assert (tmp_path / name).read_bytes() == (STANDALONE / name).read_bytes(), name
     assert parse_meta_properties((tmp_path / META_PROPERTIES).read_bytes()) == meta
@@ -84,7 +84,7 @@ def test_bootstrap_files_of_other_formats_are_the_same_bytes(name: str, tmp_path
         more_records=tuple(r for r in records if r.name != "FeatureLevelRecord"),
     )
     clock = ScriptedClock(batch_times(theirs))
-    format_directory(plan, disk=Disk(), clock=clock, dice=SeededDice(1))
+    format_directory(plan, disk=Disk(), clock=clock, rng=SeededRng(1))
     assert (tmp_path / BOOTSTRAP_FILE).read_bytes() == theirs.read_bytes()
 
 
@@ -135,7 +135,7 @@ def test_every_kind_of_node_gets_the_bytes_of_kafkas_tool(case: str, tmp_path: P
         directory_ids={} if is_voter else {tmp_path: meta.directory_id},
         voters=voters,
     )
-    ids = format_directory(plan, disk=Disk(), clock=ScriptedClock(times), dice=SeededDice(1))
+    ids = format_directory(plan, disk=Disk(), clock=ScriptedClock(times), rng=SeededRng(1))
     assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == files
     for name in files:
         assert (tmp_path / name).read_bytes() == without_comments(theirs / name), name
@@ -148,7 +148,7 @@ def plan_for(*directories: Path, standalone: bool = False) -> FormatPlan:
 
 
 def run(plan: FormatPlan) -> dict[Path, bytes]:
-    return format_directory(plan, disk=Disk(), clock=ManualClock(), dice=SeededDice(3))
+    return format_directory(plan, disk=Disk(), clock=ManualClock(), rng=SeededRng(3))
 
 
 def test_every_log_directory_gets_its_own_id_and_only_one_the_voters(tmp_path: Path) -> None:

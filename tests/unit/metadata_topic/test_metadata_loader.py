@@ -51,7 +51,7 @@ class World:
     def __init__(self, path: Path) -> None:
         self.ports: SimPorts = simulated()
         self.log = self.opened(path)
-        self.files = SnapshotFiles(path, Disk(), self.ports.dice)
+        self.files = SnapshotFiles(path, Disk(), self.ports.rng)
         self.images: list[MetadataImage] = []
         self.applied: list[Applied] = []
         self.failures: list[Exception] = []
@@ -164,7 +164,7 @@ def test_a_large_batch_is_taken_in_steps(world: World) -> None:
         scheduler=scheduler,
         executors=world.ports.executors,
         disk=world.ports.disk,
-        dice=world.ports.dice,
+        rng=world.ports.rng,
     )
     loader = world.loader(ports)
     end = world.append(*(topic(f"t{n}") for n in range(3_000)))

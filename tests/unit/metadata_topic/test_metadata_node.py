@@ -95,7 +95,7 @@ def test_decisions_at_once_see_each_other(home: Home) -> None:
             image,
             [TopicSpec("a", assignments=())],
             defaults=TopicDefaults(),
-            topic_ids=[home.ports.dice.uuid()],
+            topic_ids=[home.ports.rng.uuid()],
             validate_config=lambda _name, _configs: None,
         )
 

@@ -27,7 +27,7 @@ from metadata_topic.raft.messages import BatchFacts
 from metadata_topic.raft.voter_history import QuorumFacts, VoterHistory
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.interrupted_install import leave_install, note_install
 from tests.support.worlds.metadata_home import DIRECTORY_ID, Home, topics
 from tests.support.worlds.waiting import until
@@ -69,7 +69,7 @@ def fetched(
     if is_noted:
         leave_install(home.metadata, snapshot_id, chunks)
     else:
-        SnapshotFiles(home.metadata, Disk(), SeededDice(1)).write(snapshot_id, chunks)
+        SnapshotFiles(home.metadata, Disk(), SeededRng(1)).write(snapshot_id, chunks)
 
 
 def test_a_snapshot_of_a_newer_epoch_replaces_the_log(
@@ -155,7 +155,7 @@ def test_a_snapshot_that_nobody_fetched_does_not_replace_a_log(
 def test_nor_does_it_replace_a_log_that_begins_at_a_snapshot_and_is_empty(home: Home) -> None:
     home.life(three_topics)
     fetched(home, SnapshotId(100, 3), "x")
-    files = SnapshotFiles(home.metadata, Disk(), SeededDice(1))
+    files = SnapshotFiles(home.metadata, Disk(), SeededRng(1))
     found = read_directory(home.metadata, files=files, disk=Disk())
     opened = repair(
         found,
@@ -171,7 +171,7 @@ def test_nor_does_it_replace_a_log_that_begins_at_a_snapshot_and_is_empty(home: 
 
 
 def test_a_node_without_a_log_may_be_given_a_snapshot_to_begin_with(home: Home) -> None:
-    files = SnapshotFiles(home.metadata, Disk(), SeededDice(1))
+    files = SnapshotFiles(home.metadata, Disk(), SeededRng(1))
     for _ in range(2):
         found = read_directory(home.metadata, files=files, disk=Disk())
         config = MetadataLogConfig()
@@ -260,7 +260,7 @@ def test_a_snapshot_of_another_cluster_is_put_aside(home: Home, tmp_path: Path) 
 
 
 def test_two_writers_of_one_snapshot_do_not_share_a_file(home: Home) -> None:
-    files = SnapshotFiles(home.path, Disk(), SeededDice(1))
+    files = SnapshotFiles(home.path, Disk(), SeededRng(1))
     chunks = [b"one", b"two"]
 
     def interrupted() -> object:

@@ -24,7 +24,7 @@ from metadata_topic.quorum.snapshot.snapshots import (
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterEndpoint, VoterSet
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 VOTERS = VoterSet((Voter(ReplicaKey(1, b"d" * 16), (VoterEndpoint("C", "host", 9093),)),))
 ID = SnapshotId(1234, 5)
@@ -123,7 +123,7 @@ def test_values_are_divided_into_batches_that_continue_each_other() -> None:
 
 
 def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
-    files = SnapshotFiles(tmp_path, Disk(), SeededDice(1))
+    files = SnapshotFiles(tmp_path, Disk(), SeededRng(1))
     assert ID.file_name == "00000000000000001234-0000000005.checkpoint"
     files.write(ID, chunks())
     files.write(SnapshotId(7, 1), chunks())
@@ -139,7 +139,7 @@ def test_names_are_kafkas_and_foreign_ones_are_ignored(tmp_path: Path) -> None:
 
 def test_a_snapshot_of_another_cluster_is_damaged_and_one_of_kafka_is_not(tmp_path: Path) -> None:
     ours, strangers = (
-        SnapshotFiles(tmp_path, Disk(), SeededDice(1), cluster_id=one) for one in ("a", "b")
+        SnapshotFiles(tmp_path, Disk(), SeededRng(1), cluster_id=one) for one in ("a", "b")
     )
     ours.write(ID, chunks())
     assert ours.read(ID).cluster_id is None

@@ -48,7 +48,7 @@ def first_of_three(root: Path, pool: HeldPool | None = None) -> tuple[MetadataNo
     home = root / "node-1"
     (home / METADATA_DIRECTORY).mkdir(parents=True)
     plan = FormatPlan(CLUSTER_ID, 1, (home,), home, directory_ids={home: bytes([1]) * 16})
-    format_directory(plan, disk=Disk(), clock=ports.clock, dice=ports.dice)
+    format_directory(plan, disk=Disk(), clock=ports.clock, rng=ports.rng)
     place.driver = node = MetadataNode(
         home,
         NodeIdentity(node_id=1, cluster_id=CLUSTER_ID, directory_id=bytes([1]) * 16),

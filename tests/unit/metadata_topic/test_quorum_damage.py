@@ -13,8 +13,8 @@ from metadata_topic.image.records import make
 from metadata_topic.quorum.errors import UnusableMetadataError
 from metadata_topic.quorum.log.flushed_end_file import FLUSHED_END, parse_flushed_end
 from runtime.disk import Buffer, Disk, OpenFile
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.driven_quorum import DrivenNode, DrivenQuorum
 from tests.support.worlds.metadata_home import forget_lines
 
@@ -78,7 +78,7 @@ def test_a_voter_does_not_cut_what_was_counted(quorum: DrivenQuorum, cuts: bool,
     if cuts:
         for node in quorum.members.values():
             home = node.directory.parent
-            node.disk = disks[node.id] = PowerCutDisk(home, SeededDice(node.id))
+            node.disk = disks[node.id] = PowerCutDisk(home, SeededRng(node.id))
     quorum.start()
     leader, with_it, late = parts(quorum)
     cut_off(quorum, late)

@@ -276,16 +276,16 @@ class Twin:
 
 @pytest.mark.parametrize("seed", range(150))
 def test_stories_equal_those_of_a_twin(seed: int) -> None:
-    dice = random.Random(seed)
-    first = dice.sample(BROKERS, dice.randint(1, 3))
+    rng = random.Random(seed)
+    first = rng.sample(BROKERS, rng.randint(1, 3))
     features = {ELR_VERSION: 1} if seed % 2 else {}
     image = topic(cluster_of(*BROKERS, features=features), tuple(first))
     twin = Twin(list(first), list(first), set(first), first[0])
     for _ in range(25):
         old = now(image)
-        match dice.choice(["reassign", "cancel", "say", "say", "prefer"]):
+        match rng.choice(["reassign", "cancel", "say", "say", "prefer"]):
             case "reassign":
-                target = dice.sample(BROKERS, dice.randint(1, 4))
+                target = rng.sample(BROKERS, rng.randint(1, 4))
                 code, image = reassigned(image, tuple(target))
                 assert code == ErrorCode.NONE
                 twin.reassign(target)
@@ -297,7 +297,7 @@ def test_stories_equal_those_of_a_twin(seed: int) -> None:
                 assert was_going or code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             case "say":
                 others = [one for one in old.replicas if one != old.leader]
-                isr = {old.leader, *dice.sample(others, dice.randint(0, len(others)))}
+                isr = {old.leader, *rng.sample(others, rng.randint(0, len(others)))}
                 code, image = in_sync(image, *isr)
                 twin.say(isr)
                 elected = code == ErrorCode.NEW_LEADER_ELECTED

@@ -16,9 +16,9 @@ from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, snapshot_chu
 from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.messages import SnapshotId
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.memory_disk import MemoryDisk, ProcessEnded
 from tests.support.sim.memory_machine import MemoryMachine, MemoryNode
+from tests.support.sim.rng import SeededRng
 
 pytestmark = pytest.mark.lasts(seconds=12)
 
@@ -28,7 +28,7 @@ BASE = SnapshotId(268, 3)
 
 def start(disk: MemoryDisk, *, segment_bytes: int = 1 << 20) -> MetadataLog:
     """As one of several voters, or an observer."""
-    files = SnapshotFiles(HOME, disk, SeededDice(1))
+    files = SnapshotFiles(HOME, disk, SeededRng(1))
     found = read_directory(HOME, files=files, disk=disk, replays=False)
     config = MetadataLogConfig(segment_bytes=segment_bytes)
     return repair(found, files=files, config=config, disk=disk, clock=ManualClock())
@@ -47,7 +47,7 @@ def write_snapshot(disk: MemoryDisk, snapshot_id: SnapshotId) -> None:
         last_contained_timestamp_ms=0,
         now_ms=lambda: 1,
     )
-    SnapshotFiles(HOME, disk, SeededDice(1)).write(snapshot_id, chunks)
+    SnapshotFiles(HOME, disk, SeededRng(1)).write(snapshot_id, chunks)
 
 
 def begun_at_a_snapshot(machine: MemoryMachine) -> MetadataLog:
@@ -63,7 +63,7 @@ def begun_at_a_snapshot(machine: MemoryMachine) -> MetadataLog:
 def test_a_node_notes_before_its_first_fetch_that_it_led_nothing() -> None:
     machine = MemoryMachine()
     start(MemoryDisk(machine))
-    machine.cut(SeededDice(1))
+    machine.cut(SeededRng(1))
     noted = FlushedEndFile(HOME, MemoryDisk(machine)).read()
     assert noted is not None
     assert noted.led_epoch == NO_EPOCH
@@ -94,10 +94,10 @@ def test_a_start_over_a_torn_first_batch_may_be_cut_short_anywhere(seed: int) ->
         try:
             start(disk)
         except ProcessEnded:
-            machine.cut(SeededDice(seed))
+            machine.cut(SeededRng(seed))
             assert start(MemoryDisk(machine)).start_offset == 268
             continue
-        machine.cut(SeededDice(seed))
+        machine.cut(SeededRng(seed))
         assert start(MemoryDisk(machine)).end_offset == 268
         return
 
@@ -166,7 +166,7 @@ def test_the_newest_segment_is_there_whatever_is_left_of_a_deletion(seed: int) -
     log.raise_start(2)
     log.take_out_old_segments()
     log.delete_old_segments()
-    machine.cut(SeededDice(seed))
+    machine.cut(SeededRng(seed))
     assert start(MemoryDisk(machine)).end_offset >= 2
 
 
@@ -189,7 +189,7 @@ def test_a_truncation_of_many_segments_may_be_cut_short_anywhere(seed: int) -> N
             is_whole = True
         except ProcessEnded:
             pass
-        machine.cut(SeededDice(seed))
+        machine.cut(SeededRng(seed))
         assert 1 <= start(MemoryDisk(machine)).end_offset <= 7
 
 
@@ -207,5 +207,5 @@ def test_what_a_full_disk_took_back_before_a_kill_is_not_in_a_closed_segment(see
     log = start(MemoryDisk(machine), segment_bytes=50)
     log.append_fetched(batch(1, 1), timestamp_ms=1)  # in another segment
     log.flush()
-    machine.cut(SeededDice(seed))
+    machine.cut(SeededRng(seed))
     assert start(MemoryDisk(machine)).end_offset == 2

@@ -39,14 +39,14 @@ def test_a_story_gives_its_rows(
 @pytest.mark.parametrize("story", STORIES)
 def test_any_range_gives_its_rows(told: Bucket, story: str, isolation: Isolation) -> None:
     [orders] = [each for each in told.partitions if each.id.topic == story]
-    dice, partition = Random(story), TopicPartition(story, 0)
+    rng, partition = Random(story), TopicPartition(story, 0)
     with closing(open_log(where_alone(told, isolation))) as log:
         whole = whole_ranges(log, [story])[partition]
     assert whole.start == orders.remote(alone=True).start
     rows = orders.rows(isolation, alone=True)
     for _ in range(10):
-        start = dice.randint(whole.start, whole.end)
-        end = dice.randint(start, whole.end)
+        start = rng.randint(whole.start, whole.end)
+        end = rng.randint(start, whole.end)
         asked = {partition: OffsetRange(start, end)}
         found = rows_of_log(where_alone(told, isolation), ranges=asked, limits=TINY)
         assert found == [row for row in rows if start <= row.offset < end]

@@ -5,9 +5,9 @@ import pytest
 from rlm.config import NO_LIMIT
 from rlm.plugin_calls import Cancellation, PluginCalls, TaskCancelledError
 from rlm.quota import RateQuota
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 
 def test_bytes_pass_while_the_average_is_below_the_limit_and_wait_above() -> None:
@@ -84,7 +84,7 @@ def test_a_minute_of_pauses_is_told_from_one_number_a_second() -> None:
 
 
 def test_pauses_double_from_500_ms_to_30_s_with_a_jitter_of_a_fifth() -> None:
-    backoff = Backoff(500, 30_000, 0.2, SeededDice(3))
+    backoff = Backoff(500, 30_000, 0.2, SeededRng(3))
     pauses = [backoff.next_ms() for _ in range(12)]
     for number, pause in enumerate(pauses):
         plain = min(500 * 2**number, 30_000)

@@ -25,7 +25,7 @@ from rlmm.topic_based.topic_port import (
     damaged,
 )
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 CONFIGS = {
     "node.id": "1",
@@ -199,7 +199,7 @@ def test_the_manager_ends_with_its_producer_so_that_the_tier_starts_anew(
         port_factory=make,
         store_factory=lambda settings, count: MemoryStore(),
         clock=ManualClock(),
-        dice=SeededDice(1),
+        rng=SeededRng(1),
         threaded=False,
     )
     manager.configure(CONFIGS)

@@ -19,7 +19,7 @@ from rlmm.store import partition_key as key_of
 from rlmm.testing import PARTITION, segment
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.memory_topic import MemoryTopic
 
 KEY = key_of(PARTITION)
@@ -204,7 +204,7 @@ def test_a_manager_whose_cache_is_damaged_ends_and_the_next_reads_the_topic(
         made = TopicBasedRemoteLogMetadataManager(
             port_factory=lambda settings: topic.port(),
             clock=ManualClock(),
-            dice=SeededDice(1),
+            rng=SeededRng(1),
             threaded=False,
         )
         made.configure(

@@ -27,22 +27,22 @@ def test_of_two_that_begin_before_the_epoch_the_first_finished_is_next() -> None
 
 @pytest.mark.parametrize("seed", range(40))
 def test_segments_with_aborts_are_found_as_by_a_walk(seed: int) -> None:
-    dice, view = Random(seed), PartitionView()
+    rng, view = Random(seed), PartitionView()
     live: dict[bytes, SegmentEntry] = {}
     for number in range(60):
-        first = dice.randrange(200)
-        entry = finished(number, first, first + dice.choice([0, 9, 40]), (1, 0))
-        metadata = replace(entry.metadata, txn_index_empty=dice.random() < 0.5)
-        if dice.random() < 0.2:
+        first = rng.randrange(200)
+        entry = finished(number, first, first + rng.choice([0, 9, 40]), (1, 0))
+        metadata = replace(entry.metadata, txn_index_empty=rng.random() < 0.5)
+        if rng.random() < 0.2:
             metadata = replace(metadata, state=SegmentState.DELETE_SEGMENT_STARTED)
         live[metadata.id.id] = replace(entry, metadata=metadata)
         view.put(metadata.id.id, live[metadata.id.id])
-        if dice.random() < 0.3:
-            gone = dice.choice(sorted(live))
+        if rng.random() < 0.3:
+            gone = rng.choice(sorted(live))
             del live[gone]
             view.put(gone, None)
-        offset, after, found = dice.randrange(250), None, list[bytes]()
-        while some := view.aborting_segments(offset, after, dice.randrange(1, 5)):
+        offset, after, found = rng.randrange(250), None, list[bytes]()
+        while some := view.aborting_segments(offset, after, rng.randrange(1, 5)):
             found += [one.id.id for one in some]
             after = some[-1].start_offset, some[-1].id.id
         walked = [

@@ -27,8 +27,8 @@ def test_one_value_of_simulated_ports_shares_one_time():
 
 
 def test_the_same_seed_gives_the_same_ids():
-    assert simulated(3).dice.uuid() == simulated(3).dice.uuid()
-    assert simulated(3).dice.uuid() != simulated(4).dice.uuid()
+    assert simulated(3).rng.uuid() == simulated(3).rng.uuid()
+    assert simulated(3).rng.uuid() != simulated(4).rng.uuid()
 
 
 def test_one_port_can_be_swapped_and_the_others_stay():

@@ -1,4 +1,4 @@
-"""Clocks, timers, dice, pools."""
+"""Clocks, timers, rng, pools."""
 
 import asyncio
 import threading
@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from runtime.clock import ShiftedClock, SystemClock, offset_of, shift
-from runtime.dice import SystemDice
 from runtime.executors import InlinePool, make_pool, spawn_thread
+from runtime.rng import SystemRng
 from runtime.scheduler import LoopScheduler
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.sim.scheduler import ManualScheduler
 
 
@@ -78,18 +78,18 @@ async def test_loop_timers_run_on_the_loop():
     assert seen == ["tick"] * 3
 
 
-def test_same_seed_gives_the_same_dice():
-    one, other = SeededDice(7), SeededDice(7)
+def test_same_seed_gives_the_same_rng():
+    one, other = SeededRng(7), SeededRng(7)
     assert [one.uuid() for _ in range(100)] == [other.uuid() for _ in range(100)]
     assert one.random() == other.random()
 
 
-@pytest.mark.parametrize("dice", [SystemDice(), SeededDice(3)])
-def test_ids_are_usable_on_a_command_line(dice):
-    ids = {dice.uuid() for _ in range(500)}
+@pytest.mark.parametrize("rng", [SystemRng(), SeededRng(3)])
+def test_ids_are_usable_on_a_command_line(rng):
+    ids = {rng.uuid() for _ in range(500)}
     assert len(ids) == 500
     assert all(len(raw) == 16 and raw[0] >> 2 != 0b111110 for raw in ids)
-    assert 0 <= dice.random() < 1
+    assert 0 <= rng.random() < 1
 
 
 @pytest.mark.parametrize("is_on_loop", [True, False])

@@ -34,14 +34,14 @@ from metadata_topic.quorum.start.recovery import read_directory, repair
 from metadata_topic.raft.events import ElectionState
 from metadata_topic.raft.messages import Node
 from runtime.clock import SystemClock
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tests.support.brokers.process import free_dev_port
 from tests.support.rounds import rounds
 from tests.support.samples.command_line import CLUSTER, tidemark, write_config
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.ports import simulated
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.one_node import looped, sole_voter
 from tidemark.dev.settings import PROPERTIES
 from tidemark.node_files.log_directories import stopped
@@ -82,7 +82,7 @@ def live(
     settings = sole_voter(node_id=me, static=not is_dynamic)
 
     def decide(_image: MetadataImage) -> ControllerResult[None]:
-        topic_id = ports.dice.uuid()
+        topic_id = ports.rng.uuid()
         records = (
             make("RegisterBrokerRecord", 3, broker_id=me, incarnation_id=topic_id, log_dirs=ids),
             make("RegisterBrokerRecord", 3, broker_id=7, incarnation_id=topic_id),
@@ -106,12 +106,12 @@ def split(config: Path, into: Path, disk: Disk | None = None, **options: object)
     values = {"controllers": NEW, **options}
     return split_node(
         BrokerConfig.load(config)[0], into=into, disk=disk or Disk(),
-        clock=SystemClock(), dice=SystemDice(), **values,  # type: ignore[arg-type]
+        clock=SystemClock(), rng=SystemRng(), **values,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 def image_in(directory: Path) -> MetadataImage:
-    files = SnapshotFiles(directory, Disk(), SystemDice(), cluster_id=CLUSTER)
+    files = SnapshotFiles(directory, Disk(), SystemRng(), cluster_id=CLUSTER)
     return read_directory(directory, files=files, disk=Disk()).loader.take()[0]
 
 
@@ -133,7 +133,7 @@ def check_made(root: Path, into: Path) -> None:
         meta = parse_meta_properties((home / META_PROPERTIES).read_bytes())
         assert (meta.cluster_id, meta.node_id) == (CLUSTER, node_id)
         directory = home / METADATA_DIRECTORY
-        (snapshot_id,) = SnapshotFiles(directory, Disk(), SystemDice()).ids()
+        (snapshot_id,) = SnapshotFiles(directory, Disk(), SystemRng()).ids()
         assert snapshot_id == (before.provenance.end_offset, epoch_of(former) + 1)
         assert QuorumStateFile(directory, Disk()).find() == ElectionState(snapshot_id.epoch)
         epochs.add(snapshot_id.epoch)
@@ -154,7 +154,7 @@ def test_every_controller_begins_with_the_nodes_metadata(tmp_path: Path, is_dyna
     for node_id in (101, 102, 103):
         home = tmp_path / "new" / f"controller-{node_id}"
         meta = parse_meta_properties((home / META_PROPERTIES).read_bytes())
-        files = SnapshotFiles(home / METADATA_DIRECTORY, Disk(), SystemDice())
+        files = SnapshotFiles(home / METADATA_DIRECTORY, Disk(), SystemRng())
         snapshot = files.read(files.ids()[0])
         assert snapshot.kraft_version == int(is_dynamic)
         if is_dynamic:
@@ -171,7 +171,7 @@ def test_the_first_start_of_a_controller_warns_of_nothing(
 ) -> None:
     split(lone_node(tmp_path), tmp_path / "new")
     directory = tmp_path / "new" / "controller-101" / METADATA_DIRECTORY
-    files = SnapshotFiles(directory, Disk(), SystemDice(), cluster_id=CLUSTER)
+    files = SnapshotFiles(directory, Disk(), SystemRng(), cluster_id=CLUSTER)
     found = read_directory(directory, files=files, disk=Disk())
     caplog.clear()
     with caplog.at_level("INFO"):
@@ -482,7 +482,7 @@ def test_a_power_cut_after_the_end_takes_nothing_back(tmp_path: Path) -> None:
     for seed in range(6):  # what is not durable may be there by chance
         root = tmp_path / str(seed)
         config = copied(tmp_path / "whole", root)
-        disk = PowerCutDisk(root, SeededDice(seed))
+        disk = PowerCutDisk(root, SeededRng(seed))
         split(config, root / "new", disk)
         disk.cut()
         check_made(root, root / "new")
@@ -512,7 +512,7 @@ def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_goes_on(
     for operation in (*range(1, count - LAST, STEP), *range(count - LAST, count + 1)):
         root = tmp_path / str(operation)
         config, into = copied(tmp_path / "whole", root), root / "new"
-        disk = PowerCutDisk(root, SeededDice(operation), operation, kills=kills)
+        disk = PowerCutDisk(root, SeededRng(operation), operation, kills=kills)
         with suppress(PowerCutError):
             split(config, into, disk)
         assert disk.is_off
@@ -535,7 +535,7 @@ def copied(whole: Path, root: Path) -> Path:
 
 def operations_of_a_split(whole: Path, root: Path) -> int:
     config = copied(whole, root)
-    disk = PowerCutDisk(root, SeededDice(0), OPERATIONS_MAX)
+    disk = PowerCutDisk(root, SeededRng(0), OPERATIONS_MAX)
     split(config, root / "new", disk)
     assert disk._left is not None
     return OPERATIONS_MAX - disk._left

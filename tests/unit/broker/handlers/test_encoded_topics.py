@@ -218,56 +218,56 @@ def test_after_any_changes_answers_are_those_of_a_handler_that_keeps_nothing(
     monkeypatch.setattr(work, "STEP_WORK", 8)
     for seed in range(rounds("TIDEMARK_ENCODED_TOPICS_ROUNDS", quick=60, full=600)):
         print(f"seed={seed}")
-        dice = random.Random(seed)
-        bytes_max = dice.choice([3 * ENTRY_BYTES, 20 * ENTRY_BYTES, 1 << 20])
+        rng = random.Random(seed)
+        bytes_max = rng.choice([3 * ENTRY_BYTES, 20 * ENTRY_BYTES, 1 << 20])
         monkeypatch.setattr(encoded_topics, "BYTES_MAX", bytes_max)
-        _walk(World(), dice, bytes_max)
+        _walk(World(), rng, bytes_max)
 
 
-def _walk(world: World, dice: random.Random, bytes_max: int) -> None:
+def _walk(world: World, rng: random.Random, bytes_max: int) -> None:
     lives = {1: 1, 2: 1, 3: 1}
     for _ in range(60):
-        version = dice.choice(VERSIONS)
+        version = rng.choice(VERSIONS)
         asked: dict[str, Any] = {
-            "listener": dice.choice(LISTENERS),
-            "operations": dice.random() < 0.3,
-            "topics": _asked(world, dice, version),
+            "listener": rng.choice(LISTENERS),
+            "operations": rng.random() < 0.3,
+            "topics": _asked(world, rng, version),
         }
         answering = world.steps(version, **asked)
-        for _ in range(dice.randrange(4)):
+        for _ in range(rng.randrange(4)):
             next(answering, None)
-        _change(world, dice, lives)
+        _change(world, rng, lives)
         for _ in answering:
             pass
         assert world.ask(version, **asked) == world.ask_anew(version, **asked)
         assert world.kept_bytes <= bytes_max
 
 
-def _asked(world: World, dice: random.Random, version: int) -> list[Any] | None:
-    if dice.random() < 0.5:
+def _asked(world: World, rng: random.Random, version: int) -> list[Any] | None:
+    if rng.random() < 0.5:
         return None
-    if version >= SINCE_IDS and dice.random() < 0.5:
+    if version >= SINCE_IDS and rng.random() < 0.5:
         ids = [*world.image.topics_by_id, b"n" * 16]
-        return [_Request.Topics(topic_id=dice.choice(ids), name=None) for _ in range(3)]
-    return [_Request.Topics(name=f"t{dice.randrange(7)}") for _ in range(3)]
+        return [_Request.Topics(topic_id=rng.choice(ids), name=None) for _ in range(3)]
+    return [_Request.Topics(name=f"t{rng.randrange(7)}") for _ in range(3)]
 
 
-def _change(world: World, dice: random.Random, lives: dict[int, int]) -> None:
+def _change(world: World, rng: random.Random, lives: dict[int, int]) -> None:
     names = list(world.image.topics_by_name)
-    broker = dice.choice(list(lives))
-    match dice.choice(["create", "create", "delete", "leader", "leader", "fence", "life", ""]):
+    broker = rng.choice(list(lives))
+    match rng.choice(["create", "create", "delete", "leader", "leader", "fence", "life", ""]):
         case "create":
-            name = f"t{dice.randrange(6)}"
+            name = f"t{rng.randrange(6)}"
             if name not in names:
-                world.create(name, dice.randrange(1, 4))
+                world.create(name, rng.randrange(1, 4))
         case "delete" if names:
-            world.delete(dice.choice(names))
+            world.delete(rng.choice(names))
         case "leader" if names:
-            leader, isr = dice.choice([-1, 1, 2, 3]), dice.choice([[1], [1, 2]])
-            fields = {"topic_id": _id(world, dice.choice(names)), "leader": leader, "isr": isr}
+            leader, isr = rng.choice([-1, 1, 2, 3]), rng.choice([[1], [1, 2]])
+            fields = {"topic_id": _id(world, rng.choice(names)), "leader": leader, "isr": isr}
             world.apply(make("PartitionChangeRecord", 2, partition_id=0, **fields))
         case "fence":
-            world.fence(broker, dice.choice([-1, 1]))
+            world.fence(broker, rng.choice([-1, 1]))
         case "life":
             lives[broker] += 1
             registration = registration_of(broker, life=lives[broker])

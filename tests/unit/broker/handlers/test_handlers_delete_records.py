@@ -16,9 +16,9 @@ from kafka_protocol.files import offset_checkpoint
 from kafka_protocol.types import TopicPartition
 from runtime.disk import Disk
 from runtime.work import STEP_WORK
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.data_plane import World, call, finish, start
 from tests.support.worlds.pools import HeldPool, turns
 from tests.support.worlds.remote_log import impatient
@@ -99,7 +99,7 @@ def test_what_was_answered_survives_every_power_cut(tmp_path: Path) -> None:
     for seed in range(20):
         directory = tmp_path / str(seed)
         directory.mkdir()
-        disk = PowerCutDisk(directory, SeededDice(seed))
+        disk = PowerCutDisk(directory, SeededRng(seed))
         world, pool = world_of(directory, disk)
         answer = call(made(world, pool), VERSION, asked(7))
         disk.cut()

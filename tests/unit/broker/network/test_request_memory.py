@@ -213,22 +213,22 @@ def test_metrics_say_what_is_used_and_for_how_long_somebody_waited() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_happens_the_bound_is_kept_and_all_are_served(seed: int) -> None:
-    dice, world = Random(seed), World()
+    rng, world = Random(seed), World()
     largest = 400
     made: list[Connection] = []
     for n in range(300):
-        match dice.randrange(4):
+        match rng.randrange(4):
             case 0 | 1:
-                name = f"{dice.choice('abc')}/{n}"
-                made += world.asks(name, size_bytes=dice.randrange(1, largest))
+                name = f"{rng.choice('abc')}/{n}"
+                made += world.asks(name, size_bytes=rng.randrange(1, largest))
             case 2 if any(one.has for one in made):
-                dice.choice([one for one in made if one.has]).end()
+                rng.choice([one for one in made if one.has]).end()
             case _:
                 world.turn()
         assert world.memory.used_bytes < BOUND + largest
         assert world.memory.used_bytes == sum(one.size_bytes for one in made if one.has)
     while any(one.has for one in made):
-        dice.choice([one for one in made if one.has]).end()
+        rng.choice([one for one in made if one.has]).end()
         world.all_turns()
     assert len(world.served) == len(made)
     assert (world.memory.used_bytes, world.memory._held, world.memory._lines) == (0, {}, {})

@@ -15,9 +15,9 @@ from kafka_protocol.files.meta_properties import (
 )
 from local_log.checked_files import CheckedFiles
 from runtime.disk import Disk, Lock, LockHeldError
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAQQ"
 OTHER = "BBBBBBBBBBBBBBBBBBBBBQ"
@@ -108,11 +108,11 @@ def test_a_kill_while_a_new_disk_is_adopted_leaves_a_new_disk(tmp_path: Path) ->
         first, second = formatted(root / "a", 1), root / "b"
         second.mkdir()
         opened(first).release()
-        disk = PowerCutDisk(root, SeededDice(cut), operations=cut)
+        disk = PowerCutDisk(root, SeededRng(cut), operations=cut)
         is_done = False
         directories = open_directories([first, second], metadata_path=first, node_id=1, disk=disk)
         with suppress(PowerCutError):
-            adopt(directories, set(), node_id=1, disk=disk, dice=SeededDice(1))
+            adopt(directories, set(), node_id=1, disk=disk, rng=SeededRng(1))
             is_done = True
         directories.release()
         disk.cut()
@@ -127,7 +127,7 @@ def test_a_kill_while_a_new_disk_is_adopted_leaves_a_new_disk(tmp_path: Path) ->
 
 
 def adopted(directories: Directories, known: set[bytes]) -> None:
-    adopt(directories, known, node_id=1, disk=Disk(), dice=SeededDice(1))
+    adopt(directories, known, node_id=1, disk=Disk(), rng=SeededRng(1))
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -13,8 +13,8 @@ from broker.node.cluster_secret import (
     read_cluster_secret,
 )
 from metadata_topic.raft.voters import ReplicaKey, Voter, VoterSet
-from runtime.dice import SystemDice
 from runtime.disk import Disk
+from runtime.rng import SystemRng
 from tests.support.samples.config import BASE, TIERED
 
 KEY = "tidemark.cluster.secret.file"
@@ -37,15 +37,15 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_drawn_secret_is_read_and_never_drawn_again(tmp_path: Path) -> None:
     path = tmp_path / "new" / "secret"
-    assert draw_cluster_secret(path, Disk(), SystemDice())
+    assert draw_cluster_secret(path, Disk(), SystemRng())
     assert path.stat().st_mode & 0o777 == 0o600
     secret = read_cluster_secret(configured(path), Disk())
     assert secret is not None
     assert len(secret) >= CHARACTERS_MIN
-    assert not draw_cluster_secret(path, Disk(), SystemDice())
+    assert not draw_cluster_secret(path, Disk(), SystemRng())
     assert read_cluster_secret(configured(path), Disk()) == secret
     other = tmp_path / "other"
-    assert draw_cluster_secret(other, Disk(), SystemDice())
+    assert draw_cluster_secret(other, Disk(), SystemRng())
     assert other.read_text() != path.read_text()
 
 

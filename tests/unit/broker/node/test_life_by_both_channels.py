@@ -140,7 +140,7 @@ async def served(
     """
     ports = system_ports(asyncio.get_running_loop())
     plan = FormatPlan(CLUSTER, 1, (home,), home, None, directory_ids={home: HERE})
-    format_directory(plan, disk=ports.disk, clock=ports.clock, dice=ports.dice)
+    format_directory(plan, disk=ports.disk, clock=ports.clock, rng=ports.rng)
     identity = NodeIdentity(node_id=1, cluster_id=CLUSTER, directory_id=HERE)
     node = MetadataNode(home, identity, ports, sole_voter(static=True))
     async with AsyncExitStack() as stack:

@@ -59,7 +59,7 @@ class Machine:
         self.ports = looped(simulated(7, disk=UnhurriedDisk()))
         everything = tuple(dict.fromkeys([self.metadata, *self.log_dirs]))
         plan = FormatPlan(CLUSTER, 1, everything, self.metadata, None)
-        format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, dice=self.ports.dice)
+        format_directory(plan, disk=self.ports.disk, clock=self.ports.clock, rng=self.ports.rng)
         self.is_missing_some = False
         self._parked: dict[str, Path] = {}
 
@@ -89,7 +89,7 @@ class Machine:
                 log_dirs=self.log_dirs,
                 node_id=1,
                 disk=self.ports.disk,
-                dice=self.ports.dice,
+                rng=self.ports.rng,
             )
 
         try:
@@ -105,7 +105,7 @@ class Machine:
     async def _register(
         self, node: MetadataNode, ids: Collection[bytes], working: Collection[Path], until: str
     ) -> None:
-        incarnation_id = self.ports.dice.uuid()
+        incarnation_id = self.ports.rng.uuid()
         for path in working:
             write_life(self.ports.disk, path, node.image, 1, incarnation_id)
         if until == LIVES_WRITTEN:

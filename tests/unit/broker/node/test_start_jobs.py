@@ -51,7 +51,7 @@ async def test_the_metadata_log_is_read_and_logs_are_closed_beside_the_loop(
             scheduler=made.scheduler,
             executors=made.executors,
             disk=disk,
-            dice=made.dice,
+            rng=made.rng,
             metrics=made.metrics,
         )
 

@@ -49,7 +49,7 @@ async def listening(
         NetworkLimits(**limits),
         ports,
         cluster,
-        identity_of_lone_broker(ports.dice),
+        identity_of_lone_broker(ports.rng),
         lambda path, error: None,
     )
     settings = await listener.open(hosts)

@@ -47,7 +47,7 @@ async def listening(cluster: ClusterView) -> AsyncIterator[dict[str, str]]:
     table.add(ApiVersionsHandler(table, lambda: Features({}, {}, -1)))
     table.add(SaslHandshakeHandler())
     table.add(SaslAuthenticateHandler())
-    identity = identity_in_cluster(SECRET, cluster.cluster_id, ports.dice)
+    identity = identity_in_cluster(SECRET, cluster.cluster_id, ports.rng)
     listener = TierListener(
         table, NetworkLimits(), ports, cluster, identity, lambda path, error: None
     )
@@ -178,7 +178,7 @@ async def test_health_names_the_broker_of_another_secret(admin: Admin) -> None:
 
 async def test_bad_input_an_address_of_another_machine_ends_the_start(admin: Admin) -> None:
     ports = simulated(clock=ManualClock(monotonic_ms=1))
-    identity = identity_in_cluster(SECRET, "cluster", ports.dice)
+    identity = identity_in_cluster(SECRET, "cluster", ports.rng)
     listener = TierListener(
         HandlerTable(), NetworkLimits(), ports, admin.cluster, identity, lambda path, error: None
     )
@@ -189,7 +189,7 @@ async def test_bad_input_an_address_of_another_machine_ends_the_start(admin: Adm
 
 def test_every_broker_of_a_cluster_derives_the_same_identity() -> None:
     def challenge(secret: str, cluster_id: str) -> bytes:
-        identity = identity_in_cluster(secret, cluster_id, simulated().dice)
+        identity = identity_in_cluster(secret, cluster_id, simulated().rng)
         assert secret not in repr(identity)
         exchange = identity.authenticator.exchange()
         next(exchange)

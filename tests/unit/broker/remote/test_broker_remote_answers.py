@@ -42,9 +42,9 @@ from rlm.link.messages import (
     TopicsEmptied,
 )
 from runtime.disk import Disk
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.worlds.data_plane import NODE, World
 from tests.support.worlds.leading import broker
 from tests.support.worlds.pools import HeldPool, turns
@@ -148,7 +148,7 @@ async def test_a_log_start_that_cannot_be_kept_is_a_failure(tmp_path: Path, oper
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_an_acknowledged_log_start_survives_a_power_cut(tmp_path: Path, seed: int) -> None:
-    disk = PowerCutDisk(tmp_path, SeededDice(seed))
+    disk = PowerCutDisk(tmp_path, SeededRng(seed))
     tier = Tier(tmp_path, disk)
     tier.at_answer = disk.cut
     tier.raise_log_start(7)

@@ -58,39 +58,39 @@ def configured(world: World, topic: str, config: LogConfig) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_count_is_that_of_a_walk_after_whatever_happens(world: World, seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     topics = ("tiered", "plain")
     world.add_topic("tiered", PARTITIONS, remote_storage_enable=True)
     world.add_topic("plain", PARTITIONS)
     assert (world.judgements.unjudged, world.judgements.concerned) == (PARTITIONS, PARTITIONS)
 
     def partition() -> Partition:
-        return dice.choice(list(world.replicas.partitions.values()))
+        return rng.choice(list(world.replicas.partitions.values()))
 
     def judged() -> None:
         one = partition()
-        one.take_report(report_for(one, dice.randrange(3)))
+        one.take_report(report_for(one, rng.randrange(3)))
 
     def led_anew() -> None:
         one = partition()
-        leader = dice.choice((world.replicas.node_id, OTHER_NODE))
+        leader = rng.choice((world.replicas.node_id, OTHER_NODE))
         world.change(one.topic, one.partition, leader=leader, leader_epoch=one.leader_epoch + 1)
 
     def tiered_or_not() -> None:
-        topic = dice.choice(topics)
+        topic = rng.choice(topics)
         if topic in world.topics:
-            config = replace(LogConfig(), remote_storage_enable=dice.random() < 0.5)
+            config = replace(LogConfig(), remote_storage_enable=rng.random() < 0.5)
             configured(world, topic, config)
 
     def made_again() -> None:
-        topic = dice.choice(topics)
+        topic = rng.choice(topics)
         world.topics.pop(topic)
         world.apply()
-        world.add_topic(topic, PARTITIONS, remote_storage_enable=dice.random() < 0.5)
+        world.add_topic(topic, PARTITIONS, remote_storage_enable=rng.random() < 0.5)
 
     happenings: list[Callable[[], None]] = [judged] * 6 + [led_anew] * 3 + [tiered_or_not]
     for number in range(200):
-        dice.choice([*happenings, made_again] if number % 20 == 0 else happenings)()
+        rng.choice([*happenings, made_again] if number % 20 == 0 else happenings)()
         assert (world.judgements.unjudged, world.judgements.concerned) == walked(world)
     for topic in topics:
         world.topics.pop(topic)

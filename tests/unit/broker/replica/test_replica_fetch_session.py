@@ -15,11 +15,11 @@ from broker.replica.fetch_session import (
 from broker.replica.fetch_types import FetchPartition, PartitionRead
 from kafka_protocol.errors import ApiError, ErrorCode
 from runtime.work import Steps, at_once
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 
 def cache(slots: int = 10) -> FetchSessionCache:
-    return FetchSessionCache(slots_max=slots, dice=SeededDice(1))
+    return FetchSessionCache(slots_max=slots, rng=SeededRng(1))
 
 
 def ask(topic: str, index: int = 0, offset: int = 0) -> FetchPartition:
@@ -256,7 +256,7 @@ def test_the_session_unused_for_longest_goes_whenever_it_was_made() -> None:
 
 
 def test_a_session_id_is_given_once() -> None:
-    class Dice(SeededDice):
+    class Rng(SeededRng):
         """Throws the same number twice."""
 
         thrown = 0
@@ -265,7 +265,7 @@ def test_a_session_id_is_given_once() -> None:
             self.thrown += 1
             return 0.25 if self.thrown < 3 else 0.5
 
-    sessions = FetchSessionCache(slots_max=10, dice=Dice(1))
+    sessions = FetchSessionCache(slots_max=10, rng=Rng(1))
     first, second = (begin(sessions, 0, 0, ask(topic)).session_id for topic in "ab")
     assert first != second
     assert len(sessions) == 2

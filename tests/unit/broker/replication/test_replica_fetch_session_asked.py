@@ -11,7 +11,7 @@ from broker.replica.fetch_types import FetchPartition
 from broker.replication.fetch_session import Asked, FetchSession, PartitionId, Question
 from kafka_protocol.errors import ApiError, ErrorCode
 from runtime.work import at_once
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 A, B = (b"a" * 16, 0), (b"b" * 16, 3)
 
@@ -28,7 +28,7 @@ class Leader:
     """
 
     def __init__(self, slots: int = 2) -> None:
-        self.cache = FetchSessionCache(slots_max=slots, dice=SeededDice(3))
+        self.cache = FetchSessionCache(slots_max=slots, rng=SeededRng(3))
         self.error = 0
 
     def serve(self, question: Question) -> tuple[int, int, list[PartitionId]]:

@@ -37,12 +37,12 @@ def offsets_and_values(data: bytes) -> list[tuple[int, bytes | None]]:
 
 @pytest.mark.parametrize("kind", ["text", "noise", "zeros", "null"])
 def test_guessed_places_give_every_record_of_long_batches(kind: str) -> None:
-    dice = random.Random(kind)
+    rng = random.Random(kind)
     values: list[bytes | None] = [
         {
-            "text": b'{"order": %d}' % n * dice.randrange(1, 9),
-            "noise": dice.randbytes(dice.randrange(200)),
-            "zeros": bytes(dice.randrange(200)),
+            "text": b'{"order": %d}' % n * rng.randrange(1, 9),
+            "noise": rng.randbytes(rng.randrange(200)),
+            "zeros": bytes(rng.randrange(200)),
             "null": None,
         }[kind]
         for n in range(9000)

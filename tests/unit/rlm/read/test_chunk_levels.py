@@ -101,13 +101,13 @@ def scan_beside_hot_readers(root: Path, policy: str) -> tuple[float, float, floa
         chunk_cache_bytes=40_000,
         chunk_cache_policy=policy,
     )
-    dice, scan_at = Random(5), 1_000
+    rng, scan_at = Random(5), 1_000
     shares = []
     for is_scanning in (False, True, False):
         hits = reads = 0
         for _ in range(120):
             before = fetched_bytes(pair)
-            received = pair.read(dice.randrange(60), max_bytes=150)
+            received = pair.read(rng.randrange(60), max_bytes=150)
             pair.broker.tell(Released(tokens_of(received)))
             hits, reads = hits + (fetched_bytes(pair) == before), reads + 1
             for _ in range(3 if is_scanning else 0):

@@ -159,29 +159,29 @@ def test_those_who_wait_for_a_store_that_fails_share_a_timer_and_leave_turns_to_
 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_key_ends_once_and_each_waiter_is_called_once(seed: int) -> None:
-    dice, world, made = Random(seed), World(in_flight_max=6), list[Ledger]()
+    rng, world, made = Random(seed), World(in_flight_max=6), list[Ledger]()
 
     def ledger(keys: list[str]) -> Ledger:
         errors: dict[str, Exception] = {"d": DamagedChunkError("wrong")}
-        if dice.randrange(2):
+        if rng.randrange(2):
             errors["e"] = OSError("broken")
-        made.append(Ledger(keys, dice.choice([99, 99, 1, 0]), errors))
+        made.append(Ledger(keys, rng.choice([99, 99, 1, 0]), errors))
         return made[-1]
 
     for _ in range(1_500):
-        match dice.randrange(7):
+        match rng.randrange(7):
             case 0 | 1:
-                world.ask(ledger([dice.choice("abcdefgh")]))
+                world.ask(ledger([rng.choice("abcdefgh")]))
             case 2:
                 wanted = [each for each in "abcdefgh" if each not in world.loads]
-                first = dice.randrange(8)
-                world.loads.ahead(dice.randrange(3), ledger(wanted[first : first + 4]))
+                first = rng.randrange(8)
+                world.loads.ahead(rng.randrange(3), ledger(wanted[first : first + 4]))
             case 3:
-                world.loads.forget_reader(dice.randrange(3))
+                world.loads.forget_reader(rng.randrange(3))
             case 4:
                 world.hang()
             case 5:
-                world.scheduler.advance(dice.randrange(400))
+                world.scheduler.advance(rng.randrange(400))
                 world.loads.give_up_hanging(HANGING_MS)
             case 6:
                 world.go_on()

@@ -9,9 +9,9 @@ from rlm.upkeep.effects import PassResult
 from rlm.upkeep.held_passes import HeldPasses, StoreWaits
 from rlmm.red import NOT_RED
 from rsm_plugins.api import RetriableRemoteStorageError
-from runtime.dice import Backoff
+from runtime.rng import Backoff
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 from tests.support.sim.scheduler import ManualScheduler
 
 TOPIC = b"T" * 16
@@ -27,7 +27,7 @@ class World:
         self.started: list[int] = []
 
         def new_backoff() -> Backoff:
-            return Backoff(PROBE_MS, PROBE_MS, 0, SeededDice(1))
+            return Backoff(PROBE_MS, PROBE_MS, 0, SeededRng(1))
 
         self.held = HeldPasses(self._start, new_backoff, self.scheduler)
 
@@ -119,9 +119,9 @@ def test_a_partition_that_has_gone_does_not_probe(world: World) -> None:
 
 def test_health_is_red_only_while_a_partition_waits_for_the_store() -> None:
     """Else a topic that was deleted while the store was away leaves its broker red for good."""
-    scheduler, dice = ManualScheduler(ManualClock()), SeededDice(1)
+    scheduler, rng = ManualScheduler(ManualClock()), SeededRng(1)
     waits = StoreWaits(
-        lambda _kind, _key: None, lambda: Backoff(PROBE_MS, PROBE_MS, 0, dice), scheduler
+        lambda _kind, _key: None, lambda: Backoff(PROBE_MS, PROBE_MS, 0, rng), scheduler
     )
     one, other = (TopicIdPartition(TOPIC, number, "orders") for number in range(2))
     waits.gate(EXPIRE).failed(one, AWAY)
@@ -151,7 +151,7 @@ def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
 
 
 def test_a_pass_that_was_held_says_what_the_last_try_found() -> None:
-    one = Pass(COPY, Backoff(PROBE_MS, 60_000, 0, SeededDice(1)))
+    one = Pass(COPY, Backoff(PROBE_MS, 60_000, 0, SeededRng(1)))
     one.failed("away")
     assert one.backoff.next_ms() == PROBE_MS
     assert one.passed(PassResult(is_held=True), 5_000) == 5_000

@@ -22,8 +22,8 @@ from rsm_plugins.layout.claim_object import claim_key
 from rsm_plugins.testing import Operation, segment
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, claims, passes, red, start, stop
 from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import ClaimStorage, Pair, bytes_of
@@ -443,13 +443,13 @@ def test_a_plugin_without_claims_is_used_as_ever(
 
 def test_a_claim_once_made_stays_known_over_later_incarnations(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
-    first = Incarnations(Disk(), tmp_path, clock, SeededDice(1))
+    first = Incarnations(Disk(), tmp_path, clock, SeededRng(1))
     assert first.counter.claimed is None
     found = NOW_MS + 50
     number = first.claim(found)
     assert 0 < number - found <= CLAIM_SPREAD
     last = first.take(above=number + 20)
-    again = Incarnations(Disk(), tmp_path, clock, SeededDice(1))
+    again = Incarnations(Disk(), tmp_path, clock, SeededRng(1))
     assert again.counter == Counter(last, number, (found,))
     assert again.take() == last + 1
     assert parse(dump(Counter(5, None))) == Counter(5, None)

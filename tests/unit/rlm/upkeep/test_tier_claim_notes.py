@@ -10,7 +10,7 @@ from rlm.upkeep.incarnation import Counter, Incarnations, dump, parse
 from rlmm.red import NOT_RED
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 NOW_MS = 10_000_000
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def incarnations(root: Path, clock: ManualClock, seed: int = 1) -> Incarnations:
-    return Incarnations(Disk(), root, clock, SeededDice(seed))
+    return Incarnations(Disk(), root, clock, SeededRng(seed))
 
 
 def test_claims_of_two_copies_at_one_time_differ(root: Path) -> None:

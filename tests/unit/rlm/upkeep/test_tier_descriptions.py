@@ -36,9 +36,9 @@ def described(whole: LogFacts, closed_from: int, shown_max: int) -> LogFacts:
     return LogFacts(log, whole.remote)
 
 
-def some_facts(dice: Random) -> LogFacts:
-    first_local, count = dice.randrange(4), dice.randrange(1, 12)
-    size = dice.randrange(50, 150)
+def some_facts(rng: Random) -> LogFacts:
+    first_local, count = rng.randrange(4), rng.randrange(1, 12)
+    size = rng.randrange(50, 150)
     closed = [
         local(at * 10, at * 10 + 9, size, at_ms=at * 10)
         for at in range(first_local, first_local + count)
@@ -46,31 +46,31 @@ def some_facts(dice: Random) -> LogFacts:
     copies = [
         remote(number + 1, at * 10, at * 10 + 9, size=size, at_ms=at * 10)
         for number, at in enumerate(range(first_local + count))
-        if dice.random() < 0.8
+        if rng.random() < 0.8
     ]
     return facts(
         closed,
         copies,
-        start=dice.randrange(0, 10 * (first_local + 2)),
+        start=rng.randrange(0, 10 * (first_local + 2)),
         local_start=first_local * 10,
-        stable=dice.choice([1_000, (first_local + count) * 10 - 15]),
+        stable=rng.choice([1_000, (first_local + count) * 10 - 15]),
         local_bytes=size * (count + 1),
     )
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_decisions_are_those_of_a_whole_description(seed: int) -> None:
-    dice = Random(seed)
-    whole = some_facts(dice)
+    rng = Random(seed)
+    whole = some_facts(rng)
     if whole.hole() is not None:
         return  # passes end there
-    froms = [0, whole.needed_from, dice.randrange(0, whole.needed_from + 1)]
+    froms = [0, whole.needed_from, rng.randrange(0, whole.needed_from + 1)]
     for closed_from in froms:
-        part = described(whole, closed_from, dice.choice([1, 3, 100]))
+        part = described(whole, closed_from, rng.choice([1, 3, 100]))
         if not part.names_what_is_needed:
             continue
         for settings in SETTINGS:
-            now_ms = dice.randrange(200)
+            now_ms = rng.randrange(200)
             for decide in (copy_policy.next_to_copy, retention_policy.log_start_by_retention):
                 assert decide(part, settings, now_ms) == decide(whole, settings, now_ms)
         if not part.log.more_closed_count:

@@ -24,9 +24,9 @@ from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
 from runtime.disk import Disk
 from tests.support.sim.clock import ManualClock
-from tests.support.sim.dice import SeededDice
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.sim.power_cut_disk import PowerCutDisk, PowerCutError
+from tests.support.sim.rng import SeededRng
 from tests.support.tier.log_in_memory import PARTITION
 from tests.support.tier.pair import Pair, bytes_of
 
@@ -34,7 +34,7 @@ NOW_MS = 1_900_000_000_000
 
 
 def incarnations(path: Path, clock: ManualClock, *, disk: Disk | None = None) -> Incarnations:
-    return Incarnations(disk or Disk(), path, clock, SeededDice(1))
+    return Incarnations(disk or Disk(), path, clock, SeededRng(1))
 
 
 def test_numbers_rise_over_restarts_with_a_clock_that_stands_still(tmp_path: Path) -> None:
@@ -61,9 +61,9 @@ def test_a_number_that_cannot_be_fsynced_is_not_given_out(tmp_path: Path, operat
 def test_numbers_never_repeat_over_power_cuts_with_a_clock_that_stands_still(
     tmp_path: Path, seed: int
 ) -> None:
-    dice, taken = SeededDice(seed), list[int]()
+    rng, taken = SeededRng(seed), list[int]()
     for operations in (3, 7, 1, 12, 5, 30):
-        disk = PowerCutDisk(tmp_path, dice, operations)
+        disk = PowerCutDisk(tmp_path, rng, operations)
         given = incarnations(tmp_path, ManualClock(wall_ms=NOW_MS), disk=disk)
         with suppress(PowerCutError):
             while True:

@@ -412,8 +412,8 @@ def test_who_comes_later_is_served_in_the_present_round_and_not_before_it() -> N
 
 @pytest.mark.parametrize("seed", range(20))
 def test_nobody_is_served_twice_while_another_waits_for_its_first_turn(seed: int) -> None:
-    dice = Random(seed)
-    turns = {str(at): CopyTurn(dice.randrange(10**9)) for at in range(dice.randrange(2, 20))}
+    rng = Random(seed)
+    turns = {str(at): CopyTurn(rng.randrange(10**9)) for at in range(rng.randrange(2, 20))}
     count, order = len(turns), served(turns, 60)
     for at in range(0, 60 - count, count):
         assert set(order[at : at + count]) == set(turns)

@@ -9,7 +9,7 @@ from metadata_topic.quorum.snapshot.snapshots import SnapshotFiles, SnapshotId, 
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from runtime.disk import Disk
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
-from tests.support.sim.dice import SeededDice
+from tests.support.sim.rng import SeededRng
 
 OTHER_CLUSTER = "BBBBBBBBBBBBBBBBBBBBQQ"
 NEWER = SnapshotId(0, 1)
@@ -31,7 +31,7 @@ def put_snapshot(tmp_path: Path, cluster_id: str | None) -> None:
         now_ms=lambda: 1,
         cluster_id=cluster_id,
     )
-    SnapshotFiles(directory, Disk(), SeededDice(1)).write(NEWER, chunks)
+    SnapshotFiles(directory, Disk(), SeededRng(1)).write(NEWER, chunks)
 
 
 def test_a_snapshot_of_another_cluster_is_named_and_not_believed(tmp_path: Path) -> None:

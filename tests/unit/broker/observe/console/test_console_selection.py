@@ -49,14 +49,14 @@ def test_ill_ones_stand_first_then_topics_the_brokers_own_ones_last() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_the_first_of_all_in_whatever_order_they_come(seed: int) -> None:
-    dice = Random(seed)
+    rng = Random(seed)
     given = [
-        (log_of(f"t{dice.randrange(40)}", n, problem=dice.choice(["", "", "ill"])), lag, changed)
+        (log_of(f"t{rng.randrange(40)}", n, problem=rng.choice(["", "", "ill"])), lag, changed)
         for n in range(300)
-        for lag, changed in [(dice.randrange(-1, 4), dice.randrange(-1, 90_000))]
+        for lag, changed in [(rng.randrange(-1, 4), rng.randrange(-1, 90_000))]
     ]
     naive = sorted(given, key=lambda one: rank(*one))[:20]
-    dice.shuffle(given)
+    rng.shuffle(given)
     selection = Selection(20)
     for one in given:
         selection.add(*one)

@@ -7,7 +7,7 @@ from broker.testing.faults.naming import Named
 from broker.testing.faults.rule import FaultError, RequestFault
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.wire.api_keys import ApiKey
-from runtime.dice import seeded
+from runtime.rng import seeded
 
 FETCH = Facts(ApiKey.FETCH, 12, "c")
 
@@ -66,7 +66,7 @@ def test_a_request_for_a_topic_as_a_whole_names_each_partition_of_it() -> None:
     assert [named.includes("b", 3) for named in (whole, one)] == [False, False]
 
 
-def test_dice_are_thrown_for_requests_that_match_and_for_no_others() -> None:
+def test_rng_are_thrown_for_requests_that_match_and_for_no_others() -> None:
     """So the same seed hits the same requests, whatever else clients do meanwhile."""
     fault = RequestFault(delay_ms=1, topic="a", probability=0.5, seed=3)
     alone, disturbed = a_book(), a_book()

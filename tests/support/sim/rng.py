@@ -1,12 +1,12 @@
-"""Dice that one seed replays."""
+"""An rng that one seed replays."""
 
 import random
 import uuid
 
-from runtime.dice import usable
+from runtime.rng import usable
 
 
-class SeededDice:
+class SeededRng:
     """The same values for the same seed."""
 
     __slots__ = ("_random",)

@@ -12,7 +12,7 @@ _RESERVED_IDS_END = 100
 _LEADING_DASH = 0b111110
 
 
-class Dice(Protocol):
+class Rng(Protocol):
     """Gives random values; nothing else of ours may make them."""
 
     def random(self) -> float:
@@ -29,7 +29,7 @@ def usable(raw: bytes) -> bool:
     return raw[0] >> 2 != _LEADING_DASH and int.from_bytes(raw, "big") >= _RESERVED_IDS_END
 
 
-class SystemDice:
+class SystemRng:
     """The operating system's randomness."""
 
     __slots__ = ()
@@ -53,17 +53,17 @@ def seeded(seed: int) -> Callable[[], float]:
 class Backoff:
     """The pauses between tries of one thing."""
 
-    __slots__ = ("_dice", "_failures", "_first_ms", "_jitter", "_max_ms")
+    __slots__ = ("_failures", "_first_ms", "_jitter", "_max_ms", "_rng")
 
-    def __init__(self, first_ms: int, max_ms: int, jitter: float, dice: Dice) -> None:
-        self._first_ms, self._max_ms, self._jitter, self._dice = first_ms, max_ms, jitter, dice
+    def __init__(self, first_ms: int, max_ms: int, jitter: float, rng: Rng) -> None:
+        self._first_ms, self._max_ms, self._jitter, self._rng = first_ms, max_ms, jitter, rng
         self._failures = 0
 
     def next_ms(self) -> float:
         """The pause after one more failure: doubled, then moved by up to `jitter` of itself."""
         pause = min(self._first_ms * 2.0 ** min(self._failures, 62), float(self._max_ms))
         self._failures += 1
-        return min(pause * (1 + self._jitter * (2 * self._dice.random() - 1)), self._max_ms)
+        return min(pause * (1 + self._jitter * (2 * self._rng.random() - 1)), self._max_ms)
 
     def reset(self) -> None:
         """It worked."""
