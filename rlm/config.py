@@ -24,7 +24,7 @@ class TierConfig:
         delete_grace_ms: from PARTITION_MARKED to PARTITION_STARTED.
         delete_failing_ms: a deletion that fails for longer is told of in health.
         call_max_ms: a read or delete call of the plugin that runs longer counts as abandoned.
-        claim_interval_ms: how often the claim on the store is taken again, see `rlm.upkeep.claim`.
+        claim_interval_ms: how often the claim is taken again (`rlm.maintenance.claim`).
         chunk_bytes: about how much is cached as one; a GET asks for one or several.
         slice_bytes: about how much is fetched for somebody who has just come.
         chunk_cache_bytes: bound of chunks in memory, handed-out ones included.

@@ -3,8 +3,8 @@
 A call cannot be stopped from outside its thread. So each is registered: a partition's cancellation
 lets no further one start, a call past its limit is counted as abandoned, as long as it runs, with
 the thread that it holds, and a copy that runs past the copy maximum makes the tier end itself.
-While the store must not be written to (`rlm.upkeep.claim`), no call that writes to it starts, for
-whichever partition or deleted topic.
+While the store must not be written to (`rlm.maintenance.claim`), no call that writes to it starts,
+for any partition or deleted topic.
 """
 
 import threading

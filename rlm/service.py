@@ -35,19 +35,19 @@ from rlm.link.messages import (
     StoreFaultHit,
     Unassign,
 )
+from rlm.maintenance.broker_port import BrokerPort
+from rlm.maintenance.census import Counted
+from rlm.maintenance.claim import Claim
+from rlm.maintenance.incarnation import Incarnations
+from rlm.maintenance.manager import RemoteLogManager
+from rlm.maintenance.performer import World
+from rlm.maintenance.removals import Removals
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins, Store
 from rlm.quota import RateQuota
 from rlm.read.read_path import ReadPath
 from rlm.red_kinds import TierRed
 from rlm.telemetry import MetricsPages, Telemetry
-from rlm.upkeep.broker_port import BrokerPort
-from rlm.upkeep.census import Counted
-from rlm.upkeep.claim import Claim
-from rlm.upkeep.incarnation import Incarnations
-from rlm.upkeep.manager import RemoteLogManager
-from rlm.upkeep.performer import World
-from rlm.upkeep.removals import Removals
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names

@@ -21,11 +21,11 @@ from rlm.config import TierConfig
 from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, Received, Reply
 from rlm.link.socket_transport import SocketTransport
+from rlm.maintenance.broker_port import BrokerPort, LinkBroker
+from rlm.maintenance.removals import RemovedTopicsOfBroker
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
-from rlm.upkeep.broker_port import BrokerPort, LinkBroker
-from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL, LoopWorkers
 from rlmm.api import RemovesDeletedTopics
 from rlmm.loader import load_metadata_manager

@@ -3,7 +3,7 @@
 As text a line is one of Kafka's, with the time zone that Kafka leaves out:
 
     [2026-11-30 19:58:00,092+00:00] INFO started: node_id=1 (broker.broker)
-    [2026-11-30 19:58:00,110+00:00] INFO tier: the claim is taken: number=3 (rlm.upkeep.claim)
+    [2026-11-30 19:58:00,110+00:00] INFO tier: the claim is taken: number=3 (rlm.maintenance.claim)
 """
 
 import json
@@ -169,7 +169,7 @@ def parse_level(text: str) -> tuple[str, int]:
     name, sign, level = text.rpartition("=")
     if level.strip().upper() not in LEVELS or bool(sign) is not bool(name.strip()):
         raise ValueError(
-            f"{text!r}: must be LEVEL or PACKAGE=LEVEL, such as INFO,rlm.upkeep=DEBUG; "
+            f"{text!r}: must be LEVEL or PACKAGE=LEVEL, such as INFO,rlm.maintenance=DEBUG; "
             f"levels are {', '.join(LEVELS)}"
         )
     return name.strip(), LEVELS[level.strip().upper()]

@@ -123,7 +123,7 @@ def _is_expected(error: Exception) -> bool:
     from metadata_topic.quorum.errors import UnusableMetadataError
     from metadata_topic.quorum.start.format import AlreadyFormattedError, NotFormattedError
     from pipeline.errors import PipelineError
-    from rlm.upkeep.incarnation import OlderFormError
+    from rlm.maintenance.incarnation import OlderFormError
     from tidemark.node_files.forgetting import ForgetError
     from tidemark.node_files.formatting import FormatError
     from tidemark.node_files.log_directories import LogDirectoryError

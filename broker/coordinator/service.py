@@ -98,7 +98,7 @@ class GroupCoordinator:
             self.metrics.purgatory_ms.observe,
         )
         self._loader = Loader(ports, config.offsets_load_buffer_size, self.metrics)
-        self._upkeep: set[asyncio.Task[None]] = set()
+        self._maintenance: set[asyncio.Task[None]] = set()
         self._expiry = ports.scheduler.every(
             config.offsets_retention_check_interval_ms, self.expire, "group-offset-expiry"
         )
@@ -223,7 +223,7 @@ class GroupCoordinator:
         for _ in state.let_go():
             await asyncio.sleep(0)
 
-    # -- upkeep
+    # -- maintenance
 
     def on_metadata(self, _image: MetadataImage, delta: MetadataDelta | None) -> None:
         """A subscriber of the metadata: offsets of deleted topics go."""
@@ -237,14 +237,14 @@ class GroupCoordinator:
 
     def _begin(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(work)
-        self._upkeep.add(task)
+        self._maintenance.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._upkeep.discard(task)
+        self._maintenance.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("upkeep of groups failed, the next check tries again", exc_info=error)
+            log.error("maintenance of groups failed, the next check tries again", exc_info=error)
 
     async def _expire(self) -> None:
         for shard in list(self.shards.values()):
@@ -294,7 +294,7 @@ class GroupCoordinator:
         for number in list(self.shards):
             self._resigned(number)
         self._wheel.stop()
-        for task in self._upkeep:
+        for task in self._maintenance:
             task.cancel()
         await self._loader.stop()
 

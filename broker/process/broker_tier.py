@@ -21,7 +21,7 @@ from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
-from rlm.upkeep.incarnation import OlderFormError, check_forms
+from rlm.maintenance.incarnation import OlderFormError, check_forms
 from runtime.ports import Ports
 from runtime.scheduler import pause
 

@@ -35,11 +35,11 @@ from local_log.manager.log_dir import (
     RECOVERY_POINTS,
     LogDir,
 )
+from local_log.manager.maintenance import LogMaintenance, flush
 from local_log.manager.moving import LogMoves
 from local_log.manager.removal import LogRemoval
 from local_log.manager.replacement import Future, LogReplacement, Swap, Swapped
 from local_log.manager.retention_pass import RetentionPass
-from local_log.manager.upkeep import LogUpkeep, flush
 from local_log.segment.aborted_index import AbortedCache
 from runtime.ports import Ports
 
@@ -112,7 +112,7 @@ class LogManager:
             pool=self._background,
             scheduler=ports.scheduler,
         )
-        self._upkeep = LogUpkeep(
+        self._maintenance = LogMaintenance(
             logs=self.all,
             is_open=self.is_open,
             pool=self._background,
@@ -371,8 +371,8 @@ class LogManager:
             self._background.submit(flush, log, log.segments.active.base_offset)
 
     def flush_due(self) -> None:
-        """Flush on the pool where `flush.ms` has passed, see `log_upkeep`."""
-        self._upkeep.flush_due(self._clock.wall_ms())
+        """Flush on the pool where `flush.ms` has passed, see `log_maintenance`."""
+        self._maintenance.flush_due(self._clock.wall_ms())
 
     def run_retention(self, now_ms: int) -> list[tuple[TopicPartition, int, Reason]]:
         """Roll what is due, drop what has expired, see `retention_pass`."""
@@ -389,8 +389,8 @@ class LogManager:
         return not self._is_closed and hosted.get(tp) is log and tp not in hosted.being_replaced
 
     def expire_producers(self, now_ms: int, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
-        """Forget producers that were silent for too long, see `log_upkeep`."""
-        self._upkeep.expire_producers(now_ms, expiration_ms)
+        """Forget producers that were silent for too long, see `log_maintenance`."""
+        self._maintenance.expire_producers(now_ms, expiration_ms)
 
     # -- checkpoints ----------------------------------------------------------------------------
 

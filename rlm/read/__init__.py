@@ -1,4 +1,4 @@
 """Remote reads: caches, loads, read-ahead, and the readers.
 
-Knows nothing of `rlm.upkeep`.
+Knows nothing of `rlm.maintenance`.
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rlm.upkeep.incarnation import FILE_NAME as INCARNATION
+from rlm.maintenance.incarnation import FILE_NAME as INCARNATION
 from rsm_plugins.layout.claim_object import dump_claim
 from tests.support.brokers.claims import claim_files, older_copy_reason
 from tests.support.brokers.clients import produce, read_all

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, parse
+from rlm.maintenance.incarnation import FILE_NAME, Counter, dump, parse
 from rsm_plugins.layout.claim_object import parse_claim
 from tests.support.brokers.claims import claim_files, older_copy_reason
 from tests.support.brokers.clients import end_offsets, produce, read_all

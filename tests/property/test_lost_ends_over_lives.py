@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm.link.messages import Loss
-from rlm.upkeep.settling import Red, Settled, settle
+from rlm.maintenance.settling import Red, Settled, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from rlmm.lifecycle import OffsetsByEpoch, raised
 from rsm_plugins.segment import SegmentState

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
-from rlm.upkeep.chain_restore import restored_chain
-from rlm.upkeep.settling import ChainLost, Red, Settled, settle
+from rlm.maintenance.chain_restore import restored_chain
+from rlm.maintenance.settling import ChainLost, Red, Settled, settle
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from rlm.config import NO_LIMIT
-from rlm.upkeep.assigned_partition import COPY
-from rlm.upkeep.copy_policy import TURN_SEGMENTS_MAX
+from rlm.maintenance.assigned_partition import COPY
+from rlm.maintenance.copy_policy import TURN_SEGMENTS_MAX
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 

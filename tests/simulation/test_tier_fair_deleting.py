@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rlm.upkeep.expiration_task import TURN_MS
+from rlm.maintenance.expiration_task import TURN_MS
 from tests.support.tier.busy import INTERVAL_MS, BusyTier
 
 SLOW_MS = 2_000

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from rlm.link.messages import DescribeLog, LogDescription, PartitionSettings
-from rlm.upkeep.copy_task import copy_pass
-from rlm.upkeep.effects import Effect, PassResult, Task, UpdateState
-from rlm.upkeep.expiration_task import expiration_pass
-from rlm.upkeep.performer import Performer
-from rlm.upkeep.store_gate import StoreGate
-from rlm.upkeep.takeover_task import take_over
+from rlm.maintenance.copy_task import copy_pass
+from rlm.maintenance.effects import Effect, PassResult, Task, UpdateState
+from rlm.maintenance.expiration_task import expiration_pass
+from rlm.maintenance.performer import Performer
+from rlm.maintenance.store_gate import StoreGate
+from rlm.maintenance.takeover_task import take_over
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL
 from rlmm.api import MetadataNotReadyError
 from rlmm.memory import InMemoryRemoteLogMetadataManager

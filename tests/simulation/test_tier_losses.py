@@ -11,7 +11,7 @@ import pytest
 from broker.replica.judgement import Judgement
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Loss, PartitionSettings
-from rlm.upkeep.effects import Restore
+from rlm.maintenance.effects import Restore
 from rlmm.api import MetadataRefusedError, SegmentUpdate
 from rlmm.events import SegmentAdded, SegmentUpdated
 from rlmm.memory import InMemoryRemoteLogMetadataManager

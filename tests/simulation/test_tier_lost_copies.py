@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from rlm.upkeep.assigned_partition import COPY
-from rlm.upkeep.copy_task import READ_BACK_MAX_MS, READ_BACK_MS
+from rlm.maintenance.assigned_partition import COPY
+from rlm.maintenance.copy_task import READ_BACK_MAX_MS, READ_BACK_MS
 from rlm.workers import COPIER_POOL
 from tests.support.tier.busy import INTERVAL_MS, BusyTier, partition
 

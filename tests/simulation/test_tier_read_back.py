@@ -8,10 +8,10 @@ from typing import BinaryIO
 
 import pytest
 
+from rlm.maintenance.copy_task import READ_BACK_MAX_MS, READ_BACK_MS, copy_pass
+from rlm.maintenance.effects import PassResult, Pause, ReadBack
+from rlm.maintenance.store_gate import StoreGate
 from rlm.plugin_calls import TaskCancelledError
-from rlm.upkeep.copy_task import READ_BACK_MAX_MS, READ_BACK_MS, copy_pass
-from rlm.upkeep.effects import PassResult, Pause, ReadBack
-from rlm.upkeep.store_gate import StoreGate
 from rsm_plugins.api import (
     RemoteObjectDamagedError,
     RemoteResourceNotFoundError,

@@ -1,7 +1,7 @@
 """A broker's claim on the store, and its own counter: compared, and brought together by a person.
 
 A tier whose store holds a higher claim than its own files know copies and deletes nothing
-(`rlm.upkeep.claim`). Who knows that these files are the ones to go on with says so here: the
+(`rlm.maintenance.claim`). Who knows that these files are the ones to go on with says so here: the
 counter is set to the claim, and the next start goes on above both. Only a damaged claim is
 replaced: while the store holds none, an older copy would be taken for the right one.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.remote.process import take_tier_lock
-from rlm.upkeep.claim import judge
-from rlm.upkeep.incarnation import FILE_NAME, Counter, check_forms, dump, read
+from rlm.maintenance.claim import judge
+from rlm.maintenance.incarnation import FILE_NAME, Counter, check_forms, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
 from runtime.disk import Disk

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from broker.config.broker_config import BrokerConfig
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from pipeline.cluster.cluster import broker_setting, look
-from rlm.upkeep.incarnation import FILE_NAME, Counter, read
+from rlm.maintenance.incarnation import FILE_NAME, Counter, read
 from rlmm.loader import JAVA_COUNTERPARTS
 from rlmm.topic_based.topic_port import metadata_partition_for
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager

@@ -12,10 +12,10 @@ from kafka_protocol.types import EpochEntry, TopicIdPartition
 from local_log.config import LogConfig
 from local_log.log.retention_policy import RetentionFacts, SegmentFacts, decide
 from rlm.link.messages import ClosedLocalSegment, LogDescription, PartitionSettings
-from rlm.upkeep.copy_policy import next_to_copy
-from rlm.upkeep.log_facts import LogFacts, RemoteSegment, finished_of
-from rlm.upkeep.retention_policy import deletions
-from rlm.upkeep.settling import Settled, settle
+from rlm.maintenance.copy_policy import next_to_copy
+from rlm.maintenance.log_facts import LogFacts, RemoteSegment, finished_of
+from rlm.maintenance.retention_policy import deletions
+from rlm.maintenance.settling import Settled, settle
 from rlmm.api import LOWEST_FENCE, Fence, SegmentUpdate
 from rlmm.barrier import newest_of
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rlm.upkeep.incarnation import Incarnations
-from rlm.upkeep.performer import Performer
+from rlm.maintenance.incarnation import Incarnations
+from rlm.maintenance.performer import Performer
 from rlmm.topic_based.engine import MetadataEngine
 from rsm_plugins.layout.store import ObjectStore
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager

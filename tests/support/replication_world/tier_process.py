@@ -19,11 +19,11 @@ from rlm.config import TierConfig
 from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, LinkEndedError, Received, Reply
 from rlm.link.messages import AnyMessage, Envelope
+from rlm.maintenance.broker_port import ANSWER_LIMIT_S, LinkBroker
+from rlm.maintenance.removals import RemovedTopicsOfBroker
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
-from rlm.upkeep.broker_port import ANSWER_LIMIT_S, LinkBroker
-from rlm.upkeep.removals import RemovedTopicsOfBroker
 from rlm.workers import EXPIRATION_POOL, Done
 from rlmm.store import MemoryStore
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager

@@ -21,11 +21,11 @@ from rlm.link.messages import (
     Report,
     RestoreChain,
 )
+from rlm.maintenance.broker_port import OpenedFiles
+from rlm.maintenance.manager import RemoteLogManager
+from rlm.maintenance.performer import World
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
-from rlm.upkeep.broker_port import OpenedFiles
-from rlm.upkeep.manager import RemoteLogManager
-from rlm.upkeep.performer import World
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL
 from rlmm.memory import InMemoryRemoteLogMetadataManager
 from rsm_plugins.api import (

@@ -2,7 +2,7 @@
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import ClosedLocalSegment, LogDescription
-from rlm.upkeep.log_facts import LogFacts, RemoteSegment
+from rlm.maintenance.log_facts import LogFacts, RemoteSegment
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from tests.support.tier.log_in_memory import PARTITION
 

@@ -26,11 +26,11 @@ from rlm.link.messages import (
     Report,
     RestoreChain,
 )
+from rlm.maintenance.broker_port import OpenedFiles
+from rlm.maintenance.effects import Effect, PassResult, Task
+from rlm.maintenance.ownership import OwnCopies, Ownership
+from rlm.maintenance.performer import Performer, World, run_task
 from rlm.plugin_calls import Cancellation
-from rlm.upkeep.broker_port import OpenedFiles
-from rlm.upkeep.effects import Effect, PassResult, Task
-from rlm.upkeep.ownership import OwnCopies, Ownership
-from rlm.upkeep.performer import Performer, World, run_task
 from rlm.workers import COPIER_POOL, Done
 from rlmm import lineage
 from rlmm.api import Fence

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from rlm.deletions import Deletions
 from rlm.link.messages import PartitionSettings
+from rlm.maintenance.copy_task import copy_pass
+from rlm.maintenance.effects import PassResult
+from rlm.maintenance.expiration_task import expiration_pass
+from rlm.maintenance.performer import World
+from rlm.maintenance.store_gate import StoreGate
+from rlm.maintenance.takeover_task import take_over
 from rlm.plugin_calls import PluginCalls
 from rlm.telemetry import Telemetry
-from rlm.upkeep.copy_task import copy_pass
-from rlm.upkeep.effects import PassResult
-from rlm.upkeep.expiration_task import expiration_pass
-from rlm.upkeep.performer import World
-from rlm.upkeep.store_gate import StoreGate
-from rlm.upkeep.takeover_task import take_over
 from rlm.workers import EXPIRATION_POOL
 from rlmm import lineage
 from rlmm.api import Fence

@@ -16,10 +16,10 @@ from rlm.deletions import Deletions
 from rlm.link.endpoint import Endpoint, Received, Reply
 from rlm.link.messages import AnyMessage
 from rlm.link.socket_transport import SocketTransport
+from rlm.maintenance.broker_port import LinkBroker
 from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins
 from rlm.service import Link, TierReceiver
-from rlm.upkeep.broker_port import LinkBroker
 from rlmm.store import MemoryStore
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager

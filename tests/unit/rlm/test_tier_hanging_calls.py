@@ -7,9 +7,9 @@ import pytest
 
 from rlm.link.endpoint import LinkFailureError
 from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
+from rlm.maintenance.assigned_partition import EXPIRE
+from rlm.maintenance.ownership import HANGING_MAX
 from rlm.service import JUDGE_THREADS
-from rlm.upkeep.assigned_partition import EXPIRE
-from rlm.upkeep.ownership import HANGING_MAX
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.log_in_memory import PARTITION

@@ -88,7 +88,7 @@ def test_a_log_that_goes_somewhere_is_left_as_it_is() -> None:
     [
         ("INFO", ("", logging.INFO)),
         (" warn ", ("", logging.WARNING)),
-        ("rlm.upkeep = Debug", ("rlm.upkeep", logging.DEBUG)),
+        ("rlm.maintenance = Debug", ("rlm.maintenance", logging.DEBUG)),
     ],
 )
 def test_a_level_is_read(text: str, found: tuple[str, int]) -> None:

@@ -230,7 +230,7 @@ async def test_a_request_that_is_parked_hears_that_leadership_is_gone(
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert code_of_commit(groups.commit(1)) == ErrorCode.NOT_COORDINATOR
     assert groups.coordinator.shards == {}
-    await until(lambda: not groups.coordinator._upkeep)
+    await until(lambda: not groups.coordinator._maintenance)
     assert before.state.counts.offsets == 0  # freed, in turns
 
 
@@ -305,7 +305,7 @@ async def test_a_check_for_old_offsets_that_fails_is_logged_and_the_next_one_wor
     with monkeypatch.context() as broken:
         broken.setattr(GroupState, "expire_offsets", lambda _state, _now: iter([None]))
         await asyncio.wait({groups.coordinator.expire()})
-    assert "upkeep of groups failed" in caplog.text
+    assert "maintenance of groups failed" in caplog.text
     await groups.coordinator.expire()
     assert await groups.committed() == (0, -1)
 

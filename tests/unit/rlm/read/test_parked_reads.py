@@ -9,8 +9,8 @@ import pytest
 from kafka_protocol.errors import ErrorCode
 from rlm.link.endpoint import Received
 from rlm.link.messages import OffsetForTimestamp, ReadAnswer, Released, TimestampAnswer
+from rlm.maintenance.claim import ClaimState
 from rlm.read.line import CALLS_MAX
-from rlm.upkeep.claim import ClaimState
 from rlm.workers import READER_POOL
 from tests.support.tier.claiming import start
 from tests.support.tier.log_in_memory import PARTITION

@@ -14,14 +14,14 @@ LINES = (
     "[2026-11-30 10:00:00,003] ERROR it fails (broker.app)\n"
     "Traceback (most recent call last):\n"
     "  ValueError: x\n"
-    "2026-11-30 10:00:00,004 WARNING tier rlm.upkeep: slow\n"
-    "2026-11-30 10:00:00,005 INFO tier rlm.upkeep: well\n"
+    "2026-11-30 10:00:00,004 WARNING tier rlm.maintenance: slow\n"
+    "2026-11-30 10:00:00,005 INFO tier rlm.maintenance: well\n"
 )
 SHOWN = [
     "[2026-11-30 10:00:00,003] ERROR it fails (broker.app)",
     "Traceback (most recent call last):",
     "  ValueError: x",
-    "2026-11-30 10:00:00,004 WARNING tier rlm.upkeep: slow",
+    "2026-11-30 10:00:00,004 WARNING tier rlm.maintenance: slow",
 ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
-from rlm.upkeep.settling import Settled, settle
+from rlm.maintenance.settling import Settled, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from tests.support.tier.partition_facts import Chain, segment
 from tests.support.tier.partition_facts import log as log_with

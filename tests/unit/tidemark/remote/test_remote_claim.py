@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from rlm.upkeep.claim import judge
-from rlm.upkeep.incarnation import FILE_NAME, Counter, dump, parse
+from rlm.maintenance.claim import judge
+from rlm.maintenance.incarnation import FILE_NAME, Counter, dump, parse
 from rsm_plugins.layout.claim_object import claim_key
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager
 from runtime.disk import Disk

@@ -12,7 +12,7 @@ import pytest
 from broker.config.keys_remote import REMOTE_KEYS
 from kafka_protocol.records.records import build_batch
 from kafka_protocol.types import TopicIdPartition
-from rlm.upkeep.incarnation import NO_COUNTER, Counter
+from rlm.maintenance.incarnation import NO_COUNTER, Counter
 from rlmm.lifecycle import PartitionFacts, SegmentEntry
 from rsm_plugins.api import RemoteStorageManager
 from rsm_plugins.local_fs import LocalFsRemoteStorageManager

@@ -1,0 +1,149 @@
+"""What the RemoteLogManager holds of one assigned partition; it belongs to the manager's thread."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import Assign, PartitionSettings
+from rlm.maintenance.copy_policy import CopyTurn
+from rlm.maintenance.effects import PassResult
+from rlm.maintenance.ownership import Ownership
+from rlm.red_kinds import TierRed
+from rlmm.red import NOT_RED, RedText
+from runtime.rng import Backoff
+from runtime.scheduler import Timer
+
+COPY, EXPIRE = "copy", "expire"
+_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
+
+
+class CountDown:
+    """Calls a function once, after so many calls of `one`; at once where none is awaited."""
+
+    def __init__(self, count: int, done: Callable[[], None]) -> None:
+        self._left, self._done = count, done
+        if not count:
+            done()
+
+    def one(self) -> None:
+        """One of them has come."""
+        self._left -= 1
+        if self._left == 0:
+            self._done()
+
+
+class PassEnds:
+    """Those that wait for the end of one kind of pass of one partition."""
+
+    __slots__ = ("_next", "_running")
+
+    def __init__(self) -> None:
+        self._next: list[CountDown] = []
+        self._running: list[CountDown] = []
+
+    def wait(self, waiting: CountDown) -> None:
+        """Count down when the next pass that begins has ended, or when none will begin."""
+        self._next.append(waiting)
+
+    def begun(self) -> None:
+        """A pass begins."""
+        self._running, self._next = self._running + self._next, []
+
+    def ended(self) -> None:
+        """A pass has ended, successfully or not."""
+        over, self._running = self._running, []
+        for waiting in over:
+            waiting.one()
+
+    def cancelled(self) -> None:
+        """No pass begins any more."""
+        self.begun()
+        self.ended()
+
+
+@dataclass(slots=True)
+class Pass:
+    """One kind of pass of one ownership."""
+
+    kind: str
+    backoff: Backoff
+    running: bool = False
+    again: bool = False
+    timer: Timer | None = None
+    red: RedText = NOT_RED
+    ends: PassEnds = field(default_factory=PassEnds)
+    turn: CopyTurn = field(default_factory=CopyTurn)
+
+    def failed(self, error: object) -> None:
+        """It is red for `error`."""
+        self.red = _FAILED[self.kind].text(error=error)
+
+    def passed(self, result: PassResult, interval_ms: int) -> float:
+        """It has ended without an error; says after how long it comes again."""
+        self.turn.lag_bytes = result.lag_bytes
+        pause_ms: float = interval_ms if result.again_in_ms is None else result.again_in_ms
+        if result.store_errors:
+            self.failed(f"{result.store_errors} deletions failed")
+            pause_ms = self.backoff.next_ms()
+        elif not result.is_held:  # else what the last try found is still so
+            self.red = result.red
+            self.backoff.reset()
+        return 0 if self.again else pause_ms
+
+
+@dataclass(slots=True)
+class AssignedPartition:
+    """An assigned partition.
+
+    Attributes:
+        judged: the chain and the log start were judged under this ownership.
+        above: its next incarnation is a higher one: the last that it had where that is over or lost
+            records, or the highest that was read under our leader epoch where we were refused.
+    """
+
+    tip: TopicIdPartition
+    leader_epoch: int
+    is_leader: bool
+    settings: PartitionSettings
+    metadata_offset: int
+    unclean_epoch: int = -1
+    ownership: Ownership | None = None
+    ready: bool = False
+    judged: bool = False
+    red: RedText = NOT_RED
+    above: int = -1
+    own_backoff: Backoff | None = None
+    own_timer: Timer | None = None
+    passes: dict[str, Pass] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, assign: Assign) -> "AssignedPartition":
+        """As the broker assigns it."""
+        return cls(
+            TopicIdPartition(assign.topic_id, assign.partition, assign.topic),
+            assign.leader_epoch,
+            assign.is_leader,
+            assign.settings,
+            assign.metadata_offset,
+            assign.unclean_epoch,
+        )
+
+    def reds(self) -> list[RedText]:
+        """What is wrong with it."""
+        found = [self.red, *(each.red for each in self.passes.values())]
+        return [reason for reason in dict.fromkeys(found) if reason]
+
+    def end_ownership(self) -> None:
+        """Cancel all that runs or is due under it; no further plugin call starts."""
+        if self.ownership is not None:
+            self.ownership.cancellation.cancel()
+            self.ownership = None
+        self.ready = self.judged = False
+        for each in self.passes.values():
+            if each.timer is not None:
+                each.timer.cancel()
+            each.ends.cancelled()
+        self.passes = {}
+        if self.own_timer is not None:
+            self.own_timer.cancel()
+            self.own_timer = None

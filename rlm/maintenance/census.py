@@ -1,0 +1,97 @@
+"""Counts partitions for the health answer, a slice a turn: nobody waits for thousands of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.messages import PartitionHealth
+from rlm.maintenance.assigned_partition import AssignedPartition
+from rlm.red_kinds import TierRed
+from rlmm.red import joined
+from runtime.scheduler import Scheduler
+
+SLICE_PARTITIONS: Final = 200
+"""Some milliseconds of the tier's thread, where something is to be done for all partitions."""
+
+NAMED_MAX: Final = 100
+"""Red partitions that the health answer names; the others are counted."""
+
+PartitionKey = tuple[bytes, int]
+
+
+@dataclass(slots=True)
+class Counted:
+    """What a census has found.
+
+    Attributes:
+        assigned: partitions.
+        ready: those whose metadata is caught up.
+        red: those that do not do what they should, up to `NAMED_MAX` of them.
+        more_red: red ones that are not named.
+    """
+
+    assigned: int = 0
+    ready: int = 0
+    red: list[PartitionHealth] = field(default_factory=list)
+    more_red: int = 0
+
+    def add(self, known: AssignedPartition, *, is_ready: bool) -> None:
+        """Count one."""
+        self.assigned += 1
+        self.ready += is_ready
+        reasons = known.reds()
+        if not reasons:
+            return
+        if len(self.red) < NAMED_MAX:
+            tip = known.tip
+            self.red.append(PartitionHealth(tip.topic_id, tip.partition, joined(reasons)))
+        else:
+            self.more_red += 1
+
+    def reds(self) -> list[PartitionHealth]:
+        """Red partitions; with many the first of them, and how many more."""
+        if not self.more_red:
+            return list(self.red)
+        more = TierRed.MORE_PARTITIONS.text(count=self.more_red)
+        return [*self.red, PartitionHealth(b"", -1, more)]
+
+
+class Census:
+    """Counts all partitions, again and again; one count at a time."""
+
+    def __init__(
+        self,
+        partitions: Mapping[PartitionKey, AssignedPartition],
+        is_ready: Callable[[TopicIdPartition], bool],
+        scheduler: Scheduler,
+    ) -> None:
+        self._partitions, self._is_ready, self._scheduler = partitions, is_ready, scheduler
+        self._is_counting = False
+
+    def take(self, done: Callable[[Counted], None]) -> None:
+        """Count, and call `done` in the turn in which the last slice is counted.
+
+        With a slice or less that is this turn. While one count is under way no other begins.
+        """
+        if not self._is_counting:
+            self._is_counting = True
+            self._count(Counted(), list(self._partitions.values()), 0, done)
+
+    def _count(
+        self,
+        counted: Counted,
+        found: list[AssignedPartition],
+        position: int,
+        done: Callable[[Counted], None],
+    ) -> None:
+        end = position + SLICE_PARTITIONS
+        for known in found[position:end]:
+            tip = known.tip
+            if self._partitions.get((tip.topic_id, tip.partition)) is known:  # else it has gone
+                counted.add(known, is_ready=self._is_ready(tip))
+        if end < len(found):
+            self._scheduler.call_later(0, lambda: self._count(counted, found, end, done))
+            return
+        self._is_counting = False
+        done(counted)

@@ -1,0 +1,229 @@
+"""The tier's claim on the store: old copies of its directories, and clones, are found by it.
+
+A claim is a number at the store for each broker. Ours never falls and is noted in the counter's
+file, durably, before it is put there, beside the one that was found. So a claim above the one found
+that was not noted here was written from a later state of these files, or from a copy of them: this
+tier then copies and deletes nothing. Nothing of that can be learned from the files alone
+(docs/decisions/the-claim.md).
+
+From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
+objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
+
+The claim is judged and taken at the start, then taken again every interval and at a clean stop, so
+that a copy made while the tier ran is found out, too. While the store does not answer the tier goes
+on without it as far as the store is not needed.
+
+`judge` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from kafka_protocol.errors import TidemarkError
+from rlm.config import TierConfig
+from rlm.maintenance.incarnation import Counter, Incarnations
+from rlm.plugin_calls import Cancellation
+from rlm.plugins import Store
+from rlm.red_kinds import TierRed
+from rlm.workers import EXPIRATION_POOL, Workers
+from rlmm.red import NOT_RED, RedText
+from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
+from runtime.log_context import Outage
+from runtime.ports import Ports
+from runtime.rng import Backoff
+from runtime.scheduler import Timer
+
+log = logging.getLogger(__name__)
+
+FIRST_ANSWER_MS = 5_000
+"""So long the first answer is waited for before partitions are owned without it."""
+
+
+class ClaimState(Enum):
+    """What is known of the claim."""
+
+    UNASKED = "not judged yet"
+    AWAY = "not judged, the store does not answer"
+    HELD = "ours"
+    REFUSED = "of a later time"
+    NOT_KEPT = "not kept by this plugin"
+
+
+class LaterClaimError(TidemarkError):
+    """The store holds a claim that these files have never made."""
+
+    def __init__(self, red: RedText) -> None:
+        super().__init__(red)
+        self.red = red
+
+
+def judge(found: int | None, known: Counter) -> RedText:
+    """Say why the claim found in the store is not of these files; NOT_RED where it is.
+
+    A number that was noted here proves nothing of those below it: it may never have been written,
+    and another machine's clock may be behind.
+
+    Args:
+        found: the store's; None: it holds none, which proves nothing.
+        known: what these files have noted. Without a claim the counter was lost, or nothing was
+            ever judged, so nothing can be said.
+    """
+    if found is None or known.claimed is None or found in (*known.before, known.claimed):
+        return NOT_RED
+    if found < (*known.before, known.claimed)[0]:
+        return NOT_RED
+    return TierRed.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
+
+
+class Claim:
+    """This tier's claim.
+
+    Attributes:
+        state: what is known of it.
+        red: what is wrong, for health.
+    """
+
+    def __init__(
+        self,
+        config: TierConfig,
+        store: Store,
+        incarnations: Incarnations,
+        workers: Workers,
+        ports: Ports,
+        changed: Callable[[], None],
+    ) -> None:
+        """Nothing is asked before `begin`; `changed` is called when `state` is another."""
+        self._keeper = store.storage if isinstance(store.storage, ClaimKeeper) else None
+        self._owner = config.cluster_id, config.node_id
+        self._limit_ms, self._interval_ms = config.call_max_ms, config.claim_interval_ms
+        self._incarnations, self._calls, self._workers = incarnations, store.calls, workers
+        self._scheduler, self._changed = ports.scheduler, changed
+        self._backoff = Backoff(
+            config.retry_backoff_ms,
+            config.retry_backoff_max_ms,
+            config.retry_jitter,
+            ports.rng,
+        )
+        self._timer: Timer | None = None
+        self._running: object | None = None
+        self._ended = self._once_more = False
+        self._refused, self._outage = Cancellation(), Outage(log, "taking the claim on the store")
+        self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
+        self.red = NOT_RED
+        store.calls.let_write(self.state is ClaimState.NOT_KEPT)
+
+    @property
+    def may_own(self) -> bool:
+        """Whether the tier may write to the metadata topic."""
+        return self.state not in {ClaimState.UNASKED, ClaimState.REFUSED}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call of the plugin runs."""
+        return self._running is None
+
+    def begin(self) -> None:
+        """Ask the store for the first time."""
+        if self._keeper is None:
+            log.warning(
+                "the storage plugin keeps no claims: directories of an earlier day and clones of"
+                " this machine are not found out"
+            )
+            return
+        self._scheduler.call_later(FIRST_ANSWER_MS, self._without_an_answer)
+        self.take()
+
+    def end(self) -> None:
+        """Take the claim a last time, where it is ours: what is copied from now on is older."""
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.state is ClaimState.HELD:
+            self.take()
+
+    def take(self) -> None:
+        """Ask the store and take the claim, unless that is being done already."""
+        if self._running is not None:
+            # At a stop what runs may have noted its number before the last writes to the store.
+            self._once_more = self._ended
+            return
+        running = self._running = object()
+
+        def done(number: int | None, error: BaseException | None) -> None:
+            if self._running is running:
+                self._running = None
+                self._taken(number, error)
+                if self._once_more and self.state is ClaimState.HELD:
+                    self._once_more = False
+                    self.take()
+            elif isinstance(error, LaterClaimError):  # found by a call that had been given up
+                self._taken(None, error)
+
+        def given_up() -> None:
+            done(None, RetriableRemoteStorageError("the call hangs"))
+
+        self._workers.run(EXPIRATION_POOL, lambda: self._judge_and_write(given_up), done)
+
+    # ------------------------------------------------------------------ inside
+
+    def _without_an_answer(self) -> None:
+        if self.state is ClaimState.UNASKED:
+            self.red = TierRed.CLAIM_AWAY.text(error="the store has not answered yet")
+            self._become(ClaimState.AWAY)
+
+    def _judge_and_write(self, given_up: Callable[[], None]) -> int:
+        """Runs in a pool.
+
+        Raises:
+            LaterClaimError: it is not ours; nothing was written.
+            TaskCancelledError: another call has found that meanwhile; nothing was written.
+        """
+        assert self._keeper is not None
+        with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
+            found = self._keeper.read_claim(*self._owner)
+        reason = judge(found, self._incarnations.counter)
+        if reason:
+            self._refused.cancel()
+            self._calls.let_write(False)
+            raise LaterClaimError(reason)
+        number = self._incarnations.claim(found)
+        with self._calls.call(
+            EXPIRATION_POOL, "claim", self._limit_ms, self._refused, on_overdue=given_up
+        ):
+            self._keeper.write_claim(*self._owner, number)
+        return number
+
+    def _taken(self, number: int | None, error: BaseException | None) -> None:
+        if self.state is ClaimState.REFUSED:
+            return
+        if number is not None:
+            self.red = NOT_RED
+            self._outage.succeeded()
+            log.info("the claim on the store is taken: number=%d", number)
+            self._again(self._interval_ms)
+            self._become(ClaimState.HELD)
+        elif isinstance(error, LaterClaimError):
+            self.red = error.red
+            log.error("%s", self.red)
+            self._become(ClaimState.REFUSED)
+        elif self.state is ClaimState.HELD:
+            self._outage.failed(error)
+            self._again(self._interval_ms)
+        else:
+            self.red = TierRed.CLAIM_AWAY.text(error=error)
+            self._outage.failed(f"nothing is copied until then: {error}")
+            self._again(self._backoff.next_ms())
+            self._become(ClaimState.AWAY)
+
+    def _again(self, delay_ms: float) -> None:
+        if not self._ended:
+            self._timer = self._scheduler.call_later(delay_ms, self.take)
+
+    def _become(self, state: ClaimState) -> None:
+        if state is not self.state:
+            self.state = state
+            self._calls.let_write(state is ClaimState.HELD and not self._ended)
+            if self._refused.cancelled:  # another thread has found a later claim meanwhile
+                self._calls.let_write(False)
+            self._changed()

@@ -1,0 +1,158 @@
+"""Which local segment is copied next, and what is written about it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from kafka_protocol.types import EpochEntry
+from rlm.link.messages import ClosedLocalSegment, PartitionSettings
+from rlm.maintenance.log_facts import LogFacts
+from rlmm import lineage
+from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata
+
+TURN_SEGMENTS_MAX: Final = 4
+TURN_MS: Final = 10_000
+"""A turn with segments of a gigabyte ends after the first that takes so long."""
+
+
+@dataclass(slots=True)
+class CopyTurn:
+    """What one partition's place among those that wait depends on.
+
+    Segments may close faster than copiers get through them, for ever or after an outage. So a
+    pass ends after a few segments and its partition waits again: by rounds. In a round each
+    waiting partition is served once, those with the most bytes to copy first. A large lag
+    therefore gets on earlier, and a small one waits at most for one turn of each other
+    partition, whatever their lags.
+
+    Attributes:
+        lag_bytes: what its last pass left; None before the first, which is served as the largest.
+        round: in which it was served last.
+    """
+
+    lag_bytes: int | None = None
+    round: int = -1
+
+
+def place(turn: CopyTurn, present_round: int) -> tuple[int, float]:
+    """Where to stand among those that wait: the least is served first.
+
+    Args:
+        turn: of the partition.
+        present_round: that of the pass which began last.
+
+    Returns:
+        The round in which it is served next, then its place in it.
+    """
+    lag = float("inf") if turn.lag_bytes is None else turn.lag_bytes
+    return max(present_round, turn.round + 1), -lag
+
+
+def is_over(copied: int, took_ms: int) -> bool:
+    """Whether a turn with so many copied segments ends although more is to be copied."""
+    return copied >= TURN_SEGMENTS_MAX or (copied > 0 and took_ms >= TURN_MS)
+
+
+def next_to_copy(
+    facts: LogFacts, settings: PartitionSettings, now_ms: int
+) -> ClosedLocalSegment | None:
+    """The first closed segment that is wanted in the store and not wholly copied.
+
+    Wanted is what reaches up to or above the log start and lies wholly below the last stable
+    offset; copied is what each (epoch on the chain, offset) of lies in segments that count as
+    copies. Oldest first, and one that must wait for its lag holds back all later ones, so the
+    remote run has no holes.
+
+    Returns:
+        The segment, or None if there is nothing to copy now.
+    """
+    if settings.mode != "active":
+        return None
+    log = facts.log
+    for segment in log.closed_segments:
+        if segment.last_offset < log.log_start_offset:
+            continue
+        if segment.last_offset >= log.last_stable_offset:
+            return None
+        first = max(segment.base_offset, log.log_start_offset)
+        if lineage.is_covered(facts.copied, facts.chain, first, segment.last_offset):
+            continue
+        return segment if _lag_is_over(facts, segment, settings, now_ms) else None
+    return None
+
+
+def _lag_is_over(
+    facts: LogFacts, segment: ClosedLocalSegment, settings: PartitionSettings, now_ms: int
+) -> bool:
+    """Whether the segment waited for the time or for the newer bytes it was told to: one is enough.
+
+    A lag of 0 means at once, -1 that this lag never ends the wait. A segment from the future does
+    not wait for its time, as in Kafka: a producer's wrong clock would stop all copying.
+    """
+    age_ms = now_ms - segment.max_timestamp_ms
+    if settings.copy_lag_ms == 0 or (
+        settings.copy_lag_ms > 0 and not 0 <= age_ms < settings.copy_lag_ms
+    ):
+        return True
+    if settings.copy_lag_bytes < 0:
+        return False
+    up_to_here = facts.log.closed_bytes_below + sum(
+        other.size_bytes
+        for other in facts.log.closed_segments
+        if other.base_offset <= segment.base_offset
+    )
+    return facts.log.local_bytes - up_to_here >= settings.copy_lag_bytes
+
+
+def lag(facts: LogFacts, settings: PartitionSettings) -> tuple[int, int]:
+    """Closed segments that are not in the store yet, and their bytes; none where nothing is copied.
+
+    Those that the description only counts lie far above the copied run: they count as a whole.
+    """
+    if settings.mode != "active":
+        return 0, 0
+    waiting = [
+        segment
+        for segment in facts.log.closed_segments
+        if segment.last_offset >= facts.log.log_start_offset
+        and not lineage.is_covered(
+            facts.copied,
+            facts.chain,
+            max(segment.base_offset, facts.log.log_start_offset),
+            segment.last_offset,
+        )
+    ]
+    size_bytes = sum(segment.size_bytes for segment in waiting)
+    return len(waiting) + facts.log.more_closed_count, size_bytes + facts.log.more_closed_bytes
+
+
+def started_metadata(
+    facts: LogFacts,
+    segment: ClosedLocalSegment,
+    *,
+    id: RemoteLogSegmentId,
+    size_bytes: int,
+    txn_index_empty: bool,
+    broker_id: int,
+    now_ms: int,
+) -> RemoteLogSegmentMetadata:
+    """The COPY_SEGMENT_STARTED record of one attempt.
+
+    The epochs are those of the chain within the segment, the first one clipped to its start.
+    """
+    spans = lineage.chain_spans(facts.chain, segment.last_offset + 1)
+    epochs = tuple(
+        EpochEntry(span.epoch, max(span.first, segment.base_offset))
+        for span in spans
+        if span.last >= segment.base_offset
+    )
+    return RemoteLogSegmentMetadata(
+        id=id,
+        start_offset=segment.base_offset,
+        end_offset=segment.last_offset,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        broker_id=broker_id,
+        event_timestamp_ms=now_ms,
+        segment_size_bytes=size_bytes,
+        leader_epochs=epochs,
+        txn_index_empty=txn_index_empty,
+    )

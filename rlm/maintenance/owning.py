@@ -1,0 +1,233 @@
+"""Becoming and staying the owner of partitions: barrier, judgement, and what ends an ownership.
+
+Per partition and leader epoch: own (the barrier, read back), then take over (judge the chain,
+settle the log start). An ownership that has ended is followed by the next one after a pause; where
+something of unknown outcome was written under it, the next one has a higher incarnation. Nothing is
+owned while nothing may be written (`rlm.maintenance.claim`).
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.link.endpoint import LinkEndedError
+from rlm.maintenance.assigned_partition import AssignedPartition
+from rlm.maintenance.copy_task import withdraw_judgement
+from rlm.maintenance.effects import PassResult
+from rlm.maintenance.numbering import Numbering
+from rlm.maintenance.ownership import Ownership
+from rlm.maintenance.performer import World
+from rlm.maintenance.settling import too_low
+from rlm.maintenance.takeover_task import fenced_by_later_epoch, take_over
+from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
+from rlm.red_kinds import TierRed
+from rlm.workers import JUDGE_POOL, Workers
+from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
+from rsm_plugins.api import RemoteStorageError
+from runtime.rng import Backoff
+from runtime.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OwningEvents:
+    """What its manager knows, and is told.
+
+    Attributes:
+        may_own: whether anything may be written.
+        is_current: whether the partition is still assigned, and nothing has been stopped.
+        settled: it is owned, and its log start is settled.
+        readable: its segments became known, or were judged.
+    """
+
+    may_own: Callable[[], bool]
+    is_current: Callable[[AssignedPartition], bool]
+    settled: Callable[[AssignedPartition], None]
+    readable: Callable[[TopicIdPartition], None]
+
+
+class Owning:
+    """Belongs to the manager's thread.
+
+    Attributes:
+        owns_nothing: the claim was refused: what was owned is followed.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        workers: Workers,
+        scheduler: Scheduler,
+        events: OwningEvents,
+        *,
+        next_incarnation: Callable[[int], int],
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        """Own nothing; see `RemoteLogManager` for the arguments."""
+        self._world, self._workers, self._scheduler = world, workers, scheduler
+        self._is_current, self._settled = events.is_current, events.settled
+        self._readable = events.readable
+        self._may_own, self.owns_nothing = events.may_own, False
+        self._new_backoff = new_backoff
+        self._numbering = Numbering(next_incarnation, workers, scheduler, self._numbered)
+
+    def _numbered(self, known: AssignedPartition, error: BaseException | None) -> None:
+        """An incarnation is durable that it may be owned under, or could not be taken."""
+        is_owned = known.ownership is not None or known.own_timer is not None
+        if is_owned or not self._is_current(known):
+            return
+        if error is None:
+            self.own(known)
+            return
+        known.red = TierRed.INCARNATION.text(error=error)
+        log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+        self.own_again(known, fresh=False)
+
+    def own(self, known: AssignedPartition) -> None:
+        """Write the barrier and wait for it, without holding a thread."""
+        if not self._may_own():
+            known.end_ownership()
+            followed = self._world.metadata.follow(known.tip)  # a barrier on its way is not written
+            tell = partial(self._readable, known.tip)
+            followed.add_done_callback(lambda _: self._workers.post(tell))
+            if self.owns_nothing:
+                self.forget_copies(known)  # whoever writes there now may delete them
+            return
+        incarnation = self._numbering.number_for(known)
+        if incarnation is None:
+            known.end_ownership()
+            return
+        fence = Fence(known.leader_epoch, incarnation)
+        ownership = Ownership(known.tip, fence)
+        known.ownership, known.own_timer = ownership, None
+        own = self._world.metadata.own
+        owned = own(known.tip, fence, known.metadata_offset, known.unclean_epoch)
+
+        def done(future: Future[None]) -> None:
+            if known.ownership is ownership:
+                self._owned(known, ownership, future.exception())
+
+        # Not by its name here: it keeps its callbacks, and would be in a cycle with what they hold.
+        owned.add_done_callback(lambda future: self._workers.post(partial(done, future)))
+
+    def _owned(
+        self, known: AssignedPartition, ownership: Ownership, error: BaseException | None
+    ) -> None:
+        if error is None:
+            self._settle(known, ownership)
+            return
+        log.warning("cannot own %s: %s", known.tip.topic_partition, error)
+        if isinstance(error, MetadataRefusedError):
+            if error.fence is not None and error.fence.leader_epoch == known.leader_epoch:
+                # Of an incarnation of ours whose counter was lost, or of a clone.
+                known.above = max(known.above, error.fence.incarnation)
+            elif error.fence is not None and error.fence != REMOVER_FENCE:
+                self._ask_for_epoch(known, error.fence.leader_epoch)
+                return
+            marked = error.fence == REMOVER_FENCE
+            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
+        else:
+            known.red = TierRed.METADATA.text(error=error)
+        self.own_again(known, fresh=True)
+
+    def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
+        """The controller is asked for a leader epoch above `used`, which comes as an `Assign`."""
+        tip, epoch = known.tip, known.leader_epoch
+
+        def asked(
+            same: AssignedPartition, result: PassResult | None, error: BaseException | None
+        ) -> None:
+            red = too_low(epoch, used).reason if result is None else result.red
+            if red != same.red:
+                log.error("%s: %s", tip.topic_partition, red)
+            same.red = red
+            if not isinstance(error, LinkEndedError):
+                self.own_again(same, fresh=False)
+
+        self._spend(known)
+        task = partial(fenced_by_later_epoch, tip.topic_id, tip.partition, epoch, used)
+        self._run_unowned(known, task, asked)
+
+    def own_again(self, known: AssignedPartition, *, fresh: bool) -> None:
+        """This ownership is over; the next one begins after a pause."""
+        if fresh:
+            self._spend(known)
+        known.end_ownership()
+        if known.own_backoff is None:
+            known.own_backoff = self._new_backoff()
+        delay_ms = known.own_backoff.next_ms()
+        known.own_timer = self._scheduler.call_later(delay_ms, lambda: self._own_if_current(known))
+
+    def _spend(self, known: AssignedPartition) -> None:
+        """The pair of its ownership, or of an ended one, is not taken again."""
+        ownership = known.ownership
+        last = self._numbering.last if ownership is None else ownership.fence.incarnation
+        known.above = max(known.above, -1 if last is None else last)
+
+    def _own_if_current(self, known: AssignedPartition) -> None:
+        known.own_timer = None
+        if self._is_current(known):
+            self.own(known)
+
+    def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
+        if known.ownership is ownership and self._is_current(known):
+            run = TaskRun(self._world, known, ownership, JUDGE_POOL, take_over, self._took_over)
+            run.start(self._workers)
+
+    def _took_over(
+        self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
+    ) -> None:
+        if error is not None and not isinstance(error, RemoteStorageError):
+            known.red = TierRed.TAKING_OVER.text(error=error)
+            self.own_again(known, fresh=isinstance(error, MetadataError))
+            return
+        red = TierRed.TAKING_OVER.text(error=error) if result is None else result.red
+        if red and red != known.red:
+            log.error("%s: %s", known.tip.topic_partition, red)
+        known.red, known.judged = red, error is None
+        self._readable(known.tip)
+        if red:  # until a person has ended it; the barrier holds
+            self._settle_again(known)
+            return
+        known.ready, known.own_backoff = True, None
+        self._settled(known)
+
+    def _settle_again(self, known: AssignedPartition) -> None:
+        ownership = known.ownership
+        assert ownership is not None, "it has just been judged under it"
+        if known.own_backoff is None:
+            known.own_backoff = self._new_backoff()
+        known.own_timer = self._scheduler.call_later(
+            known.own_backoff.next_ms(), lambda: self._settle(known, ownership)
+        )
+
+    def records_lost(self, known: AssignedPartition) -> None:
+        """What was known may never have been true: the broker is told so, then it is owned anew."""
+        self._spend(known)
+        known.red = TierRed.METADATA.text(error="the metadata topic lost records")
+        self.forget_copies(known)
+
+    def forget_copies(self, known: AssignedPartition) -> None:
+        """The ownership ends; the broker keeps what it has until the next one has judged."""
+        tip = known.tip
+        task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+        self._run_unowned(known, task, self._forgotten)
+
+    def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
+        """End the ownership and run what only asks or tells the broker."""
+        known.end_ownership()
+        # Nothing is written under this pair.
+        ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
+        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+
+    def _forgotten(
+        self, known: AssignedPartition, _: PassResult | None, error: BaseException | None
+    ) -> None:
+        if error is None and not self.owns_nothing:
+            self.own(known)
+        elif not isinstance(error, LinkEndedError):  # also told again as long as nothing is owned
+            self.own_again(known, fresh=True)

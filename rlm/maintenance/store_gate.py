@@ -1,0 +1,111 @@
+"""Whether copying (or deleting) may try the store: while it fails, one partition probes.
+
+Each try of a copy writes a STARTED record, whose id is carried along for the copy maximum: a store
+that is away must not cost one for each partition and retry. Pool threads ask it and report to it;
+`rlm.maintenance.held_passes` says when the next probe is due.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from kafka_protocol.types import TopicIdPartition
+from rlm.plugin_calls import StoreClosedError
+from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
+
+
+class StoreGate:
+    """Open while the store works.
+
+    A retriable error closes it. Another error may be of one partition alone: two partitions must
+    have met such, with no success between. A success opens it, whoever had it.
+
+    Attributes:
+        successes: changes with each success.
+        failed_probes: how many have failed since the last success.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._reason = ""
+        self._last_failed: TopicIdPartition | None = None
+        self._probe_is_due = False
+        self._prober: TopicIdPartition | None = None
+        self.successes = 0
+        self.failed_probes = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may try."""
+        return not self._reason
+
+    @property
+    def reason(self) -> str:
+        """Why it is closed."""
+        return self._reason
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether a probe runs."""
+        return self._prober is not None
+
+    @property
+    def probe_is_due(self) -> bool:
+        """Whether the next partition that asks will probe."""
+        return self._probe_is_due
+
+    def let_probe(self) -> None:
+        """While closed, let the next partition that asks try the store."""
+        with self._lock:
+            self._probe_is_due = not self.is_open and self._prober is None
+
+    def open(self) -> None:
+        """Let everybody try, whatever is known of the store."""
+        with self._lock:
+            self._open()
+
+    def failed(self, partition: TopicIdPartition, error: RemoteStorageError) -> None:
+        """A call of the store failed for the partition."""
+        if isinstance(error, StoreClosedError):
+            return  # the store was not asked: the claim is not ours yet
+        with self._lock:
+            another = self._last_failed not in {None, partition}
+            self._last_failed = partition
+            is_retriable = isinstance(error, RetriableRemoteStorageError)
+            if is_retriable or another or not self.is_open:
+                self._reason = str(error) or repr(error)
+            if self._prober == partition:
+                self.failed_probes += 1
+            self._leave(partition)
+
+    @contextmanager
+    def trying(self, partition: TopicIdPartition) -> Iterator[bool]:
+        """Whether the partition may try now; the block is that try, and its errors count."""
+        with self._lock:
+            may_try = self.is_open or self._probe_is_due
+            if not self.is_open and may_try:
+                self._probe_is_due, self._prober = False, partition
+        try:
+            yield may_try
+        except RemoteStorageError as error:
+            self.failed(partition, error)
+            raise
+        finally:
+            with self._lock:
+                self._leave(partition)
+
+    def worked(self) -> bool:
+        """The store did what it was asked for; say whether it had failed before."""
+        with self._lock:
+            self.successes += 1
+            was_closed = not self.is_open
+            self._open()
+            return was_closed
+
+    def _open(self) -> None:
+        self._reason, self._last_failed = "", None
+        self._probe_is_due, self._prober, self.failed_probes = False, None, 0
+
+    def _leave(self, partition: TopicIdPartition) -> None:
+        if self._prober == partition:
+            self._prober = None

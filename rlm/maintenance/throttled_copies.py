@@ -1,0 +1,117 @@
+"""Copying passes that wait for the copy quota, with one timer for all of them.
+
+However many partitions lag, the quota lets only so many segments through. So a pass that it
+refused does not come again by a timer of its own: for each segment that one of them may copy, the
+logs of all would be judged. Where there is room one is let in, in the order in which they were
+refused, and the next one when that one copies or has ended. They also come at their interval, to
+measure their lag and to report. All on the manager's thread, but for `throttle_ms`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from rlm.config import TierConfig
+from rlm.maintenance.census import PartitionKey
+from rlm.quota import RateQuota
+from runtime.clock import Clock
+from runtime.scheduler import Scheduler, Timer
+
+NEXT_MS: Final = 100
+"""One that was let in may wait for a thread, or have ended with its ownership: after so long the
+next one is let in all the same."""
+
+
+class ThrottledCopies:
+    """Those that the quota refused.
+
+    Attributes:
+        quota: of bytes copied.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[PartitionKey], None],
+        post: Callable[[Callable[[], None]], None],
+        config: TierConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        """Nothing waits.
+
+        Args:
+            start: starts the copying pass of a partition, if there is such a one still.
+            post: calls something on the manager's thread.
+            config: has the quota.
+            clock: monotonic.
+            scheduler: for the timer.
+        """
+        self._start, self._post = start, post
+        self._clock, self._scheduler = clock, scheduler
+        self.quota = RateQuota(
+            config.copy_bytes_per_second,
+            config.copy_quota_window_count,
+            config.copy_quota_window_seconds,
+        )
+        self._waiting: OrderedDict[PartitionKey, None] = OrderedDict()
+        self._let_in: set[PartitionKey] = set()
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def reconfigure(self, config: TierConfig) -> None:
+        """Go by another limit from now on."""
+        self.quota.set_limit(config.copy_bytes_per_second)
+        self.go_on()
+
+    def throttle_ms(self, key: PartitionKey, size_bytes: int) -> int:
+        """How long a segment of the partition must wait, 0 if it may be copied; from any thread.
+
+        While others wait that is not for those that were not let in: who comes by itself would take
+        the room of the first.
+        """
+        if self._waiting and key not in self._let_in:
+            return NEXT_MS
+        wait_ms = self.quota.throttle_ms(size_bytes, self._clock.monotonic_ms())
+        if wait_ms == 0:
+            self._let_in.discard(key)
+            if self._waiting:
+                self._post(self.go_on)
+        return wait_ms
+
+    def ended(self, key: PartitionKey, *, is_throttled: bool) -> None:
+        """A copying pass has ended; `is_throttled`: it was refused."""
+        was_let_in = key in self._let_in
+        self._let_in.discard(key)
+        if not is_throttled:
+            self._waiting.pop(key, None)
+        elif key not in self._waiting:
+            self._waiting[key] = None
+            if was_let_in:  # another one took the room: it is still the first
+                self._waiting.move_to_end(key, last=False)
+        if was_let_in or self._timer is None:
+            self.go_on()
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is not ours any more."""
+        self._waiting.pop(key, None)
+        self._let_in.discard(key)
+
+    def go_on(self) -> None:
+        """Start the next one, or see to it that it is started when there is room."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._waiting:
+            return
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self.quota.wait_ms(now_ms)
+        self._timer = self._scheduler.call_later(wait_ms or NEXT_MS, self.go_on)
+        if wait_ms:
+            self.quota.throttled(wait_ms, now_ms)
+        else:
+            key, _ = self._waiting.popitem(last=False)
+            self._let_in.add(key)
+            self._start(key)
