@@ -70,7 +70,10 @@ UNTYPED: Final[dict[str, dict[str, str]]] = {
         ),
     },
     "console.md": {},
-    "plugin-http.md": {},
+    "plugin-http.md": {
+        "export PYTHONPATH=/the/directory/of/kv_store.py": "a directory of the reader; the test of "
+        "this page types the same as `tidemark rsm new` prints it",
+    },
 }
 """By page, and by the first line of the block."""
 
