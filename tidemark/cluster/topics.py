@@ -110,7 +110,7 @@ def own_settings(kind: ResourceType, name: str, settings: Iterable[Setting]) -> 
 def settings_text(settings: Iterable[Setting], width: int | None) -> str:
     """A line for each setting: value, and where it comes from."""
     rows = [(one.name, one.value, source_of(one)) for one in settings]
-    return table(("Name", "Value", "Source"), rows, width)
+    return table(("Name", "Value", "Source"), rows, width, whole=("Name",))
 
 
 def source_of(setting: Setting) -> str:

@@ -109,6 +109,12 @@ def test_own_settings_are_those_of_the_resource_itself(
     assert [one.name for one in own_settings(kind, name, settings)] == [own]
 
 
+def test_the_name_of_a_setting_is_never_folded() -> None:
+    text = settings_text([Setting("unclean.leader.election.enable", "x" * 20, 1)], 60)
+    assert text.splitlines()[1].startswith("unclean.leader.election.enable  x")
+    assert all(len(line) <= 60 for line in text.splitlines())
+
+
 def test_a_setting_says_where_its_value_comes_from() -> None:
     assert settings_text([Setting("a", None, 1), Setting("b", "x", 77)], None) == (
         "Name  Value  Source\na     -      DYNAMIC_TOPIC_CONFIG\nb     x      source 77\n"
