@@ -41,7 +41,7 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
         "status": "Show nodes and topics of a cluster, and whether it is well.",
-        "topics": "List, describe, create and delete topics; give them more replicas.",
+        "topics": "List, describe, create, alter and delete topics; give them more replicas.",
         "version": "Print the version.",
     }
 )
@@ -55,6 +55,7 @@ _HABITS: Final[Mapping[str, str]] = MappingProxyType(
         "tidemark topics --describe": "tidemark topics describe",
         "tidemark topics --create": "tidemark topics create",
         "tidemark topics --delete": "tidemark topics delete",
+        "tidemark topics --alter": "tidemark topics alter",
         "tidemark topics --bootstrap-server": f"tidemark topics list -b {_COMMAND_FIRST}",
         "tidemark groups --list": "tidemark groups list",
         "tidemark groups --describe": "tidemark groups describe",

@@ -40,7 +40,7 @@ def topics_named(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicState
         missing = next((one for one in names if one not in known), None)
         if missing is None:
             raise  # it was made meanwhile
-        raise no_topic(missing, known) from None
+        raise no_topic(missing, known.keys() - set(names)) from None
 
 
 def topic_text(topic: TopicState, settings: Mapping[str, str], width: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`tidemark topics`: list, describe, create and delete topics; give them more replicas."""
+"""`tidemark topics`: list, describe, create, alter and delete topics; give them more replicas."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ from tidemark.remote.options import (
 
 @click.group("topics")
 def command() -> None:
-    """List, describe, create and delete topics; give them more replicas."""
+    """List, describe, create, alter and delete topics; give them more replicas."""
 
 
 command.add_command(topics_replicate.command)
@@ -163,6 +163,48 @@ def _created(
             fields |= {"partition_count": count, "replication_factor": factor}
             text = f"Created topic {new.name}. PartitionCount: {count}  ReplicationFactor: {factor}"
         yield fields, text
+
+
+@command.command("alter", cls=ToolCommand)
+@named("TOPIC", "--topic", "-t")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(min=1), required=True, metavar="N",
+    help="How many it shall have: more than now.",
+)  # fmt: skip
+@json_option
+@cluster_options
+def alter_command(
+    *,
+    as_json: bool,
+    names: Sequence[str],
+    partitions: int,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Give topics more partitions.
+
+    Records stay where they are; a key may belong to another partition from then on.
+    """
+    if not names:
+        raise WrongOptionError("name a topic")
+    with client_settings(command_config).client(bootstrap) as client:
+        cluster = Cluster(client)
+        topics_named(cluster, names)  # a wrong name changes nothing
+        report_each("topics", _grown(cluster, names, partitions), as_json=as_json)
+
+
+def _grown(
+    cluster: Cluster, names: Iterable[str], count: int
+) -> Iterator[tuple[dict[str, object], str]]:
+    for name in names:
+        fields: dict[str, object] = {"topic": name}
+        try:
+            cluster.create_partitions(name, count)
+        except RefusedError as error:
+            fields["error"] = str(error)
+        else:
+            fields["partition_count"] = count
+        yield fields, f"Altered topic {name}. PartitionCount: {count}"
 
 
 @command.command("delete", cls=ToolCommand)
