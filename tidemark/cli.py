@@ -150,7 +150,7 @@ def _pointed() -> Iterator[None]:
         found = _NOT_THERE.match(error.message)
         path = "" if error.ctx is None else error.ctx.command_path
         if found and (habit := _HABITS.get(f"{path} {found[1]}")):
-            error.message = f"{found[0]}: type {habit}"
+            raise click.UsageError(f"{found[0]}: type {habit}", error.ctx) from error
         raise
 
 

@@ -24,13 +24,12 @@ from tidemark.cluster.resetting import (
     Since,
     To,
     Way,
-    parse_duration_ms,
-    parse_time_ms,
     parse_topic,
     planned,
 )
 from tidemark.cluster.table import table
 from tidemark.quorum.client_settings import client_settings
+from tidemark.records.places import parse_duration_ms, parse_time_ms
 from tidemark.remote.options import (
     ToolCommand,
     WrongOptionError,
@@ -136,7 +135,7 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @click.option(
     "--by-duration", metavar="DURATION", callback=_parsed(parse_duration_ms),
-    help="To the first record of this last while: PT2H, P7D.",
+    help="To the first record of this last while: 2h, P7D.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the plan only, as without --execute.")
 @click.option("--execute", is_flag=True, help="Set the offsets.")
@@ -221,7 +220,7 @@ def _plan(
 def _way(groups: Groups, partitions: set[TopicPartition], given: dict[str, Any]) -> Way:
     ((name, value),) = given.items()
     if name in ("to_datetime", "by_duration"):
-        time_ms = value if name == "to_datetime" else SystemClock().wall_ms() - value
+        time_ms = value if name == "to_datetime" else max(0, SystemClock().wall_ms() - value)
         return Since(groups.first_since(partitions, time_ms))
     ways: dict[str, Callable[[], Way]] = {
         "to_earliest": Earliest,

@@ -137,8 +137,6 @@ def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
         ("yesterday", "allowed is earliest"),
         ("end-10", "is for `tidemark consume`"),
         ("s@99999999999999999", "no time of a calendar"),
-        ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC"),
-        ("2026-01-31", "2026-01-31T00:00:00Z for UTC"),
     ],
 )
 def test_a_place_that_is_none_is_explained(bucket: Bucket, text: str, words: str) -> None:
