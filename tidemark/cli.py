@@ -1,7 +1,8 @@
 """The `tidemark` command: a node (start, format, dev), its tools, and the data in its topics.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
-user did wrong ends in one message on stderr and exit code 1; nothing has been written then. Where
+user did wrong ends in one message on stderr and exit code 1, or 2 where the command line itself is
+wrong; nothing has been written then. Where
 the reader of a pipe has enough the exit code is 0, on Ctrl-C 130, unless a command ends otherwise.
 """
 

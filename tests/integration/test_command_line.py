@@ -145,7 +145,7 @@ def test_a_topic_is_made_described_set_and_deleted(shell: Shell) -> None:
     shell.run("configs", "unset", "-t", "tides", "retention.ms")
     assert "was not set" in shell.run("configs", "unset", "-t", "tides", "retention.ms", code=1)
 
-    assert "give --yes" in shell.run("topics", "delete", "tides", code=1)
+    assert "give --yes" in shell.run("topics", "delete", "tides", code=2)
     assert "Aborted" in shell.on_a_terminal("topics", "delete", "tides", keys="n\n", code=1)
     assert "tides\n" in shell.run("topics", "list")
     said = shell.on_a_terminal("topics", "delete", "tides", keys="y\n")
@@ -227,7 +227,7 @@ def test_groups_are_listed_described_and_deleted(shell: Shell, broker: tidemark.
         "orders          0               7              40   33          -",
     ]
     assert "did you mean old?" in shell.run("groups", "describe", "olds", code=1)
-    assert "give --yes" in shell.run("groups", "delete", "old", code=1)
+    assert "give --yes" in shell.run("groups", "delete", "old", code=2)
     assert shell.run("groups", "delete", "old", "--yes") == "Deleted group old.\n"
     assert not any(one["group"] == "old" for one in shell.json("groups", "list")["groups"])
 

@@ -15,7 +15,6 @@ from tidemark.cluster.asking import Change, Cluster, Setting
 from tidemark.cluster.topics import own_settings, settings_text, source_of, topics_named
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     json_option,
@@ -89,7 +88,7 @@ def _resource(given: dict[str, Any]) -> Iterator[Resource]:
             yield Resource(cluster, ResourceType.BROKER, "" if broker is None else str(broker))
 
 
-@command.command("show", cls=ToolCommand)
+@command.command("show")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @_resource_options
 @click.option("--all", "is_all", is_flag=True, help="Also those that nobody has set.")
@@ -118,7 +117,7 @@ def show_command(*, keys: Sequence[str], is_all: bool, as_json: bool, **given: A
         click.echo(f"nothing was set for {resource}; --all shows all settings")
 
 
-@command.command("set", cls=ToolCommand)
+@command.command("set")
 @click.argument("pairs", metavar="KEY=VALUE...", nargs=-1, required=True)
 @_resource_options
 @json_option
@@ -138,7 +137,7 @@ def set_command(*, pairs: Sequence[str], as_json: bool, **given: Any) -> None:
         click.echo(f"{resource}: {key}={value}")
 
 
-@command.command("unset", cls=ToolCommand)
+@command.command("unset")
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @_resource_options
 @json_option

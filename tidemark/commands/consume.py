@@ -19,10 +19,10 @@ from tidemark.records.options import (
     topic_options,
 )
 from tidemark.records.places import Place, Word
-from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options, json_option
+from tidemark.remote.options import WrongOptionError, cluster_options, json_option
 
 
-@click.command("consume", cls=ToolCommand)
+@click.command("consume")
 @topic_options
 @click.option(
     "-o", "--from", "--offset", "place", type=PlaceType(), metavar="PLACE",

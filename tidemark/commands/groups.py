@@ -31,7 +31,6 @@ from tidemark.cluster.table import table
 from tidemark.quorum.client_settings import client_settings
 from tidemark.records.places import parse_duration_ms, parse_time_ms
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     confirm,
@@ -58,7 +57,7 @@ def _asking(bootstrap: str, command_config: Path | None) -> Iterator[Groups]:
         yield Groups(client, settings.api_timeout_ms / 1000)
 
 
-@command.command("list", cls=ToolCommand)
+@command.command("list")
 @json_option
 @cluster_options
 def list_command(*, as_json: bool, bootstrap: str, command_config: Path | None) -> None:
@@ -71,7 +70,7 @@ def list_command(*, as_json: bool, bootstrap: str, command_config: Path | None) 
         click.echo(groups_text(found, terminal_width()), nl=False)
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @named("GROUP", "--group", "-G")
 @click.option("--all-groups", is_flag=True, help="All that there are.")
 @json_option
@@ -117,7 +116,7 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
     return callback
 
 
-@command.command("reset", cls=ToolCommand)
+@command.command("reset")
 @named("GROUP", "--group", "-G")
 @click.option(
     "--topic", "-t", "topics", multiple=True, metavar="TOPIC[:0,1]",
@@ -243,7 +242,7 @@ def _fields(one: Planned, error: str | None) -> dict[str, object]:
     return fields if error is None else fields | {"error": error}
 
 
-@command.command("delete", cls=ToolCommand)
+@command.command("delete")
 @named("GROUP", "--group", "-G")
 @yes_option
 @json_option

@@ -22,7 +22,6 @@ from tidemark.records.producing import (
     produce,
 )
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     json_option,
@@ -47,7 +46,7 @@ class _HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic from cl
             self.fail(str(error))
 
 
-@click.command("produce", cls=ToolCommand)
+@click.command("produce")
 @topic_options
 @click.option(
     "-l", "--file", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from runtime.disk import Disk
-from tidemark.remote.options import ToolCommand, WrongOptionError
+from tidemark.remote.options import WrongOptionError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TEMPLATES: Final = {
@@ -18,7 +18,7 @@ _TEMPLATES: Final = {
 }
 
 
-@click.command("new", cls=ToolCommand, short_help="Begin a storage plugin: code, test, settings.")
+@click.command("new", short_help="Begin a storage plugin: code, test, settings.")
 @click.argument("name", metavar="NAME")
 @click.option(
     "--directory", default=".", show_default=True, metavar="DIR",
@@ -39,7 +39,7 @@ def command(name: str, directory: Path) -> None:
     disk = Disk()
     wanted = {directory / shown.format(name): source for source, shown in _TEMPLATES.items()}
     if there := [str(path) for path in wanted if disk.exists(path)]:
-        raise WrongOptionError(f"{', '.join(there)} exists; nothing was written")
+        raise click.ClickException(f"{', '.join(there)} exists; nothing was written")
     disk.make_dirs(directory)
     for path, source in wanted.items():
         text = files("tidemark.rsm").joinpath("template", source).read_text()

@@ -19,7 +19,6 @@ from tidemark.cluster.topics import (
 from tidemark.commands import topics_replicate
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     confirm,
@@ -40,7 +39,7 @@ def command() -> None:
 command.add_command(topics_replicate.command)
 
 
-@command.command("list", cls=ToolCommand)
+@command.command("list")
 @click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
 @json_option
 @cluster_options
@@ -68,7 +67,7 @@ def list_command(
         click.echo(one.name)
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @named("TOPIC", "--topic", "-t")
 @click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
 @json_option
@@ -104,7 +103,7 @@ def describe_command(
     click.echo("\n".join(texts), nl=False)
 
 
-@command.command("create", cls=ToolCommand)
+@command.command("create")
 @named("TOPIC", "--topic", "-t")
 @click.option(
     "--partitions", "-p", type=click.IntRange(min=1), metavar="N",
@@ -165,7 +164,7 @@ def _created(
         yield fields, text
 
 
-@command.command("alter", cls=ToolCommand)
+@command.command("alter")
 @named("TOPIC", "--topic", "-t")
 @click.option(
     "--partitions", "-p", type=click.IntRange(min=1), required=True, metavar="N",
@@ -207,7 +206,7 @@ def _grown(
         yield fields, f"Altered topic {name}. PartitionCount: {count}"
 
 
-@command.command("delete", cls=ToolCommand)
+@command.command("delete")
 @named("TOPIC", "--topic", "-t")
 @click.option("--if-exists", is_flag=True, help="One that does not exist is no error.")
 @yes_option

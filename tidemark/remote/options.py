@@ -1,10 +1,11 @@
-"""Arguments and options that commands share, and their exit code for wrong ones."""
+"""Arguments and options that commands share, and the exit code for wrong ones: 2, as click's."""
 
 import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -21,8 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WrongOptionError(click.UsageError):
-    """Options that do not go together, or one that does not exist."""
+    """Options that do not go together, or one that is lacking."""
 
+
+class _ToolError(click.UsageError):
     exit_code = 1
 
 
@@ -31,10 +34,21 @@ class ToolCommand(click.Command):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """See click."""
-        try:
+        with _ending_with_1():
             return super().make_context(*args, **kwargs)
-        except click.UsageError as error:
-            raise WrongOptionError(error.format_message(), error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click."""
+        with _ending_with_1():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _ending_with_1() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        raise _ToolError(error.format_message(), error.ctx) from error
 
 
 def bootstrap_option(function: F) -> F:

@@ -37,5 +37,5 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Kv", "kv-store", "1kv", "../kv", "kv.py", ""])
 def test_bad_input_a_name_that_is_no_module_is_refused(tmp_path: Path, name: str) -> None:
     code, said = new(name, "--directory", str(tmp_path))
-    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "is no name of a Python module" in said
