@@ -15,6 +15,8 @@ from click.core import ParameterSource
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 """Where `tidemark dev` listens."""
 BOOTSTRAP_VARIABLE: Final = "TIDEMARK_BOOTSTRAP_SERVER"
+NAMES_A_BROKER: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
+"""What to do where nobody listens."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])  # Any: click gives what the options say
 
@@ -70,8 +72,23 @@ def command_config_option(function: F) -> F:
 
 
 def cluster_options(function: F) -> F:
-    """`--bootstrap-server` and `--command-config`, as Kafka's tools have them."""
-    return bootstrap_option(command_config_option(function))
+    """`--bootstrap-server` and `--command-config`, as Kafka's tools have them.
+
+    An address where nobody listens ends the command with what names another.
+    """
+
+    @functools.wraps(function)
+    def asking(*args: Any, **given: Any) -> Any:
+        from kafka_client.blocking import UnreachableError
+
+        try:
+            return function(*args, **given)
+        except UnreachableError as error:
+            if not isinstance(error.__cause__, ConnectionRefusedError):
+                raise
+            raise UnreachableError(f"{error}; {NAMES_A_BROKER}") from error
+
+    return bootstrap_option(command_config_option(cast("F", asking)))
 
 
 def bootstrap_beside(other: str | None) -> str | None:

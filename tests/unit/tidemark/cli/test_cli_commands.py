@@ -13,6 +13,7 @@ from pipeline.jobs import session
 from pipeline.jobs.export import Exported
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
 from tidemark.commands.pipeline_export import done_text
+from tidemark.remote.options import NAMES_A_BROKER
 
 
 def test_standalone_format_writes_identity_bootstrap_and_voters(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_what_asks_a_cluster_loads_nothing_of_a_broker() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "loaded: []\n"
-    assert done.stderr == "tidemark: 127.0.0.1:1: Connection refused\n"
+    assert done.stderr == f"tidemark: 127.0.0.1:1: Connection refused; {NAMES_A_BROKER}\n"
 
 
 def test_the_version_is_printed() -> None:
