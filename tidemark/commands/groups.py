@@ -164,10 +164,8 @@ def reset_command(
         raise WrongOptionError("--dry-run and --execute exclude each other")
     given = {way: value for way, value in ways.items() if value is not None and value is not False}
     if len(given) != 1:
-        raise WrongOptionError(
-            "say where to: one of "
-            + ", ".join(f"--{one.replace('_', '-')}" for one in sorted(ways))
-        )
+        shown = ", ".join(f"--{one.replace('_', '-')}" for one in sorted(given or ways))
+        raise WrongOptionError(f"say where to: one of {shown}")
     (group,) = names
     with _asking(bootstrap, command_config) as groups:
         plan = _plan(groups, group, topics, given)

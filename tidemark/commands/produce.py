@@ -49,7 +49,8 @@ class _HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic from cl
 @click.command("produce")
 @topic_options
 @click.option(
-    "-l", "--file", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "-l", "--file", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
     help="Read lines of this file in place of standard input.",
 )  # fmt: skip
 @click.option(

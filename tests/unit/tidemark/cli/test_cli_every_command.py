@@ -77,6 +77,12 @@ def test_a_group_of_commands_may_be_called_in_the_singular(one: str, all_of_them
     )
 
 
+def test_of_two_ways_to_reset_both_are_named() -> None:
+    done = tidemark("groups", "reset", "g", "-t", "x", "--to-latest", "--to-earliest")
+    assert done.exit_code == 2
+    assert done.stderr.endswith("Error: say where to: one of --to-earliest, --to-latest\n")
+
+
 WITHOUT_JSON = {
     "cat", "pipeline export", "pipeline verify",  # formats of their own, and progress
     "dev", "start", "format", "init", "split", "rsm new",  # of files and processes

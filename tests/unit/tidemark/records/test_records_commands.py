@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[4]
         (("consume", "a", "-X", "group.id"), "--command-property=group.id: must be key=value", 1),
         (("consume", "a", "--command-config", "/not/there"), "config file=/not/there", 1),
         (("produce", "a", "-k", "x", "-K", ":"), "--key and --key-separator do not go together", 2),
+        (("produce", "a", "--file", "/not/there"), "File '/not/there' does not exist", 2),
         (("produce", "a", "-H", "=x"), "a header is NAME=VALUE", 2),
         (("produce", "a", "--acks", "2"), "'2' is not one of", 2),
         (("produce", "a", "-X", "foo=1"), "settings of the client: No such configuration", 1),
