@@ -142,6 +142,7 @@ def test_a_topic_is_made_described_set_and_deleted(shell: Shell) -> None:
         "retention.ms      6000  DYNAMIC_TOPIC_CONFIG\n"
         "segment.bytes  1048576  DYNAMIC_TOPIC_CONFIG\n"
     )
+    assert shell.json(*show)["resource"] == {"type": "topic", "name": "tides"}
     shell.run("configs", "unset", "-t", "tides", "retention.ms")
     assert "was not set" in shell.run("configs", "unset", "-t", "tides", "retention.ms", code=1)
 

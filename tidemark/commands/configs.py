@@ -48,6 +48,10 @@ class Resource:
             return f"topic {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
 
+    def fields(self) -> dict[str, str]:
+        """The same for programs; the name of all brokers is "", as in the protocol."""
+        return {"type": self.kind.name.lower(), "name": self.name}
+
     def settings(self, keys: Sequence[str]) -> list[Setting]:
         """Those of these names, or all where there are none."""
         at = None
@@ -110,7 +114,7 @@ def show_command(*, keys: Sequence[str], is_all: bool, as_json: bool, **given: A
         configs = [
             {"name": one.name, "value": one.value, "source": source_of(one)} for one in found
         ]
-        print_json({"resource": str(resource), "configs": configs})
+        print_json({"resource": resource.fields(), "configs": configs})
     elif found:
         click.echo(settings_text(found, terminal_width()), nl=False)
     else:
@@ -131,7 +135,7 @@ def set_command(*, pairs: Sequence[str], as_json: bool, **given: Any) -> None:
         changes = [Change(key, Operation.SET, value) for key, value in settings.items()]
         resource.cluster.alter_configs(resource.kind, resource.name, changes)
     if as_json:
-        print_json({"resource": str(resource), "set": settings})
+        print_json({"resource": resource.fields(), "set": settings})
         return
     for key, value in settings.items():
         click.echo(f"{resource}: {key}={value}")
@@ -153,7 +157,7 @@ def unset_command(*, keys: Sequence[str], as_json: bool, **given: Any) -> None:
         changes = [Change(key, Operation.DELETE) for key in dict.fromkeys(keys)]
         resource.cluster.alter_configs(resource.kind, resource.name, changes)
     if as_json:
-        print_json({"resource": str(resource), "unset": list(dict.fromkeys(keys))})
+        print_json({"resource": resource.fields(), "unset": list(dict.fromkeys(keys))})
         return
     for key in dict.fromkeys(keys):
         click.echo(f"{resource}: {key} is no longer set")
