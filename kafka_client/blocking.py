@@ -19,6 +19,7 @@ from kafka_client.requests import (
     Call,
     ClientError,
     UnreadableAnswerError,
+    UnsupportedError,
     encoder,
     greeting,
 )
@@ -85,7 +86,7 @@ class BlockingClient:
         """Ask the bootstrap server that answers first, or else another broker.
 
         Raises:
-            ClusterError: none answers.
+            ClusterError: none answers; its cause is that of the last.
         """
         errors: list[ClusterError] = []
         for found in self.present((*self.bootstrap, *self.others), self.timeout_s, errors):
@@ -95,7 +96,7 @@ class BlockingClient:
                 errors.append(error)
         away = all(isinstance(error, UnreachableError) for error in errors)
         kind = UnreachableError if away else ClusterError
-        raise kind("; ".join(map(str, errors)))
+        raise kind("; ".join(map(str, errors))) from errors[-1].__cause__
 
     def present(
         self, addresses: Iterable[Address], timeout_s: float, problems: list[ClusterError]
@@ -166,7 +167,10 @@ class BlockingClient:
         if isinstance(result, UnreadableAnswerError):
             line.end(ConnectionError("closed"))
             raise ClusterError(f"{_text(address)}: the answer cannot be read: {result}") from result
-        raise ClusterError(f"{_text(address)}: {result}") from result
+        hint = ""
+        if isinstance(result, UnsupportedError) and ApiKey.METADATA not in line.exchange.versions:
+            hint = "; is this the controllers' listener?"  # no broker can do without Metadata
+        raise ClusterError(f"{_text(address)}: {result}{hint}") from result
 
     def _wait(self, line: "_Line", is_done: Callable[[], bool]) -> None:
         """Return when it is done, or the connection has failed."""

@@ -1,12 +1,14 @@
 """The `tidemark` command: a node (start, format, dev), its tools, and the data in its topics.
 
 Commands are imported when they are called, so that `tidemark --help` and a start are quick. What a
-user did wrong ends in one message on stderr and exit code 1; nothing has been written then. Where
+user did wrong ends in one message on stderr and exit code 1, or 2 where the command line itself is
+wrong; nothing has been written then. Where
 the reader of a pipe has enough the exit code is 0, on Ctrl-C 130, unless a command ends otherwise.
 """
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,10 +42,41 @@ _COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "split": "Make a lone combined node a broker beside controllers of their own.",
         "start": "Run a node with a server.properties.",
         "status": "Show nodes and topics of a cluster, and whether it is well.",
-        "topics": "List, describe, create and delete topics; give them more replicas.",
+        "topics": "List, describe, create, alter and delete topics; give them more replicas.",
         "version": "Print the version.",
     }
 )
+_SINGULARS: Final[Mapping[str, str]] = {"topic": "topics", "group": "groups", "config": "configs"}
+_COMMAND_FIRST: Final = "HOST:PORT, the command before its options"
+_HABITS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tidemark -L": "tidemark topics describe",
+        "tidemark consumer-groups": "tidemark groups list",
+        "tidemark topics --list": "tidemark topics list",
+        "tidemark topics --describe": "tidemark topics describe",
+        "tidemark topics --create": "tidemark topics create",
+        "tidemark topics --delete": "tidemark topics delete",
+        "tidemark topics --alter": "tidemark topics alter",
+        "tidemark topics --bootstrap-server": f"tidemark topics list -b {_COMMAND_FIRST}",
+        "tidemark groups --list": "tidemark groups list",
+        "tidemark groups --describe": "tidemark groups describe",
+        "tidemark groups --delete": "tidemark groups delete",
+        "tidemark groups --reset-offsets": "tidemark groups reset",
+        "tidemark groups --bootstrap-server": f"tidemark groups list -b {_COMMAND_FIRST}",
+        "tidemark groups describe --all": "tidemark groups describe --all-groups",
+        "tidemark configs describe": "tidemark configs show",
+        "tidemark configs alter": "tidemark configs set, or unset",
+        "tidemark configs --describe": "tidemark configs show",
+        "tidemark configs --alter": "tidemark configs set, or unset",
+        "tidemark configs --bootstrap-server": f"tidemark configs show -b {_COMMAND_FIRST}",
+        "tidemark consume --property": "-K : for keys, --json for all of a record",
+        "tidemark consume --formatter-property": "-K : for keys, --json for all of a record",
+        "tidemark produce --property": "-K : where lines begin with a key",
+        "tidemark produce --reader-property": "-K : where lines begin with a key",
+    }
+)
+"""What to type for words of Kafka's tools and of kcat that no command here has."""
+_NOT_THERE: Final = re.compile(r"No such (?:option|command):? '?([\w-]+)'?")
 
 
 class LazyGroup(click.Group):
@@ -76,10 +109,22 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """See click."""
+        with _pointed():
+            return super().make_context(*args, **kwargs)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click; `topic`, `group` and `config` are known, too."""
+        return super().resolve_command(ctx, [_SINGULARS.get(args[0], args[0]), *args[1:]])
+
     def invoke(self, ctx: click.Context) -> Any:
         """See click."""
         try:
-            return super().invoke(ctx)
+            with _pointed():
+                return super().invoke(ctx)
         except BrokenPipeError:
             # nothing may be flushed at the end
             os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
@@ -95,6 +140,19 @@ class LazyGroup(click.Group):
         """See click: without loading any."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self._names.items()))
+
+
+@contextmanager
+def _pointed() -> Iterator[None]:
+    """Add what to type to the error of a word that other tools have."""
+    try:
+        yield
+    except click.UsageError as error:
+        found = _NOT_THERE.match(error.message)
+        path = "" if error.ctx is None else error.ctx.command_path
+        if found and (habit := _HABITS.get(f"{path} {found[1]}")):
+            raise click.UsageError(f"{found[0]}: type {habit}", error.ctx) from error
+        raise
 
 
 @contextmanager

@@ -26,6 +26,8 @@ LARGE_READS_MAX = 4
 
 _unpack_size = Struct(">i").unpack_from
 _HTTP_STARTS = frozenset({b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN"})
+_TLS_START = b"\x16\x03"
+"""Of a ClientHello: a handshake record of any version of TLS (RFC 8446, section 5.1)."""
 
 
 class Intake(ABC):
@@ -235,4 +237,6 @@ class Intake(ABC):
 
 def _absurd_size(size: int, first: bytes) -> str:
     hint = "; this looks like HTTP" if first in _HTTP_STARTS else ""
+    if first.startswith(_TLS_START):
+        hint = "; this looks like TLS, and this listener is plaintext"
     return f"a request of {size} bytes is announced{hint}"

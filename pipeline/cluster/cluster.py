@@ -24,6 +24,8 @@ _METADATA_VERSION = 12
 _LIST_OFFSETS_VERSION = 9
 _EPOCHS_VERSION = 4
 _CONFIGS_VERSION = 4
+_NEAR = 0.7
+"""How alike a mistaken name is, at least: `oders` is to `orders`, `tides` is not."""
 
 
 _NOT_NOW = {
@@ -54,8 +56,8 @@ def connect(address: ClusterAddress) -> BlockingClient:
 
 
 def no_topic(name: str, known: Iterable[str]) -> UnknownTopicError:
-    """The error that names the nearest of the known topics."""
-    near = get_close_matches(name, list(known), 1, 0.5)
+    """The error that names the nearest of the known topics, where one is near."""
+    near = get_close_matches(name, list(known), 1, _NEAR)
     hint = f"; did you mean {near[0]}?" if near else ""
     return UnknownTopicError(f"there is no topic {name[:249]!r}{hint}")
 

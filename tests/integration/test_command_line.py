@@ -122,9 +122,16 @@ def test_a_topic_is_made_described_set_and_deleted(shell: Shell) -> None:
     assert "TOPIC_ALREADY_EXISTS" in both["topics"][1]["error"]
     assert shell.json("topics", "delete", "ebbs", "--yes") == {"topics": [{"topic": "ebbs"}]}
 
+    grow = "topics", "alter", "tides", "--partitions"
+    assert shell.run(*grow, "4") == "Altered topic tides. PartitionCount: 4\n"
+    for count in ("4", "2"):
+        said = shell.run(*grow, count, code=1)
+        assert said.startswith("tidemark: topic tides: INVALID_PARTITIONS: ")
+        assert said.count("\n") == 1
+
     (topic,) = shell.json("topics", "describe", "tides")["topics"]
     assert topic["configs"] == {"retention.ms": "5000"}
-    assert [one["leader"] for one in topic["partitions"]] == [1, 1, 1]
+    assert [one["leader"] for one in topic["partitions"]] == [1, 1, 1, 1]
 
     shell.run("configs", "set", "-t", "tides", "retention.ms=6000", "segment.bytes=1048576")
     assert "INVALID_CONFIG" in shell.run("configs", "set", "-t", "tides", "retention.ms=x", code=1)
@@ -135,14 +142,15 @@ def test_a_topic_is_made_described_set_and_deleted(shell: Shell) -> None:
         "retention.ms      6000  DYNAMIC_TOPIC_CONFIG\n"
         "segment.bytes  1048576  DYNAMIC_TOPIC_CONFIG\n"
     )
+    assert shell.json(*show)["resource"] == {"type": "topic", "name": "tides"}
     shell.run("configs", "unset", "-t", "tides", "retention.ms")
     assert "was not set" in shell.run("configs", "unset", "-t", "tides", "retention.ms", code=1)
 
-    assert "give --yes" in shell.run("topics", "delete", "tides", code=1)
+    assert "give --yes" in shell.run("topics", "delete", "tides", code=2)
     assert "Aborted" in shell.on_a_terminal("topics", "delete", "tides", keys="n\n", code=1)
     assert "tides\n" in shell.run("topics", "list")
     said = shell.on_a_terminal("topics", "delete", "tides", keys="y\n")
-    assert "Delete tides with all records of 3 partition(s)? [y/N]" in said
+    assert "Delete tides with all records of 4 partition(s)? [y/N]" in said
     assert "tides\n" not in shell.run("topics", "list")
     assert "there is no topic 'oders'; did you mean orders?" in shell.run(
         "topics", "delete", "oders", "--yes", code=1
@@ -220,7 +228,7 @@ def test_groups_are_listed_described_and_deleted(shell: Shell, broker: tidemark.
         "orders          0               7              40   33          -",
     ]
     assert "did you mean old?" in shell.run("groups", "describe", "olds", code=1)
-    assert "give --yes" in shell.run("groups", "delete", "old", code=1)
+    assert "give --yes" in shell.run("groups", "delete", "old", code=2)
     assert shell.run("groups", "delete", "old", "--yes") == "Deleted group old.\n"
     assert not any(one["group"] == "old" for one in shell.json("groups", "list")["groups"])
 

@@ -159,7 +159,7 @@ def test_what_forgetting_takes_from_the_remote_store_is_said(
     assert there
     node.second.rename(tmp_path / "away")
     asked = node.tool("forget", node.missing())
-    assert asked.returncode == 1
+    assert asked.returncode == 2
     assert f"{len(there)} of them are tiered ({', '.join(there)})" in asked.stdout
 
 
@@ -204,7 +204,7 @@ def test_a_forgotten_directory_begins_anew_and_its_old_copy_is_put_aside(
     assert "already running" in refused.stderr
     assert node.broker.terminate() == 0
     no = node.tool("forget", directory_id)
-    assert no.returncode == 1
+    assert no.returncode == 2
     assert all(f"t-{p}" in no.stdout for p in node.there)
     done = node.tool("forget", directory_id, "--yes")
     assert done.returncode == 0, done.stderr

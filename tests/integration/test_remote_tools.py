@@ -21,6 +21,7 @@ from tests.support.brokers.tiered_topics import (
     tiered_away,
     values,
 )
+from tidemark.remote.options import NAMES_A_BROKER
 
 RECORDS = values(1_600)
 UNKNOWN_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -316,4 +317,4 @@ def test_wrong_options_end_with_1_for_2_means_findings(tiered_broker: BrokerProc
         assert words in err
     nobody = broker.command("remote", "segments", "tides", "--bootstrap-server", "127.0.0.1:1")
     assert nobody.returncode == 1
-    assert nobody.stderr == "tidemark: 127.0.0.1:1: Connection refused\n"
+    assert nobody.stderr == f"tidemark: 127.0.0.1:1: Connection refused; {NAMES_A_BROKER}\n"

@@ -18,7 +18,7 @@ MIN_ISR: Final = "min.insync.replicas"
 _AT_ONCE: Final = 1_000
 """Partitions, or topics, in one request."""
 _TIMEOUT_MS: Final = 20_000
-"""How long the controller may take to delete topics: less than the client waits for the answer."""
+"""How long the controller may take to delete or grow topics: less than the client waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,6 +420,21 @@ class Cluster:
         (made,) = self._ask(ApiKey.CREATE_TOPICS, 7, topics=[topic]).topics
         _check(made, f"topic {new.name}")
         return made.num_partitions, made.replication_factor
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        """Have a topic get more partitions.
+
+        Args:
+            topic: its name.
+            count: of all partitions afterwards.
+
+        Raises:
+            RefusedError: the controller refuses: there is no such topic, or it has as many.
+        """
+        cls = codec.request(ApiKey.CREATE_PARTITIONS).cls
+        wanted = cls.Topics(name=topic, count=count, assignments=None)
+        answer = self._ask(ApiKey.CREATE_PARTITIONS, 3, topics=[wanted], timeout_ms=_TIMEOUT_MS)
+        _check(answer.results[0], f"topic {topic}")
 
     def delete_topics(self, names: Mapping[bytes, str]) -> dict[str, RefusedError]:
         """Delete topics with their records; returns why some stay, by name.

@@ -60,17 +60,28 @@ class Member(NamedTuple):
     assigned: frozenset[TopicPartition] | None
 
 
+class Coordinator(NamedTuple):
+    """The node that coordinates a group."""
+
+    host: str
+    port: int
+    id: int
+
+    def __str__(self) -> str:
+        """As Kafka's tool shows it."""
+        return f"{self.host}:{self.port} ({self.id})"
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
     """A group as its coordinator describes it.
 
     Attributes:
-        coordinator: `host:port (id)`.
         strategy: by which its members share the partitions; "" without members.
     """
 
     group: str
-    coordinator: str
+    coordinator: Coordinator
     state: str
     strategy: str
     members: tuple[Member, ...]
@@ -155,9 +166,8 @@ class Groups:
         where = self._address(node)
         return Described(group, where, found.group_state, found.assignor_name, members)
 
-    def _address(self, node: int) -> str:
-        host, port = self._asker.cluster.brokers.get(node, ("?", 0))
-        return f"{host}:{port} ({node})"
+    def _address(self, node: int) -> Coordinator:
+        return Coordinator(*self._asker.cluster.brokers.get(node, ("?", 0)), node)
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
         """What the group has committed: the next offset to read, by partition."""

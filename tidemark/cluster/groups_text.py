@@ -88,7 +88,7 @@ def group_json(group: Described, rows: Iterable[Row]) -> dict[str, object]:
     return {
         "group": group.group,
         "state": group.state,
-        "coordinator": group.coordinator,
+        "coordinator": group.coordinator._asdict(),
         "assignment_strategy": group.strategy,
         "offsets": [
             {

@@ -3,16 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from kafka_client.blocking import ClusterError
 from kafka_protocol.types import TopicPartition
 
-_DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?"
-)
-_UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
 _TOPIC: Final = re.compile(r"(?P<topic>[^:]+)(?::(?P<numbers>\d+(?:,\d+)*))?", re.ASCII)
 
 
@@ -129,31 +124,3 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
         raise ValueError(f"{text!r}: must be TOPIC, or TOPIC:0,1")
     numbers = found["numbers"]
     return found["topic"], tuple(map(int, numbers.split(","))) if numbers else None
-
-
-def parse_time_ms(text: str) -> int:
-    """Read `2026-01-31T12:00:00.000`, with a zone or in UTC, as Kafka's tool does; ms since 1970.
-
-    Raises:
-        ValueError: it is none.
-    """
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r}: must be a time such as 2026-01-31T12:00:00Z") from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return round(at.timestamp() * 1000)
-
-
-def parse_duration_ms(text: str) -> int:
-    """Read a duration of ISO 8601, such as P7D or PT2H30M.
-
-    Raises:
-        ValueError: it is none.
-    """
-    found = _DURATION.fullmatch(text)
-    parts = {} if found is None else {k: int(v) for k, v in found.groupdict().items() if v}
-    if not parts:
-        raise ValueError(f"{text!r}: must be a duration such as P7D or PT2H30M")
-    return sum(_UNITS_MS[name] * count for name, count in parts.items())

@@ -3,7 +3,7 @@
 A line of cells stays one line where there is no terminal, so that programs can cut it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 _GAP: Final = 2
@@ -12,7 +12,12 @@ NONE: Final = "-"
 """What stands for a value that there is not, as in Kafka's tools."""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], width: int | None) -> str:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    width: int | None,
+    whole: Collection[str] = (),
+) -> str:
     """Lines with two spaces between the columns; numbers stand to the right.
 
     Args:
@@ -20,11 +25,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], width: int |
         rows: cells; None is shown as "-".
         width: columns of the terminal: the widest cells are folded until lines fit, as far as they
             can. None: there is none, and nothing is folded.
+        whole: columns that are never folded: somebody will copy what stands there.
     """
     cells = [[plain(NONE if one is None else str(one)) for one in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     if width is not None:
-        _narrow(widths, columns, width)
+        _narrow(widths, columns, width, whole)
     is_number = [
         all(_is_number(one) for one in column) and bool(column)
         for column in (zip(*cells, strict=True) if cells else [()] * len(columns))
@@ -70,11 +76,14 @@ def plain(text: str) -> str:
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
-def _narrow(widths: list[int], columns: Sequence[str], width: int) -> None:
+def _narrow(widths: list[int], columns: Sequence[str], width: int, whole: Collection[str]) -> None:
     """Take from the widest column, again and again, until a line fits."""
     while sum(widths) + _GAP * (len(widths) - 1) > width:
         least = [max(_NARROWEST, len(name)) for name in columns]
-        room = [have - need for have, need in zip(widths, least, strict=True)]
+        room = [
+            0 if name in whole else have - need
+            for name, have, need in zip(columns, widths, least, strict=True)
+        ]
         widest = max(
             (at for at, one in enumerate(room) if one > 0), key=widths.__getitem__, default=-1
         )

@@ -40,7 +40,7 @@ def topics_named(cluster: Cluster, names: Sequence[str]) -> dict[str, TopicState
         missing = next((one for one in names if one not in known), None)
         if missing is None:
             raise  # it was made meanwhile
-        raise no_topic(missing, known) from None
+        raise no_topic(missing, known.keys() - set(names)) from None
 
 
 def topic_text(topic: TopicState, settings: Mapping[str, str], width: int | None) -> str:
@@ -110,7 +110,7 @@ def own_settings(kind: ResourceType, name: str, settings: Iterable[Setting]) -> 
 def settings_text(settings: Iterable[Setting], width: int | None) -> str:
     """A line for each setting: value, and where it comes from."""
     rows = [(one.name, one.value, source_of(one)) for one in settings]
-    return table(("Name", "Value", "Source"), rows, width)
+    return table(("Name", "Value", "Source"), rows, width, whole=("Name",))
 
 
 def source_of(setting: Setting) -> str:

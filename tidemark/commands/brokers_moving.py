@@ -17,7 +17,7 @@ from tidemark.cluster.moving import Facts, Move, Place, drained, filled, summary
 from tidemark.cluster.replication import progress
 from tidemark.cluster.throttling import Arrival, Throttle
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.options import cluster_options
 from tidemark.remote.segments_view import size_text
 
 _PAUSE_S: Final = 0.5
@@ -38,7 +38,7 @@ _throttle = click.option(
 )  # fmt: skip
 
 
-@click.command("drain", cls=ToolCommand)
+@click.command("drain")
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @_dry_run
 @_at_once
@@ -87,7 +87,7 @@ def drain_command(
     )
 
 
-@click.command("add", cls=ToolCommand)
+@click.command("add")
 @click.argument("broker_id", metavar="ID", type=click.IntRange(min=0))
 @_dry_run
 @_at_once

@@ -15,7 +15,6 @@ from tidemark.cluster.asking import Change, Cluster, Setting
 from tidemark.cluster.topics import own_settings, settings_text, source_of, topics_named
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     json_option,
@@ -48,6 +47,10 @@ class Resource:
         if self.kind == ResourceType.TOPIC:
             return f"topic {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
+
+    def fields(self) -> dict[str, str]:
+        """The same for programs; the name of all brokers is "", as in the protocol."""
+        return {"type": self.kind.name.lower(), "name": self.name}
 
     def settings(self, keys: Sequence[str]) -> list[Setting]:
         """Those of these names, or all where there are none."""
@@ -89,7 +92,7 @@ def _resource(given: dict[str, Any]) -> Iterator[Resource]:
             yield Resource(cluster, ResourceType.BROKER, "" if broker is None else str(broker))
 
 
-@command.command("show", cls=ToolCommand)
+@command.command("show")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @_resource_options
 @click.option("--all", "is_all", is_flag=True, help="Also those that nobody has set.")
@@ -111,14 +114,14 @@ def show_command(*, keys: Sequence[str], is_all: bool, as_json: bool, **given: A
         configs = [
             {"name": one.name, "value": one.value, "source": source_of(one)} for one in found
         ]
-        print_json({"resource": str(resource), "configs": configs})
+        print_json({"resource": resource.fields(), "configs": configs})
     elif found:
         click.echo(settings_text(found, terminal_width()), nl=False)
     else:
         click.echo(f"nothing was set for {resource}; --all shows all settings")
 
 
-@command.command("set", cls=ToolCommand)
+@command.command("set")
 @click.argument("pairs", metavar="KEY=VALUE...", nargs=-1, required=True)
 @_resource_options
 @json_option
@@ -132,13 +135,13 @@ def set_command(*, pairs: Sequence[str], as_json: bool, **given: Any) -> None:
         changes = [Change(key, Operation.SET, value) for key, value in settings.items()]
         resource.cluster.alter_configs(resource.kind, resource.name, changes)
     if as_json:
-        print_json({"resource": str(resource), "set": settings})
+        print_json({"resource": resource.fields(), "set": settings})
         return
     for key, value in settings.items():
         click.echo(f"{resource}: {key}={value}")
 
 
-@command.command("unset", cls=ToolCommand)
+@command.command("unset")
 @click.argument("keys", metavar="KEY...", nargs=-1, required=True)
 @_resource_options
 @json_option
@@ -154,7 +157,7 @@ def unset_command(*, keys: Sequence[str], as_json: bool, **given: Any) -> None:
         changes = [Change(key, Operation.DELETE) for key in dict.fromkeys(keys)]
         resource.cluster.alter_configs(resource.kind, resource.name, changes)
     if as_json:
-        print_json({"resource": str(resource), "unset": list(dict.fromkeys(keys))})
+        print_json({"resource": resource.fields(), "unset": list(dict.fromkeys(keys))})
         return
     for key in dict.fromkeys(keys):
         click.echo(f"{resource}: {key} is no longer set")

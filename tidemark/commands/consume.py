@@ -19,15 +19,15 @@ from tidemark.records.options import (
     topic_options,
 )
 from tidemark.records.places import Place, Word
-from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options, json_option
+from tidemark.remote.options import WrongOptionError, cluster_options, json_option
 
 
-@click.command("consume", cls=ToolCommand)
+@click.command("consume")
 @topic_options
 @click.option(
     "-o", "--from", "--offset", "place", type=PlaceType(), metavar="PLACE",
     help="First: earliest (default), latest, end-10 or -10 (the last ten of each partition), an"
-    " offset, a time (2026-01-31T12:00:00Z), -2h (two hours ago).",
+    " offset, a time (2026-01-31T12:00:00Z; UTC where no zone is given), -2h (two hours ago).",
 )  # fmt: skip
 @click.option("--from-beginning", is_flag=True, help="As --from earliest.")
 @click.option(

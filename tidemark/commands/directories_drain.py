@@ -14,7 +14,7 @@ from tidemark.cluster.asking import BrokerState, Cluster, LogDirectory
 from tidemark.cluster.draining import found_directory, serving, targets
 from tidemark.cluster.moving import Place
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.options import cluster_options
 from tidemark.remote.segments_view import size_text
 
 _PAUSE_S: Final = 0.5
@@ -22,9 +22,7 @@ _AT_ONCE: Final = 100
 _INTERRUPTED: Final = 130
 
 
-@click.command(
-    "drain", cls=ToolCommand, short_help="Move all replicas to the other directories of a broker."
-)
+@click.command("drain", short_help="Move all replicas to the other directories of a broker.")
 @click.argument("path", metavar="PATH")
 @click.option(
     "--broker", type=click.IntRange(min=0), metavar="ID",

@@ -11,7 +11,6 @@ from tidemark.cluster.asking import Cluster
 from tidemark.cluster.table import table
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     json_option,
@@ -29,7 +28,7 @@ def command() -> None:
     """Show and raise the levels of features that a cluster has finalised."""
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @json_option
 @cluster_options
 def describe_command(*, as_json: bool, bootstrap: str, command_config: Path | None) -> None:
@@ -49,7 +48,7 @@ def describe_command(*, as_json: bool, bootstrap: str, command_config: Path | No
     click.echo(f"Epoch: {found.finalized_features_epoch}")
 
 
-@command.command("upgrade", cls=ToolCommand)
+@command.command("upgrade")
 @click.argument("wanted", metavar="[FEATURE=LEVEL]...", nargs=-1)
 @json_option
 @cluster_options

@@ -24,15 +24,13 @@ from tidemark.cluster.resetting import (
     Since,
     To,
     Way,
-    parse_duration_ms,
-    parse_time_ms,
     parse_topic,
     planned,
 )
 from tidemark.cluster.table import table
 from tidemark.quorum.client_settings import client_settings
+from tidemark.records.places import parse_duration_ms, parse_time_ms
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     confirm,
@@ -59,7 +57,7 @@ def _asking(bootstrap: str, command_config: Path | None) -> Iterator[Groups]:
         yield Groups(client, settings.api_timeout_ms / 1000)
 
 
-@command.command("list", cls=ToolCommand)
+@command.command("list")
 @json_option
 @cluster_options
 def list_command(*, as_json: bool, bootstrap: str, command_config: Path | None) -> None:
@@ -72,7 +70,7 @@ def list_command(*, as_json: bool, bootstrap: str, command_config: Path | None) 
         click.echo(groups_text(found, terminal_width()), nl=False)
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @named("GROUP", "--group", "-G")
 @click.option("--all-groups", is_flag=True, help="All that there are.")
 @json_option
@@ -118,7 +116,7 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
     return callback
 
 
-@command.command("reset", cls=ToolCommand)
+@command.command("reset")
 @named("GROUP", "--group", "-G")
 @click.option(
     "--topic", "-t", "topics", multiple=True, metavar="TOPIC[:0,1]",
@@ -136,7 +134,7 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
 )  # fmt: skip
 @click.option(
     "--by-duration", metavar="DURATION", callback=_parsed(parse_duration_ms),
-    help="To the first record of this last while: PT2H, P7D.",
+    help="To the first record of this last while: 2h, P7D.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the plan only, as without --execute.")
 @click.option("--execute", is_flag=True, help="Set the offsets.")
@@ -166,10 +164,8 @@ def reset_command(
         raise WrongOptionError("--dry-run and --execute exclude each other")
     given = {way: value for way, value in ways.items() if value is not None and value is not False}
     if len(given) != 1:
-        raise WrongOptionError(
-            "say where to: one of "
-            + ", ".join(f"--{one.replace('_', '-')}" for one in sorted(ways))
-        )
+        shown = ", ".join(f"--{one.replace('_', '-')}" for one in sorted(given or ways))
+        raise WrongOptionError(f"say where to: one of {shown}")
     (group,) = names
     with _asking(bootstrap, command_config) as groups:
         plan = _plan(groups, group, topics, given)
@@ -221,7 +217,7 @@ def _plan(
 def _way(groups: Groups, partitions: set[TopicPartition], given: dict[str, Any]) -> Way:
     ((name, value),) = given.items()
     if name in ("to_datetime", "by_duration"):
-        time_ms = value if name == "to_datetime" else SystemClock().wall_ms() - value
+        time_ms = value if name == "to_datetime" else max(0, SystemClock().wall_ms() - value)
         return Since(groups.first_since(partitions, time_ms))
     ways: dict[str, Callable[[], Way]] = {
         "to_earliest": Earliest,
@@ -244,7 +240,7 @@ def _fields(one: Planned, error: str | None) -> dict[str, object]:
     return fields if error is None else fields | {"error": error}
 
 
-@command.command("delete", cls=ToolCommand)
+@command.command("delete")
 @named("GROUP", "--group", "-G")
 @yes_option
 @json_option

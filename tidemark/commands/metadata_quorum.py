@@ -14,7 +14,6 @@ from tidemark.quorum.client_settings import ClientSettings, client_settings
 from tidemark.quorum.text import replication_json, replication_text, status_json, status_text
 from tidemark.quorum.voters import added_text, adding, key_of, removed_text, removing, voter_of
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     bootstrap_beside,
     bootstrap_option,
@@ -68,7 +67,7 @@ def command(
     )
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @click.option("--status", is_flag=True, help="Who leads, how far behind the slowest voter is.")
 @click.option("--replication", is_flag=True, help="How far each replica is, a line each.")
 @click.option("--human-readable", is_flag=True, help="Times as ms ago; with --replication.")
@@ -102,7 +101,7 @@ def _asker(client: BlockingClient, settings: ClientSettings, bootstrap: Bootstra
     return QuorumAsker(client, limits, SystemClock(), of_controllers=of_controllers)
 
 
-@command.command("add-controller", cls=ToolCommand)
+@command.command("add-controller")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.pass_obj
 def add_command(bootstrap: Bootstrap, *, dry_run: bool) -> None:
@@ -125,7 +124,7 @@ def add_command(bootstrap: Bootstrap, *, dry_run: bool) -> None:
     click.echo(added_text(voter, dry_run=dry_run))
 
 
-@command.command("remove-controller", cls=ToolCommand)
+@command.command("remove-controller")
 @click.option(
     "--controller-id", "-i", type=int, required=True, metavar="ID", help="Of the voter to remove."
 )

@@ -22,7 +22,6 @@ from tidemark.records.producing import (
     produce,
 )
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     json_option,
@@ -47,10 +46,11 @@ class _HeaderType(click.ParamType):  # type: ignore[type-arg]  # generic from cl
             self.fail(str(error))
 
 
-@click.command("produce", cls=ToolCommand)
+@click.command("produce")
 @topic_options
 @click.option(
-    "-l", "--file", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "-l", "--file", "file", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
     help="Read lines of this file in place of standard input.",
 )  # fmt: skip
 @click.option(

@@ -16,13 +16,13 @@ from tidemark.remote.forget import (
     parse_topic_id,
     undo_text,
 )
-from tidemark.remote.options import ToolCommand, cluster_options, confirm, yes_option
+from tidemark.remote.options import cluster_options, confirm, yes_option
 from tidemark.remote.progress import progress
 from tidemark.remote.segments_view import count_text, size_text
 from tidemark.remote.session import Session, connected
 
 
-@click.command("forget", cls=ToolCommand)
+@click.command("forget")
 @click.argument("topic_id", metavar="TOPIC_ID")
 @yes_option
 @click.option(

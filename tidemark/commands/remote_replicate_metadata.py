@@ -9,10 +9,10 @@ from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC
 from tidemark.cluster.asking import Cluster
 from tidemark.commands.topics_replicate import begin, wait
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, cluster_options
+from tidemark.remote.options import cluster_options
 
 
-@click.command("replicate-metadata", cls=ToolCommand)
+@click.command("replicate-metadata")
 @click.option(
     "--factor", type=click.IntRange(min=2), default=3, show_default=True, metavar="N",
     help="How many replicas each partition shall have; one that has more keeps them.",

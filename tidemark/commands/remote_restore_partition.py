@@ -6,14 +6,14 @@ import click
 
 from tidemark.cluster.asking import Cluster
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, cluster_options, confirm, yes_option
+from tidemark.remote.options import cluster_options, confirm, yes_option
 from tidemark.remote.restoring import above, ask, check_nobody_returns, find, restore
 
 _STORE_S = 150.0
 """The leader reads two objects from the store, perhaps with retries."""
 
 
-@click.command("restore-partition", cls=ToolCommand)
+@click.command("restore-partition")
 @click.argument("topic")
 @click.argument("partition", type=click.IntRange(min=0))
 @click.option(

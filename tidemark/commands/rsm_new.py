@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from runtime.disk import Disk
-from tidemark.remote.options import ToolCommand, WrongOptionError
+from tidemark.remote.options import WrongOptionError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 _TEMPLATES: Final = {
@@ -42,7 +42,7 @@ def _why_no_name(name: str) -> str | None:
     return None
 
 
-@click.command("new", cls=ToolCommand, short_help="Begin a storage plugin: code, test, settings.")
+@click.command("new", short_help="Begin a storage plugin: code, test, settings.")
 @click.argument("name", metavar="NAME")
 @click.option(
     "--directory", default=".", show_default=True, metavar="DIR",
@@ -60,7 +60,7 @@ def command(name: str, directory: Path) -> None:
     kind = f"My{kind}" if kind in _OTHERS else kind
     wanted = {directory / shown.format(name): source for source, shown in _TEMPLATES.items()}
     if there := [str(path) for path in wanted if disk.exists(path)]:
-        raise WrongOptionError(f"{', '.join(there)} exists; nothing was written")
+        raise click.ClickException(f"{', '.join(there)} exists; nothing was written")
     if why := _why_no_name(name):
         raise WrongOptionError(why)
     disk.make_dirs(directory)

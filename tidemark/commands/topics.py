@@ -1,4 +1,4 @@
-"""`tidemark topics`: list, describe, create and delete topics; give them more replicas."""
+"""`tidemark topics`: list, describe, create, alter and delete topics; give them more replicas."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,6 @@ from tidemark.cluster.topics import (
 from tidemark.commands import topics_replicate
 from tidemark.quorum.client_settings import client_settings
 from tidemark.remote.options import (
-    ToolCommand,
     WrongOptionError,
     cluster_options,
     confirm,
@@ -34,13 +33,13 @@ from tidemark.remote.options import (
 
 @click.group("topics")
 def command() -> None:
-    """List, describe, create and delete topics; give them more replicas."""
+    """List, describe, create, alter and delete topics; give them more replicas."""
 
 
 command.add_command(topics_replicate.command)
 
 
-@command.command("list", cls=ToolCommand)
+@command.command("list")
 @click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
 @json_option
 @cluster_options
@@ -68,7 +67,7 @@ def list_command(
         click.echo(one.name)
 
 
-@command.command("describe", cls=ToolCommand)
+@command.command("describe")
 @named("TOPIC", "--topic", "-t")
 @click.option("--exclude-internal", is_flag=True, help="Leave the topics of the brokers out.")
 @json_option
@@ -104,7 +103,7 @@ def describe_command(
     click.echo("\n".join(texts), nl=False)
 
 
-@command.command("create", cls=ToolCommand)
+@command.command("create")
 @named("TOPIC", "--topic", "-t")
 @click.option(
     "--partitions", "-p", type=click.IntRange(min=1), metavar="N",
@@ -165,7 +164,49 @@ def _created(
         yield fields, text
 
 
-@command.command("delete", cls=ToolCommand)
+@command.command("alter")
+@named("TOPIC", "--topic", "-t")
+@click.option(
+    "--partitions", "-p", type=click.IntRange(min=1), required=True, metavar="N",
+    help="How many it shall have: more than now.",
+)  # fmt: skip
+@json_option
+@cluster_options
+def alter_command(
+    *,
+    as_json: bool,
+    names: Sequence[str],
+    partitions: int,
+    bootstrap: str,
+    command_config: Path | None,
+) -> None:
+    """Give topics more partitions.
+
+    Records stay where they are; a key may belong to another partition from then on.
+    """
+    if not names:
+        raise WrongOptionError("name a topic")
+    with client_settings(command_config).client(bootstrap) as client:
+        cluster = Cluster(client)
+        topics_named(cluster, names)  # a wrong name changes nothing
+        report_each("topics", _grown(cluster, names, partitions), as_json=as_json)
+
+
+def _grown(
+    cluster: Cluster, names: Iterable[str], count: int
+) -> Iterator[tuple[dict[str, object], str]]:
+    for name in names:
+        fields: dict[str, object] = {"topic": name}
+        try:
+            cluster.create_partitions(name, count)
+        except RefusedError as error:
+            fields["error"] = str(error)
+        else:
+            fields["partition_count"] = count
+        yield fields, f"Altered topic {name}. PartitionCount: {count}"
+
+
+@command.command("delete")
 @named("TOPIC", "--topic", "-t")
 @click.option("--if-exists", is_flag=True, help="One that does not exist is no error.")
 @yes_option

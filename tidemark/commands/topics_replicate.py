@@ -12,13 +12,13 @@ from kafka_protocol.errors import ErrorCode
 from tidemark.cluster.asking import Cluster, Reassigning, Refusal
 from tidemark.cluster.replication import progress, raised_factor
 from tidemark.quorum.client_settings import client_settings
-from tidemark.remote.options import ToolCommand, WrongOptionError, cluster_options
+from tidemark.remote.options import WrongOptionError, cluster_options
 
 _PAUSE_S: Final = 0.5
 _Going = dict[tuple[str, int], Reassigning]
 
 
-@click.command("replicate", cls=ToolCommand)
+@click.command("replicate")
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="All topics, those of the brokers too.")
 @click.option(

@@ -15,7 +15,7 @@ from broker.config.broker_config import read_properties
 from kafka_client.blocking import ClusterError, UnreachableError
 from tidemark.records.places import Bounds
 from tidemark.records.settings import Translated, translated
-from tidemark.remote.options import BOOTSTRAP_VARIABLE
+from tidemark.remote.options import NAMES_A_BROKER
 
 API_TIMEOUT_MS: Final = 5_000
 """DIFFERS: Kafka's tools wait a minute for a broker that is not there."""
@@ -35,7 +35,6 @@ _LIMITS: Final = (
     "limits are max.message.bytes and segment.bytes of the topic and -X message.max.bytes=BYTES"
     " here; for a batch of many lines, -X batch.size=BYTES below them helps"
 )
-_WAYS_OUT: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
 
 
 def given_settings(config: Path | None, properties: Mapping[str, str]) -> Translated:
@@ -153,7 +152,7 @@ class RecordsClient:
             why = cause.str()
         return (
             f"no broker answers at {self.bootstrap} ({why}) within {self._timeout_ms / 1_000:g} s;"
-            f" {_WAYS_OUT}"
+            f" {NAMES_A_BROKER}"
         )
 
     def partitions(self, topic: str) -> list[int]:

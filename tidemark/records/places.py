@@ -1,7 +1,8 @@
 """Places in a topic as a user types them, and the offsets that they mean. Pure.
 
 A place is a word, an offset, a distance from the end, or a time. Kafka's words and kcat's are both
-known: `earliest` is `beginning`, `latest` is `end`, `end-10` is `-10`.
+known: `earliest` is `beginning`, `latest` is `end`, `end-10` is `-10`. A time without a zone is in
+UTC, as Kafka's tools take it; a duration is `2h`, `-2h` or, as ISO 8601 has it, `PT2H`.
 """
 
 import re
@@ -19,7 +20,10 @@ ALLOWED: Final = (
 _EARLIEST: Final = ("earliest", "beginning")
 _LATEST: Final = ("latest", "end")
 _FROM_END: Final = re.compile(r"(?:end|latest)?-(\d{1,18})", re.ASCII)
-_AGO: Final = re.compile(r"-(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_DURATION: Final = re.compile(r"-?(\d{1,9})(ms|s|m|h|d)", re.ASCII)
+_ISO_DURATION: Final = re.compile(
+    r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?)?", re.ASCII
+)
 _UNITS_MS: Final[Mapping[str, int]] = {
     "ms": 1,
     "s": 1_000,
@@ -99,26 +103,55 @@ def parse_place(text: str, now_ms: int) -> Place:
         return int(text)
     if found := _FROM_END.fullmatch(text):
         return FromEnd(int(found[1]))
-    if found := _AGO.fullmatch(text):
-        return AtTime(max(0, now_ms - int(found[1]) * _UNITS_MS[found[2]]))
+    if (ago_ms := _duration_ms(text)) is not None:
+        return AtTime(max(0, now_ms - ago_ms))
     if found := _KCAT_TIME.fullmatch(text):
         return AtTime(int(found[1]))
-    return AtTime(_milliseconds(_time(text)))
+    return AtTime(parse_time_ms(text, ALLOWED))
 
 
-def _time(text: str) -> datetime:
+def parse_time_ms(text: str, allowed: str = "must be a time such as 2026-01-31T12:00:00Z") -> int:
+    """Read a time of ISO 8601; UTC where it has no zone.
+
+    Args:
+        text: what was typed.
+        allowed: for the error.
+
+    Returns:
+        Milliseconds since 1970, rounded up: a record of the millisecond in which the time lies is
+        earlier.
+
+    Raises:
+        PlaceError: it is none.
+    """
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise PlaceError(f"{text[:100]!r}: {ALLOWED}") from None
+        raise PlaceError(f"{text[:100]!r}: {allowed}") from None
     if at.tzinfo is None:
-        raise PlaceError(f"{text!r}: a time needs a zone: {at.isoformat()}Z for UTC")
-    return at
-
-
-def _milliseconds(at: datetime) -> int:
-    """Rounded up: a record of the millisecond in which `at` lies is earlier than `at`."""
+        at = at.replace(tzinfo=UTC)
     return -(-int(at.timestamp() * 1_000_000) // 1_000)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Read a duration: 2h, -2h or PT2H.
+
+    Raises:
+        PlaceError: it is none.
+    """
+    found = _duration_ms(text)
+    if found is None:
+        raise PlaceError(f"{text[:100]!r}: must be a duration such as 2h or P7D")
+    return found
+
+
+def _duration_ms(text: str) -> int | None:
+    if found := _DURATION.fullmatch(text):
+        return int(found[1]) * _UNITS_MS[found[2]]
+    iso = _ISO_DURATION.fullmatch(text)
+    counts = zip("dhms", iso.groups(), strict=True) if iso else ()
+    parts = [int(count) * _UNITS_MS[unit] for unit, count in counts if count]
+    return sum(parts) if parts else None
 
 
 def datetime_of(place: AtTime) -> datetime:

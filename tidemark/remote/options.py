@@ -1,10 +1,11 @@
-"""Arguments and options that commands share, and their exit code for wrong ones."""
+"""Arguments and options that commands share, and the exit code for wrong ones: 2, as click's."""
 
 import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar, cast
 
@@ -14,6 +15,8 @@ from click.core import ParameterSource
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 """Where `tidemark dev` listens."""
 BOOTSTRAP_VARIABLE: Final = "TIDEMARK_BOOTSTRAP_SERVER"
+NAMES_A_BROKER: Final = f"--bootstrap-server or {BOOTSTRAP_VARIABLE} names a broker"
+"""What to do where nobody listens."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])  # Any: click gives what the options say
 
@@ -21,8 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WrongOptionError(click.UsageError):
-    """Options that do not go together, or one that does not exist."""
+    """Options that do not go together, or one that is lacking."""
 
+
+class _ToolError(click.UsageError):
     exit_code = 1
 
 
@@ -31,10 +36,21 @@ class ToolCommand(click.Command):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """See click."""
-        try:
+        with _ending_with_1():
             return super().make_context(*args, **kwargs)
-        except click.UsageError as error:
-            raise WrongOptionError(error.format_message(), error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """See click."""
+        with _ending_with_1():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _ending_with_1() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        raise _ToolError(error.format_message(), error.ctx) from error
 
 
 def bootstrap_option(function: F) -> F:
@@ -56,8 +72,23 @@ def command_config_option(function: F) -> F:
 
 
 def cluster_options(function: F) -> F:
-    """`--bootstrap-server` and `--command-config`, as Kafka's tools have them."""
-    return bootstrap_option(command_config_option(function))
+    """`--bootstrap-server` and `--command-config`, as Kafka's tools have them.
+
+    An address where nobody listens ends the command with what names another.
+    """
+
+    @functools.wraps(function)
+    def asking(*args: Any, **given: Any) -> Any:
+        from kafka_client.blocking import UnreachableError
+
+        try:
+            return function(*args, **given)
+        except UnreachableError as error:
+            if not isinstance(error.__cause__, ConnectionRefusedError):
+                raise
+            raise UnreachableError(f"{error}; {NAMES_A_BROKER}") from error
+
+    return bootstrap_option(command_config_option(cast("F", asking)))
 
 
 def bootstrap_beside(other: str | None) -> str | None:

@@ -18,7 +18,7 @@ class Served(Protocol):
 
 
 class SimNetwork:
-    """Connections to nodes of the test; each piece of bytes takes a time that the rng says.
+    """Connections to nodes of the test; each piece of bytes takes a time that the rng sayss.
 
     Attributes:
         nodes: make the other side of a connection, by address; nobody listens elsewhere.

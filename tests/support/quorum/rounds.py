@@ -64,7 +64,7 @@ async def run_rounds(
         seed: of changes and deeds.
         rounds: how many.
         in_turn: "kill" or "stop": the only deed, and the next node by its number leads after it;
-            otherwise the rng says what is done.
+            otherwise the rng sayss what is done.
         say: gets a line a round.
     """
     rng, report = Random(seed), Report()

@@ -320,10 +320,19 @@ def test_a_broker_that_came_back_is_found_on_a_new_connection() -> None:
     assert problems == []
 
 
+def test_a_listener_without_metadata_is_taken_for_that_of_the_controllers() -> None:
+    with (
+        serving(ScriptedController(None)) as node,
+        BlockingClient(node) as client,
+        pytest.raises(ClusterError, match="served is none; is this the controllers' listener"),
+    ):
+        client.ask(_place(node), ApiKey.METADATA, 12, ASKED)
+
+
 def test_what_a_broker_does_not_serve_is_said() -> None:
     with serving(_broker()) as good, BlockingClient(good) as client:
         with pytest.raises(
-            ClusterError, match="MetadataRequest 13 to 13 is asked; served is 0 to 12"
+            ClusterError, match=r"MetadataRequest 13 to 13 is asked; served is 0 to 12$"
         ):
             client.ask(_place(good), ApiKey.METADATA, 13, codec.request(ApiKey.METADATA).cls())
         assert client.versions(_place(good))[ApiKey.METADATA].last == 12, "it is not asked again"

@@ -173,6 +173,11 @@ class TestWhatCannotBeServed:
     async def test_http_closes_and_is_named(self, caplog: pytest.LogCaptureFixture) -> None:
         await self._closes(b"GET / HTTP/1.1\r\n\r\n", caplog, "looks like HTTP")
 
+    async def test_tls_closes_and_is_named(self, caplog: pytest.LogCaptureFixture) -> None:
+        await self._closes(
+            b"\x16\x03\x01\x02\0\x01", caplog, "looks like TLS, and this listener is"
+        )
+
     async def test_an_unknown_api_key_closes(self, caplog: pytest.LogCaptureFixture) -> None:
         await self._closes(frame(api_key=999), caplog, "api key 999 is not served")
 

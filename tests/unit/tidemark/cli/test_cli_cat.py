@@ -85,33 +85,38 @@ def test_a_closed_stdout_is_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (("orders", "-b", "127.0.0.1:1"), "127.0.0.1:1: Connection refused"),
-        (("orders", "-b", "127.0.0.1:1"), "; --bootstrap-server names another one, --bucket a"),
-        (("orders", "--bucket=/not/there"), "the store /not/there cannot be used from host"),
-        (("ordres", "BUCKET"), "ordres"),
-        (("orders", "BUCKET", "--columns=colour"), "there is no column 'colour'"),
-        (("orders", "BUCKET", "--format=parquet"), "--format=parquet needs --output FILE"),
-        (("orders", "BUCKET", "--storage-config=x"), "must be key=value"),
-        (("orders", "BUCKET", "--partition=7"), "there is no partition 7"),
-        (("orders", "BUCKET", "--log-start=7=1"), "a log start is given for orders-7"),
-        (("orders", "BUCKET", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
-        (("orders", "--bootstrap-server=h:1", "--log-start=0=1"), "brokers know where logs start"),
+        (("orders", "-b", "127.0.0.1:1"), "127.0.0.1:1: Connection refused", 1),
+        (("orders", "-b", "127.0.0.1:1"), "; --bootstrap-server names another one, --bucket a", 1),
+        (("orders", "--bucket=/not/there"), "the store /not/there cannot be used from host", 1),
+        (("ordres", "BUCKET"), "ordres", 1),
+        (("orders", "BUCKET", "--columns=colour"), "there is no column 'colour'", 1),
+        (("orders", "BUCKET", "--format=parquet"), "--format=parquet needs --output FILE", 2),
+        (("orders", "BUCKET", "--storage-config=x"), "must be key=value", 1),
+        (("orders", "BUCKET", "--partition=7"), "there is no partition 7", 1),
+        (("orders", "BUCKET", "--log-start=7=1"), "a log start is given for orders-7", 1),
+        (("orders", "BUCKET", *2 * ("--log-start=0=1",)), "given twice for partition 0", 2),
+        (
+            ("orders", "--bootstrap-server=h:1", "--log-start=0=1"),
+            "brokers know where logs start",
+            1,
+        ),
         (
             ("orders", "BUCKET", "--isolation=read_uncommitted", "--command-config=COMMITTED"),
             "isolation=read_uncommitted contradicts the client setting",
+            1,
         ),
     ],
 )
 def test_mistakes_are_one_line(
-    bucket: Bucket, tmp_path: Path, arguments: tuple[str, ...], words: str
+    bucket: Bucket, tmp_path: Path, arguments: tuple[str, ...], words: str, code: int
 ) -> None:
     committed = tmp_path / "client.properties"
     committed.write_text("isolation.level=read_committed\n")
     given = [place(bucket) if one == "BUCKET" else one for one in arguments]
     given = [one.replace("COMMITTED", str(committed)) for one in given]
-    done = cat(*given, code=1)
+    done = cat(*given, code=code)
     assert words in done.stderr
     assert done.stdout == ""
 
@@ -137,8 +142,6 @@ def test_nothing_below_a_log_start_is_printed(bucket: Bucket) -> None:
         ("yesterday", "allowed is earliest"),
         ("end-10", "is for `tidemark consume`"),
         ("s@99999999999999999", "no time of a calendar"),
-        ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z for UTC"),
-        ("2026-01-31", "2026-01-31T00:00:00Z for UTC"),
     ],
 )
 def test_a_place_that_is_none_is_explained(bucket: Bucket, text: str, words: str) -> None:

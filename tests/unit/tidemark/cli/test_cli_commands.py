@@ -13,6 +13,7 @@ from pipeline.jobs import session
 from pipeline.jobs.export import Exported
 from tests.support.samples.command_line import CLUSTER, files_below, tidemark, write_config
 from tidemark.commands.pipeline_export import done_text
+from tidemark.remote.options import NAMES_A_BROKER
 
 
 def test_standalone_format_writes_identity_bootstrap_and_voters(tmp_path: Path) -> None:
@@ -197,7 +198,7 @@ def test_what_asks_a_cluster_loads_nothing_of_a_broker() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "loaded: []\n"
-    assert done.stderr == "tidemark: 127.0.0.1:1: Connection refused\n"
+    assert done.stderr == f"tidemark: 127.0.0.1:1: Connection refused; {NAMES_A_BROKER}\n"
 
 
 def test_the_version_is_printed() -> None:
@@ -206,21 +207,21 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (("--bucket=/x", "--to=y", "--tail"), "--tail needs --bootstrap-server"),
-        (("--bucket=/x",), "say where to export to: one of --to, --iceberg and --delta"),
-        (("--bucket=/x", "--to=y", "--delta=z"), "one of --to, --iceberg and --delta"),
-        (("--bucket=/x", "--to=y", "--topic-id=short"), "22 characters"),
-        (("--bucket=/x", "--to=y", *2 * ("--log-start=0=1",)), "given twice for partition 0"),
+        (("--bucket=/x", "--to=y", "--tail"), "--tail needs --bootstrap-server", 2),
+        (("--bucket=/x",), "say where to export to: one of --to, --iceberg and --delta", 2),
+        (("--bucket=/x", "--to=y", "--delta=z"), "one of --to, --iceberg and --delta", 2),
+        (("--bucket=/x", "--to=y", "--topic-id=short"), "22 characters", 1),
+        (("--bucket=/x", "--to=y", *2 * ("--log-start=0=1",)), "given twice for partition 0", 2),
     ],
 )
 def test_an_export_that_cannot_be_starts_no_spark(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str, code: int
 ) -> None:
     monkeypatch.setattr(session, "spark_session", None)
     done = tidemark("pipeline", "export", "orders", *arguments)
-    assert done.exit_code == 1
+    assert done.exit_code == code
     assert words in done.stderr
     assert done.stdout == ""
 

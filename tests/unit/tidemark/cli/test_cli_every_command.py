@@ -45,6 +45,44 @@ def test_each_command_that_asks_a_cluster_takes_the_properties_of_a_client() -> 
     assert len(helps) == 1, "there is one option for all"
 
 
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("topics --list", "type tidemark topics list"),
+        ("topic --create --topic x", "type tidemark topics create"),
+        ("topics --bootstrap-server h:1 --list", "type tidemark topics list -b HOST:PORT"),
+        ("consumer-groups --list", "type tidemark groups list"),
+        ("groups describe --all", "type tidemark groups describe --all-groups"),
+        ("group --reset-offsets", "type tidemark groups reset"),
+        ("configs describe --topic x", "type tidemark configs show"),
+        ("config alter", "type tidemark configs set, or unset"),
+        ("-L", "type tidemark topics describe"),
+        ("consume x --property print.key=true", "type -K : for keys"),
+        ("produce x --property parse.key=true", "type -K : where lines begin with a key"),
+    ],
+)
+def test_habits_of_other_tools_get_the_command_to_type(typed: str, says: str) -> None:
+    done = tidemark(*typed.split())
+    assert done.exit_code != 0
+    assert says in done.stderr
+    assert "Did you mean" not in done.stderr
+
+
+@pytest.mark.parametrize(("one", "all_of_them"), [("topic", "topics"), ("group", "groups")])
+def test_a_group_of_commands_may_be_called_in_the_singular(one: str, all_of_them: str) -> None:
+    listed = tidemark(one, "list", "-b", "127.0.0.1:1")
+    assert (listed.exit_code, listed.stderr) == (
+        1,
+        tidemark(all_of_them, "list", "-b", "127.0.0.1:1").stderr,
+    )
+
+
+def test_of_two_ways_to_reset_both_are_named() -> None:
+    done = tidemark("groups", "reset", "g", "-t", "x", "--to-latest", "--to-earliest")
+    assert done.exit_code == 2
+    assert done.stderr.endswith("Error: say where to: one of --to-earliest, --to-latest\n")
+
+
 WITHOUT_JSON = {
     "cat", "pipeline export", "pipeline verify",  # formats of their own, and progress
     "dev", "start", "format", "init", "split", "rsm new",  # of files and processes

@@ -56,5 +56,5 @@ def test_bad_input_a_name_that_python_would_find_elsewhere_is_refused(
 @pytest.mark.parametrize("name", ["Kv", "kv-store", "1kv", "../kv", "kv.py", ""])
 def test_bad_input_a_name_that_is_no_module_is_refused(tmp_path: Path, name: str) -> None:
     code, said = new(name, "--directory", str(tmp_path))
-    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "is no name of a Python module" in said

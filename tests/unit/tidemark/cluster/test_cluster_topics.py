@@ -11,7 +11,7 @@ from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
 from metadata_topic.image.image import ResourceType
 from pipeline.cluster.cluster import UnknownTopicError
-from tidemark.cluster.asking import Cluster, PartitionState, Setting, TopicState
+from tidemark.cluster.asking import Cluster, PartitionState, RefusedError, Setting, TopicState
 from tidemark.cluster.topics import (
     own_settings,
     settings_text,
@@ -50,10 +50,32 @@ def test_the_tiers_own_topic_is_internal_though_kafka_does_not_mark_it() -> None
         assert cluster(page(name, 0)).topics()[name].is_internal is is_internal
 
 
+def test_partitions_are_added_up_to_the_count_or_refused() -> None:
+    asked: list[Any] = []
+    answers = response(ApiKey.CREATE_PARTITIONS).cls
+    code = ErrorCode.INVALID_PARTITIONS
+    left = [0, code]
+
+    def ask_any(_: ApiKey, __: int, body: Any) -> Any:
+        asked.append(body.topics[0])
+        return answers(results=[answers.Results(name="a", error_code=left.pop(0))])
+
+    one = Cluster(cast("BlockingClient", SimpleNamespace(ask_any=ask_any)))
+    one.create_partitions("a", 4)
+    assert (asked[0].name, asked[0].count, asked[0].assignments) == ("a", 4, None)
+    with pytest.raises(RefusedError, match="topic a: INVALID_PARTITIONS"):
+        one.create_partitions("a", 4)
+
+
 def test_a_wrong_name_gets_the_nearest() -> None:
     unknown = page("oders", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(UnknownTopicError, match="'oders'; did you mean orders"):
         topics_named(cluster(unknown, page("orders", 0)), ["oders"])
+    with pytest.raises(UnknownTopicError, match=r"'oders'$"):
+        topics_named(cluster(unknown, page("orders", 0)), ["oders", "orders"])
+    unknown = page("orders", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    with pytest.raises(UnknownTopicError, match=r"'orders'$"):
+        topics_named(cluster(unknown, page("tides", 0)), ["orders"])
     refused = page("orders", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(ClusterError, match="TOPIC_AUTHORIZATION_FAILED"):
         topics_named(cluster(refused), ["orders"])
@@ -107,6 +129,12 @@ def test_own_settings_are_those_of_the_resource_itself(
 ) -> None:
     settings = [Setting(one, "v", source) for source, one in enumerate("zabcde")]
     assert [one.name for one in own_settings(kind, name, settings)] == [own]
+
+
+def test_the_name_of_a_setting_is_never_folded() -> None:
+    text = settings_text([Setting("unclean.leader.election.enable", "x" * 20, 1)], 60)
+    assert text.splitlines()[1].startswith("unclean.leader.election.enable  x")
+    assert all(len(line) <= 60 for line in text.splitlines())
 
 
 def test_a_setting_says_where_its_value_comes_from() -> None:

@@ -1,13 +1,14 @@
 """How far a group has read, and who reads."""
 
 from kafka_protocol.types import TopicPartition
-from tidemark.cluster.groups import Described, Member
+from tidemark.cluster.groups import Coordinator, Described, Member
 from tidemark.cluster.groups_text import group_json, group_text, rows_of
 
 READ, UNREAD, GONE = (TopicPartition(*one) for one in (("a", 0), ("a", 1), ("gone", 0)))
 MEMBER = Member("rdkafka-1", None, "app", "/10.0.0.1", frozenset((READ, UNREAD)))
 STRANGER = Member("connect-1", "one", "worker", "/10.0.0.2", None)
-GROUP = Described("readers", "h1:9092 (1)", "Stable", "range", (MEMBER, STRANGER))
+COORDINATOR = Coordinator("h1", 9092, 1)
+GROUP = Described("readers", COORDINATOR, "Stable", "range", (MEMBER, STRANGER))
 ROWS = rows_of(GROUP, {READ: 7, GONE: 3}, {READ: 10, UNREAD: 5})
 
 
@@ -20,7 +21,7 @@ def test_a_row_stands_for_what_is_committed_or_assigned() -> None:
 
 
 def test_a_log_that_lost_its_end_has_a_lag_below_0() -> None:
-    (row,) = rows_of(Described("g", "", "Empty", "", ()), {READ: 7}, {READ: 5})
+    (row,) = rows_of(Described("g", COORDINATOR, "Empty", "", ()), {READ: 7}, {READ: 5})
     assert row.lag == -2
 
 
@@ -41,6 +42,7 @@ def test_the_columns_have_the_names_of_kafkas_tool() -> None:
 
 def test_json_has_the_same() -> None:
     found = group_json(GROUP, ROWS)
+    assert found["coordinator"] == {"host": "h1", "port": 9092, "id": 1}
     assert found["offsets"] == [
         {
             "topic": one.partition.topic,

@@ -13,8 +13,6 @@ from tidemark.cluster.resetting import (
     Since,
     To,
     Way,
-    parse_duration_ms,
-    parse_time_ms,
     parse_topic,
     planned,
 )
@@ -74,18 +72,3 @@ def test_topics_may_name_partitions() -> None:
     for wrong in ("", ":1", "orders:", "orders:x", "orders:1,", "orders:-1"):
         with pytest.raises(ValueError, match="must be TOPIC"):
             parse_topic(wrong)
-
-
-def test_times_without_a_zone_are_utc_as_with_kafka() -> None:
-    assert parse_time_ms("1970-01-01T00:01:00.500") == 60_500
-    assert parse_time_ms("1970-01-01T01:01:00+01:00") == parse_time_ms("1970-01-01T00:01:00Z")
-    with pytest.raises(ValueError, match="must be a time such as"):
-        parse_time_ms("yesterday")
-
-
-def test_durations_are_those_of_iso_8601() -> None:
-    assert parse_duration_ms("P1DT2H3M4S") == 93_784_000
-    assert parse_duration_ms("PT0S") == 0
-    for wrong in ("P", "PT", "2h", "P1H", ""):
-        with pytest.raises(ValueError, match="must be a duration such as"):
-            parse_duration_ms(wrong)

@@ -11,7 +11,9 @@ from tidemark.records.places import (
     Word,
     datetime_of,
     describe,
+    parse_duration_ms,
     parse_place,
+    parse_time_ms,
     starts,
 )
 
@@ -37,6 +39,8 @@ HELD = {0: Bounds(5, 20), 1: Bounds(0, 3), 2: Bounds(7, 7)}
         ("2026-01-31T12:00:00.0001Z", AtTime(NOON_MS + 1)),
         ("-2h", AtTime(NOW_MS - 7_200_000)),
         ("-30m", AtTime(NOW_MS - 1_800_000)),
+        ("2h", AtTime(NOW_MS - 7_200_000)),
+        ("PT2H", AtTime(NOW_MS - 7_200_000)),
         ("-5ms", AtTime(NOW_MS - 5)),
         ("-999999999d", AtTime(0)),
         ("s@1769860800000", AtTime(NOON_MS)),
@@ -54,9 +58,26 @@ def test_what_is_no_place_is_told_what_is_allowed(text: str) -> None:
         parse_place(text, NOW_MS)
 
 
-def test_a_time_without_a_zone_is_refused_with_the_same_in_utc() -> None:
-    with pytest.raises(PlaceError, match="2026-01-31T12:00:00Z for UTC"):
-        parse_place("2026-01-31T12:00:00", NOW_MS)
+def test_times_without_a_zone_are_utc_as_with_kafka() -> None:
+    assert parse_place("2026-01-31T12:00:00", NOW_MS) == AtTime(NOON_MS)
+    assert parse_time_ms("1970-01-01T00:01:00.500") == 60_500
+    assert parse_time_ms("1970-01-01T01:01:00+01:00") == parse_time_ms("1970-01-01T00:01:00Z")
+    with pytest.raises(PlaceError, match="must be a time such as"):
+        parse_time_ms("yesterday")
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("P1DT2H3M4S", 93_784_000), ("PT0S", 0), ("2h", 7_200_000), ("-2h", 7_200_000)],
+)
+def test_a_duration_is_short_or_that_of_iso_8601(text: str, ms: int) -> None:
+    assert parse_duration_ms(text) == ms
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "2", "-2", "P1H", "", "+2h"])
+def test_what_is_no_duration_is_told_what_is_one(text: str) -> None:
+    with pytest.raises(PlaceError, match="must be a duration such as 2h or P7D"):
+        parse_duration_ms(text)
 
 
 def test_a_time_is_a_date_where_calendars_have_it() -> None:

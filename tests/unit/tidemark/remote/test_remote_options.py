@@ -14,6 +14,7 @@ from tidemark.cli import cli
 from tidemark.remote.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_BOOTSTRAP,
+    NAMES_A_BROKER,
     WrongOptionError,
     bootstrap_beside,
     bootstrap_option,
@@ -93,7 +94,8 @@ def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch)
 def test_an_address_that_nobody_named_stands_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BOOTSTRAP_VARIABLE, "127.0.0.1:1")
     done = tidemark("features", "describe")
-    assert (done.exit_code, done.stderr) == (1, "tidemark: 127.0.0.1:1: Connection refused\n")
+    said = f"tidemark: 127.0.0.1:1: Connection refused; {NAMES_A_BROKER}\n"
+    assert (done.exit_code, done.stderr) == (1, said)
 
 
 def each(*, as_json: bool, ends: bool = False) -> tuple[int | str | None, str, str]:
