@@ -49,7 +49,7 @@ def test_bad_input_a_name_that_python_would_find_elsewhere_is_refused(
     tmp_path: Path, name: str
 ) -> None:
     code, said = new(name, "--directory", str(tmp_path))
-    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "keyword of Python" in said or "is another module already" in said
 
 
