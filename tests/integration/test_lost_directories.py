@@ -184,7 +184,7 @@ def test_an_old_copy_of_a_directory_is_offline_until_it_is_accepted(
     assert running.returncode == 1
     assert "already running" in running.stderr
     assert node.broker.terminate() == 0
-    assert node.tool("accept", directory_id[0]).returncode == 1
+    assert node.tool("accept", directory_id[0]).returncode == 2
     accepted = node.tool("accept", directory_id[0], "--yes")
     assert accepted.returncode == 0, accepted.stderr
     node.broker.start()
