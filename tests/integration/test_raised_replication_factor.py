@@ -41,7 +41,7 @@ OLD = SETTINGS | {"default.replication.factor": "1", "offsets.topic.replication.
 WRONG = [
     (("brokers", "safe-to-stop", "77"), 2, "there is no broker 77; the cluster has 11, 12, 13"),
     (("topics", "replicate", "--factor", "3", "nope"), 1, "there is no topic nope"),
-    (("topics", "replicate", "--factor", "3"), 1, "name topics, or --all"),
+    (("topics", "replicate", "--factor", "3"), 2, "name topics, or --all"),
     (("topics", "replicate", "--factor", "4", TOPIC), 1, "or ask for 3 at most"),
     (("features", "upgrade", "kraft.version=9"), 1, "INVALID_UPDATE_VERSION"),
 ]

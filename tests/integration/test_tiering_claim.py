@@ -86,7 +86,7 @@ def test_directories_put_back_from_a_copy_write_nothing_to_the_store_until_a_com
     broker.terminate()
     assert store_of(broker) == before
     asked = broker.command("remote", "claim", "-c", config)
-    assert asked.returncode == 1, "it asks, and nobody answers"
+    assert asked.returncode == 2, "it asks, and nobody answers"
     assert "last claim of these files" in asked.stdout
     done = broker.command("remote", "claim", "-c", config, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
