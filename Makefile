@@ -106,7 +106,7 @@ long: $(VENV)/.installed-dev
 prove-spark: $(VENV)/.installed-dev localstack
 	$(UNTIL) TIDEMARK_PROVE=1 TIDEMARK_SPARK_MB=2000 $(BIN)/pytest -n 0 -rs $(SPARK_TESTS) $(PYTEST_ARGS)
 
-# 2 minutes are CI's share; figures that must be flat are judged after the warm-up, a third of the time.
+# 2 minutes are CI's share; figures that must be flat are validated after the warm-up, a third of the time.
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 

@@ -184,7 +184,7 @@ def many_names(data: Path, scale: float) -> list[Figures]:
 
 
 def take_over(data: Path, scale: float) -> list[Figures]:
-    """A start with tiered partitions: roles, the tier's questions and its judgement."""
+    """A start with tiered partitions: roles, the tier's questions and its validation."""
     broker = watched(data, tiered=True)
     names = topics("tiered", int(5_000 * scale))
     with broker.running(), broker.client() as client:
@@ -193,14 +193,14 @@ def take_over(data: Path, scale: float) -> list[Figures]:
     broker.figures.clear()
     with broker.running(topic=PROBED, wait=False) as process:
         with broker.window(f"start with {len(names) * 100} tiered partitions", is_start=True):
-            wait_for(lambda: judged(broker) or process.poll() is not None, "all are judged")
+            wait_for(lambda: validated(broker) or process.poll() is not None, "all are validated")
         with broker.window("the second after it"):
             time.sleep(2)
     return broker.figures
 
 
-def judged(broker: Watched) -> bool:
-    """Whether the broker is ready and its tier has judged every partition.
+def validated(broker: Watched) -> bool:
+    """Whether the broker is ready and its tier has validated every partition.
 
     The metrics would say it, too, and hold the event loop with so many partitions.
     """

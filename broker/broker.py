@@ -290,7 +290,7 @@ class Broker(ServerProcess):
                 raise_epoch=self._leader_epochs.ask,
                 leading=self._begin_leading(),
             ),
-            judgements=None if self._tier is None else self._tier.judgements,
+            validations=None if self._tier is None else self._tier.validations,
         )
         self._on_stop(self._replicas.stop)
         self._bootstraps = TierBootstraps(

@@ -170,8 +170,8 @@ class TierRed(RedKind):
         "nothing need be done; with controllers of Tidemark it ends (docs/tiering.md, Under the "
         "controllers of Apache Kafka)",
     )
-    JUDGING = (
-        "judging takes long: {judged} of {total} partitions are judged after {minutes} min",
+    VALIDATING = (
+        "log validation takes long: {validated} of {total} partitions are done after {minutes} min",
         "yellow: at its start, and under new leader epochs, the tier reads what the metadata topic "
         "says of each partition; before that, consumers above the log end and checks of positions "
         "wait, and nothing is copied",

@@ -48,7 +48,7 @@ from rlm.quota import RateQuota
 from rlm.read.read_path import ReadPath
 from rlm.red_kinds import TierRed
 from rlm.telemetry import MetricsPages, Telemetry
-from rlm.workers import COPIER_POOL, EXPIRATION_POOL, JUDGE_POOL, READER_POOL, Workers
+from rlm.workers import COPIER_POOL, EXPIRATION_POOL, READER_POOL, VALIDATION_POOL, Workers
 from rlmm.api import features_off
 from rsm_plugins.settings import public_names
 from runtime.clock import Clock, shift
@@ -61,8 +61,8 @@ WATCH_MS = 250
 INDEX_EXPIRY_MS = 30_000
 CLOSE_WAIT_MS, CLOSE_RETRY_MS = 1_500, 20
 
-JUDGE_THREADS = 4
-"""A judgement asks the store only after a loss of the epoch chain; of two hanging calls the tier
+VALIDATION_THREADS = 4
+"""A validation asks the store only after a loss of the epoch chain; of two hanging calls the tier
 ends itself (half of the pool), of a single one it does not."""
 
 ConfigurePlugins = Callable[[TierConfig, PluginCalls], Plugins]
@@ -74,7 +74,7 @@ def pool_sizes(config: TierConfig) -> dict[str, int]:
     return {
         COPIER_POOL: config.copier_threads,
         EXPIRATION_POOL: config.expiration_threads,
-        JUDGE_POOL: JUDGE_THREADS,
+        VALIDATION_POOL: VALIDATION_THREADS,
         READER_POOL: config.reader_threads,
     }
 

@@ -238,7 +238,7 @@ class Telemetry:
         """Bytes of a remote segment are wrong, also after a refetch."""
         self._add(self._corrupt, topic)
 
-    def judged(self, tip: TopicIdPartition, took_ms: int) -> None:
+    def validated(self, tip: TopicIdPartition, took_ms: int) -> None:
         """How long it took to look at all remote segments of a partition."""
         self._set(tip, _COMPUTATION, took_ms)
 

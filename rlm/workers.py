@@ -15,7 +15,7 @@ from runtime.clock import Clock
 from runtime.executors import spawn_thread
 
 COPIER_POOL, EXPIRATION_POOL, READER_POOL = "rlm-copier", "rlm-expiration", "remote-reader"
-JUDGE_POOL = "rlm-judge"
+VALIDATION_POOL = "rlm-validation"
 """Takes over and withdraws: consumers of local data wait for that, so no deletion goes before."""
 
 

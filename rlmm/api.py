@@ -50,9 +50,9 @@ class SegmentUpdate:
     """A change of a known segment's state.
 
     Attributes:
-        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer judged. A segment that
-            was judged in COPY_SEGMENT_STARTED and is finished by then is not deleted. None: not
-            told.
+        seen_state: of DELETE_SEGMENT_STARTED: the state by which its writer validated. A segment
+            that was validated in COPY_SEGMENT_STARTED and is finished by then is not deleted. None:
+            not told.
     """
 
     id: RemoteLogSegmentId
@@ -288,7 +288,7 @@ class RemoteLogMetadataManager(ABC):
 
         Raises:
             MetadataNotReadyError: `is_ready` is False; only what an owner reads after its barrier
-                was read back may be judged by.
+                was read back may be validated by.
         """
         return None
 
@@ -367,7 +367,7 @@ class RemovesDeletedTopics(RemoteLogMetadataManager):
 
     @abstractmethod
     def led_partitions(self) -> list[PartitionDeletion]:
-        """User partitions that this broker may judge, but those whose deletion is complete.
+        """User partitions that this broker may validate, but those whose deletion is complete.
 
         Their records lie in metadata partitions that it leads and has consumed to their end.
         """

@@ -2,8 +2,8 @@
 
 It is also the shortest example of the contract.
 
-It judges with the same tables and fence as the real one. Every write is in its log, judged and
-answered before the call returns, unless a `Fault` was ordered for it.
+It validates with the same tables and fence as the real one. Every write is in its log, validated
+and answered before the call returns, unless a `Fault` was ordered for it.
 """
 
 from collections import deque

@@ -47,9 +47,11 @@ from runtime.disk import Disk
 log = logging.getLogger(__name__)
 
 _LAYOUT_VERSION = 3
-"""Another number than this, or none: thrown away and read again. 1 had no carried log starts, no
-unclean elections and no pairs of segments. In 2 the records of a tier of this version were judged
-by the rules of the one before: see `rlmm.lifecycle`.
+"""Another number than this, or none.
+
+Thrown away and read again. 1 had no carried log starts, no unclean elections and no pairs of
+segments. In 2 the records of a tier of this version were validated by the rules of the one before:
+see `rlmm.lifecycle`.
 """
 _U32 = struct.Struct(">I")
 _U64 = struct.Struct(">Q")

@@ -15,8 +15,8 @@ from functools import partial
 from broker.handlers import fetch_versions as since
 from broker.handlers.errors_out import code_of
 from broker.replica.errors import (
-    NotJudgedSound,
     NotLeaderOrFollower,
+    NotValidated,
     ReplicaNotAvailable,
     UnknownLeaderEpoch,
 )
@@ -91,7 +91,7 @@ def read_in_slices(
             )
         except Exception as error:  # noqa: BLE001 - becomes this partition's answer
             read.error = int(code_of(error, "fetch"))
-            if not isinstance(error, NotJudgedSound):  # the judgement wakes a parked fetch
+            if not isinstance(error, NotValidated):  # the validation wakes a parked fetch
                 result.must_answer = True
             if read.error in ASKED_THE_WRONG_LEADER:
                 read.leader = replicas.leader(TopicPartition(fetch.topic, fetch.index))

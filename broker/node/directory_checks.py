@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, adopt
-from broker.node.lives import Life, dump_lives, judge_lives, next_lives, read_lives
+from broker.node.lives import Life, dump_lives, next_lives, read_lives, validate_lives
 from kafka_protocol.files.meta_properties import META_PROPERTIES
 from kafka_protocol.wire.primitives import uuid_to_text
 from local_log.checked_files import SIDECAR, CheckedFiles
@@ -136,16 +136,16 @@ def check_lives(
         life = None if broker is None else broker.last_life_of(directories.ids[path])
         if life is not None:
             expected[path] = life
-    judged = judge_lives(
+    validated = validate_lives(
         lives,
         expected=expected,
         metadata_end=image.provenance.end_offset,
         metadata_path=directories.metadata_path,
         ids={path: uuid_to_text(directories.ids[path]) for path in lives},
     )
-    if judged.metadata_is_old:
-        raise DirectoryError(judged.metadata_is_old)
-    for path, reason in judged.old.items():
+    if validated.metadata_is_old:
+        raise DirectoryError(validated.metadata_is_old)
+    for path, reason in validated.old.items():
         directories.put_offline(path, reason)
 
 

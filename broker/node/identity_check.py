@@ -95,7 +95,7 @@ class Doubts:
     _signs: dict[ReplicaKey, int] = field(default_factory=dict)
 
     def take(self, look: Look) -> None:
-        """Judge one more description."""
+        """Validate one more description."""
         if (look.leader_id, look.epoch) != self._leader:
             self._leader = (look.leader_id, look.epoch)
             self._before.clear()

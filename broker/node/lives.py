@@ -92,7 +92,7 @@ def next_lives(found: Sequence[Life], present: bytes | None, new: Life) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class LivesJudgement:
+class IncarnationsVerdict:
     """What the lives of the directories say.
 
     Attributes:
@@ -104,14 +104,14 @@ class LivesJudgement:
     metadata_is_old: str = ""
 
 
-def judge_lives(
+def validate_lives(
     lives: Mapping[Path, Sequence[Life]],
     *,
     expected: Mapping[Path, bytes],
     metadata_end: int,
     metadata_path: Path,
     ids: Mapping[Path, str],
-) -> LivesJudgement:
+) -> IncarnationsVerdict:
     """Compare what directories say with the metadata.
 
     Args:
@@ -126,7 +126,7 @@ def judge_lives(
     for path, found in lives.items():
         later = [life for life in found if life.metadata_end > metadata_end]
         if later:
-            return LivesJudgement(
+            return IncarnationsVerdict(
                 {},
                 f"the metadata log in {metadata_path / METADATA_DIRECTORY} ends at offset "
                 f"{metadata_end}, and log directory {path} was written when it ended at "
@@ -144,10 +144,10 @@ def judge_lives(
     }
     if old and len(old) == len(expected):
         shown = ", ".join(str(path) for path in old)
-        return LivesJudgement(
+        return IncarnationsVerdict(
             {},
             f"no log directory ({shown}) names the last life of this broker: the metadata "
             f"directory {metadata_path} is of another time. Put directories of one time back, or "
             "take these as they are with `tidemark directories accept ID`",
         )
-    return LivesJudgement(old)
+    return IncarnationsVerdict(old)

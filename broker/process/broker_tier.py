@@ -72,7 +72,7 @@ class BrokerTier:
             health.checks["tier"] = lambda: self._problems(tier.state())
             health.warnings["tier"] = tier.warnings
             health.warnings["remote-metadata"] = lambda: (self.waits_for,) if self.waits_for else ()
-            health.notes["tier"] = tier.judgements.progress
+            health.notes["tier"] = tier.validations.progress
 
     def _problems(self, state: TierState) -> Sequence[str]:
         """What is red; a tier that is well and waits for its topic is yellow, see `waits_for`."""

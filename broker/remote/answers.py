@@ -35,7 +35,6 @@ from rlm.link.messages import (
     Health,
     Image,
     ImageAtLeast,
-    JudgementWithdrawn,
     LogDescription,
     LossFound,
     OpenedSegment,
@@ -46,6 +45,7 @@ from rlm.link.messages import (
     Report,
     RestoreChain,
     TopicsEmptied,
+    ValidationWithdrawn,
 )
 from runtime.disk import OpenFile
 from runtime.ports import Ports
@@ -109,7 +109,7 @@ class BrokerAnswers:
                     self._guarded(reply, lambda: self._describe(asked))
                 else:
                     self._spawn(reply, self._keep_and_describe(asked, reply))
-            case CopiedThrough() | LossFound() | JudgementWithdrawn() as report:
+            case CopiedThrough() | LossFound() | ValidationWithdrawn() as report:
                 self._take_when_here(report, reply)
             case OpenSegment() as question:
                 self._spawn(reply, self._open_segment(question, reply))
@@ -202,7 +202,7 @@ class BrokerAnswers:
             log_end_offset=local.log_end_offset,
             log_start_has_no_entry=local.log_start_has_no_entry and not local.log_start_known,
             chain_problem=local.epoch_file.lost,
-            unjudged_end=local.unjudged_end,
+            unvalidated_end=local.unvalidated_end,
             adopted_epoch=local.adopted_epoch,
             local_bytes=local.size_bytes,
             metadata_offset=self._metadata.image.provenance.offset,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from broker.config.rules import IDLE_INTERVAL_MS_MAX
-from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, judge, leader_end
+from broker.remote.image_confirmation import LeaderEnd, Seen, Verdict, leader_end, validate
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.quorum.node import MetadataNode
 from runtime.ports import Ports
@@ -58,7 +58,7 @@ class ConfirmedImages:
             if end is None:
                 partition = await self._describe_quorum(min(left_ms, _ANSWER_MS))
                 end = None if partition is None else leader_end(partition)
-            verdict = Verdict.ASK_AGAIN if end is None else judge(end, self._seen())
+            verdict = Verdict.ASK_AGAIN if end is None else validate(end, self._seen())
             if verdict is Verdict.ANSWER:
                 return
             if verdict is Verdict.ASK_AGAIN:

@@ -22,9 +22,9 @@ from broker.remote.removed_topics import RemovedTopicsFile
 from broker.remote.supervisor import Spawn, Supervisor, TierStartError
 from broker.remote.tier_metrics import TierMetrics
 from broker.replica.hosting import ReplicaEvents
-from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
+from broker.replica.validation import ValidationTally
 from kafka_protocol.errors import ErrorCode, KafkaError
 from kafka_protocol.types import REMOTE_LOG_METADATA_TOPIC, EpochEntry, TopicPartition
 from kafka_protocol.wire.primitives import uuid_to_text
@@ -73,7 +73,7 @@ class RemoteTier:
     """Starts and watches the tier process, asks it, and answers its questions.
 
     Attributes:
-        judgements: how many partitions the tier has judged.
+        validations: how many partitions the tier has validated.
         metrics: what the tier counts.
         removed_topics: of which the remote store has to follow.
         store_faults: makes the faults of the store that are in force when a tier comes up.
@@ -90,7 +90,7 @@ class RemoteTier:
         """Wire up what needs no data; nothing is started."""
         self._ports, self._loop = ports, loop
         self.config = self._own(config)
-        self.judgements = JudgementTally(ports.clock)
+        self.validations = ValidationTally(ports.clock)
         self._health: Health | None = None
         self._last_words: list[str] = []  # what was wrong with the whole tier when it ended
         self._answers: BrokerAnswers | None = None
@@ -106,9 +106,9 @@ class RemoteTier:
         self._fetches = RemoteFetchMetrics(metrics)
         self._states = RemoteStateMetrics(metrics)
         metrics.gauge(
-            "tidemark_remote_unjudged_partitions",
-            "Partitions led here that the tier has not judged yet",
-            fn=lambda: self.judgements.unjudged,
+            "tidemark_remote_unvalidated_partitions",
+            "Partitions led here that the tier has not validated yet",
+            fn=lambda: self.validations.unvalidated,
         )
 
     @property
@@ -330,7 +330,7 @@ class RemoteTier:
     def warnings(self) -> list[str]:
         """What takes longer than it should, or fails for long and harms nobody yet."""
         yellow = () if self._health is None else self._health.yellow
-        return [*self.judgements.late(), *yellow]
+        return [*self.validations.late(), *yellow]
 
     @property
     def totals(self) -> Mapping[str, float]:

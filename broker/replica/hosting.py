@@ -22,11 +22,11 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.replica.followers import Leader
 from broker.replica.isr import ReplicaChange
-from broker.replica.judgement import JudgementTally
 from broker.replica.leading import Leading
 from broker.replica.partition import Partition
 from broker.replica.reconfiguration import Reconfiguration
 from broker.replica.topic_metrics import TopicMetrics
+from broker.replica.validation import ValidationTally
 from broker.replica.wanted import describe, why_barred
 from kafka_protocol.errors import KafkaError
 from kafka_protocol.types import TopicPartition
@@ -215,9 +215,9 @@ class Hosting:
         config_for: Callable[[str], LogConfig],
         ports: Ports,
         requests: ControllerRequests,
-        judgements: JudgementTally | None,
+        validations: ValidationTally | None,
     ) -> None:
-        """Host nothing yet; without `judgements`, so without a tier, no tiered topic is served."""
+        """Host nothing yet; without `validations`, so without a tier, no tiered topic is served."""
         self.partitions: dict[TopicPartition, Partition] = {}
         self.offline: dict[TopicPartition, str] = {}
         self.pending: dict[TopicPartition, Pending] = {}
@@ -225,7 +225,7 @@ class Hosting:
         self.listeners: list[Listener] = []
         self.metrics = TopicMetrics(ports.metrics)
         self._logs, self._node_id, self._config_for = logs, node_id, config_for
-        self._requests, self._judgements = requests, judgements
+        self._requests, self._validations = requests, validations
         self._commit = ports.executors.commit
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -307,7 +307,7 @@ class Hosting:
 
     def bar(self, names: Collection[str]) -> None:
         """Serve those of these topics no more, from this moment on, that need a tier by now."""
-        if self._judgements is not None:
+        if self._validations is not None:
             return
         barred: list[Partition] = []
         for name in self._by_topic.keys() & names:
@@ -600,7 +600,7 @@ class Hosting:
                 node_id=self._node_id,
                 pool=self._commit,
                 counters=self.metrics.of(tp.topic),
-                judgements=self._judgements,
+                validations=self._validations,
                 leading=self._requests.leading,
             )
             self.partitions[tp] = partition
@@ -633,7 +633,7 @@ class Hosting:
         return partition
 
     def _why_barred(self, topic: str) -> str:
-        return why_barred(self._image, topic, has_tier=self._judgements is not None)
+        return why_barred(self._image, topic, has_tier=self._validations is not None)
 
     def _is_barred(self, partition_log: PartitionLog) -> bool:
         """Whether it needs a tier that is not here: then it is offline, and loses nothing."""

@@ -25,8 +25,8 @@ from broker.replica.hosting import (
     Wanted,
     sliced,
 )
-from broker.replica.judgement import JudgementTally
 from broker.replica.partition import Partition
+from broker.replica.validation import ValidationTally
 from kafka_protocol.errors import UnknownTopicId
 from kafka_protocol.types import TopicPartition
 from local_log.config import LogConfig
@@ -68,12 +68,12 @@ class ReplicaManager:
         config_for: Callable[[str], LogConfig],
         ports: Ports,
         requests: ControllerRequests = NO_REQUESTS,
-        judgements: JudgementTally | None = None,
+        validations: ValidationTally | None = None,
     ) -> None:
         """Host nothing yet.
 
-        With `judgements` a remote tier judges the logs of tiered topics, see `Partition.is_sound`;
-        without, such topics stay offline.
+        With `validations` a remote tier validates the logs of tiered topics, see
+        `Partition.is_sound`; without, such topics stay offline.
         """
         self.logs = logs
         self.node_id = node_id
@@ -86,7 +86,7 @@ class ReplicaManager:
             config_for=config_for,
             ports=ports,
             requests=requests,
-            judgements=judgements,
+            validations=validations,
         )
         self._leading = requests.leading
         self.on_failure: Callable[[Exception], object] = lambda _error: None

@@ -189,7 +189,7 @@ class BatchFilter:
 
         Args:
             header: of the batch.
-            batch: all its bytes, the checksum judged.
+            batch: all its bytes, the checksum validated.
 
         Raises:
             InvalidRecordError, InflatedTooLargeError, UnsupportedCodecError: it cannot be opened.

@@ -240,7 +240,7 @@ def check_records(
     if header.record_count > OPENED_RECORDS_MAX:
         raise TooManyRecords(count=header.record_count, max_count=OPENED_RECORDS_MAX)
     oldest, newest = -LONG_MAX, LONG_MAX
-    if config.judges_records and not config.stamps_append_time:
+    if config.validates_records and not config.stamps_append_time:
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless: list[tuple[int, str]] = []

@@ -83,11 +83,11 @@ class PartitionLog:
         high_watermark: first offset that is not committed.
         copied_through: the last offset that the remote tier durably holds (inclusive); -1: none, or
             the tier has not said it yet.
-        unjudged_end: where the log ended when a leader took it over whose tier has not judged it
-            yet, or last did; -1: it is judged, or is not led.
+        unvalidated_end: where the log ended when a leader took it over whose tier has not validated
+            it yet, or last did; -1: it is validated, or is not led.
         recovery_point: everything below (exclusive) survives a power cut.
         has_damage: a damaged batch was met below the recovery point: the next start must read the
-            log whole, and judge.
+            log whole, and validate.
         changed: called on the loop when retention or a truncation have moved the ends, and when the
             log goes offline: fetches that wait for this log look again.
     """
@@ -125,7 +125,7 @@ class PartitionLog:
         "topic_id",
         "topic_partition",
         "truncated_bytes",
-        "unjudged_end",
+        "unvalidated_end",
     )
 
     def __init__(
@@ -165,7 +165,7 @@ class PartitionLog:
             found, request, disk, files=files, health=health, newer=self.forget_copies
         )
         self.epochs = self.epoch_file.chain
-        self.copied_through = self.unjudged_end = -1
+        self.copied_through = self.unvalidated_end = -1
 
         flushed_end = log_end if request.is_clean else request.recovery_point or 0
         self.recovery_point = min(flushed_end, log_end)
@@ -295,26 +295,26 @@ class PartitionLog:
         here = self.epochs.between(first, self.log_end_offset + 1)
         return LeaderEpochCache([*below, *here]).entries()
 
-    def begin_unjudged(self) -> None:
-        """A leader takes the log over, or its judgement is withdrawn: note where it ends."""
-        self.unjudged_end = self.log_end_offset
+    def begin_unvalidated(self) -> None:
+        """A leader takes the log over, or its validation is withdrawn: note where it ends."""
+        self.unvalidated_end = self.log_end_offset
 
-    def end_unjudged(self) -> None:
-        """It is judged, or not led any more."""
-        self.unjudged_end = -1
+    def end_unvalidated(self) -> None:
+        """It is validated, or not led any more."""
+        self.unvalidated_end = -1
 
     def chain_start(self, log_start: int) -> int:
         """Where the chain is to begin in a log that begins at `log_start`.
 
         There, but it keeps the epoch of the last committed record. By it alone a follower of which
         nothing else is left finds whether its leader's lineage is its own. A new leader's tier
-        finds by it that this lineage had records: so as long as these are not judged, the chain
+        finds by it that this lineage had records: so as long as these are not validated, the chain
         keeps the epoch of the last one that was here when the log was taken over.
         DIFFERS: Kafka's chain begins at the log start.
         """
         end = self.high_watermark
-        if self.config.is_tiered and self.unjudged_end >= 0:
-            end = min(end, self.unjudged_end)
+        if self.config.is_tiered and self.unvalidated_end >= 0:
+            end = min(end, self.unvalidated_end)
         return min(log_start, end - 1)
 
     def clip_chain(self, log_start: int) -> None:
@@ -696,7 +696,7 @@ class PartitionLog:
 
     def continue_from(self, old: "PartitionLog") -> None:
         """Know what only memory knew of a log of which this one is the copy."""
-        self.copied_through, self.unjudged_end = old.copied_through, old.unjudged_end
+        self.copied_through, self.unvalidated_end = old.copied_through, old.unvalidated_end
         self.hold = old.hold
 
     def close(self, clean: bool = True, *, by_lender: bool = False) -> None:

@@ -34,7 +34,7 @@ from local_log.recovery.acceptance import NOTHING, write_accepted
 from local_log.recovery.salvage import Salvager, SegmentDamage
 from local_log.recovery.set_aside import cut_segment, is_cut_name, set_segment_aside
 from local_log.recovery.survey import OpenRequest, Surveyed, Surveyor
-from local_log.recovery.verdict import Open, Refused, judge
+from local_log.recovery.verdict import Open, Refused, validate
 from local_log.refusal import RefusalFacts, describe
 from local_log.segment.reading import (
     CheckStop,
@@ -119,7 +119,7 @@ class LogOpener:
             OSError: the disk failed.
         """
         found, damages = self._look()
-        verdict = judge(found.survey)
+        verdict = validate(found.survey)
         if isinstance(verdict, Refused):
             raise refused(self._request.topic_partition, verdict.facts)
         self._remember(found, verdict)
@@ -175,7 +175,7 @@ class LogOpener:
     # -- what leaves the log --------------------------------------------------------------------
 
     def _remember(self, found: Surveyed, plan: Open) -> None:
-        """Keep what was accepted before anything changes, so that a kill changes no judgement."""
+        """Keep what was accepted before anything changes, so that a kill changes no validation."""
         survey = found.survey
         if survey.accepted == NOTHING and not (plan.accepted or plan.holes or plan.is_sparse):
             return
@@ -184,7 +184,7 @@ class LogOpener:
         wanted = survey.accepted.with_holes(plan.holes)
         wanted = replace(wanted, is_sparse=wanted.is_sparse or plan.is_sparse)
         if not plan.accepted:
-            wanted = replace(wanted, judgement=None)  # nothing is wrong any more
+            wanted = replace(wanted, validation=None)  # nothing is wrong any more
         if not plan.adopts:
             wanted = replace(wanted, adopted=None)  # the log is there
         if wanted != survey.accepted:

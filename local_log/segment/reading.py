@@ -243,7 +243,7 @@ class _Reader:
         return header if is_sound else None
 
     def _ending(self, position: int) -> Ending:
-        """Judge what begins at `position`, where no sound batch begins."""
+        """Validate what begins at `position`, where no sound batch begins."""
         size = self._size
         if position == size:
             return Ending.WHOLE

@@ -30,7 +30,7 @@ class SegmentEnd(NamedTuple):
 def last_batch(segment: LogSegment) -> SegmentEnd:
     """Where the last whole batch ends, by index and headers."""
     entry = segment.offset_index.last_entry()
-    # Of a swapped segment the index has not been judged yet.
+    # Of a swapped segment the index has not been validated yet.
     end, position, last = segment.base_offset, max(entry.position, 0), None
     for at, header in segment.batches(position):
         end = header.next_offset

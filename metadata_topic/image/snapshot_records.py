@@ -1,6 +1,6 @@
 """From an image to the records that make it again.
 
-The order is Kafka's: features first (a reader needs metadata.version to judge the rest), nodes,
+The order is Kafka's: features first (a reader needs metadata.version to validate the rest), nodes,
 topics, configs, quotas, producer ids, and what belongs to security. A generator, so that a writer
 can pause between records; the image cannot change under it.
 """

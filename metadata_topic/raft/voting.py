@@ -77,7 +77,7 @@ def is_meant_for(voter: ReplicaKey, me: ReplicaKey) -> bool:
 def would_grant(replica: Replica, request: VoteRequest) -> bool:
     """Whether the asker gets this replica's vote, or would get it, in the current epoch.
 
-    Observers among the controllers judge like unattached voters: they may not know yet that they
+    Observers among the controllers validate like unattached voters: they may not know yet that they
     are voters (KIP-853).
     """
     is_new_enough = replica.log.is_behind(request.last_epoch, request.end_offset)

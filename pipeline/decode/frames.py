@@ -1,7 +1,7 @@
 """The headers of all batches of a group at once: walked, checked, and which of them hold rows.
 
-Every header and every checksum is judged, also of batches whose rows nobody wants. Must not know:
-records, Arrow.
+Every header and every checksum is validated, also of batches whose rows nobody wants. Must not
+know: records, Arrow.
 """
 
 from collections.abc import Callable, Sequence

@@ -108,7 +108,7 @@ class Stream:
         known_end = {one: at for one, at in end.items() if one in start or one in earliest}
         ranges, losses = stream_ranges(start, known_end, earliest)
         losses += [f"{one} is gone" for one in new if one not in earliest]
-        self._judge(losses)
+        self._validate(losses)
         if not ranges:
             return None
         plan = log.plan(ranges, self._options.limits)
@@ -137,7 +137,7 @@ class Stream:
             found = find(log, self._options.topics)
             ends = log.latest(found.partitions) if found.partitions else {}
         if found.missing:
-            self._judge([f"{one} is gone, or was never there" for one in found.missing])
+            self._validate([f"{one} is gone, or was never there" for one in found.missing])
         return ends
 
     def _limited(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
@@ -150,7 +150,7 @@ class Stream:
         self._last_batch_ms = now_ms
         return end if rates.most is None else take(rates.most, begin, end)
 
-    def _judge(self, losses: list[str]) -> None:
+    def _validate(self, losses: list[str]) -> None:
         if losses and self._options.where.fail_on_data_loss:
             raise DataLossError(loss_sentence(losses))
         for loss in filter(self._told.is_new, losses):

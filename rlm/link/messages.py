@@ -331,7 +331,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
         closed_from: what was asked for.
         closed_bytes_below: of the closed segments before them.
         more_closed_count, more_closed_bytes: of those after them.
-        unjudged_end: where the log ended when it was last known to be sound, or was opened: what
+        unvalidated_end: where the log ended when it was last known to be sound, or was opened: what
             lies above was appended since. -1: it is known to be sound up to its end.
         adopted_epoch: what owners up to this leader epoch gave counts only above the log end, and
             where a finished segment holds it: a person adopted the log as it was. -1: none.
@@ -354,7 +354,7 @@ class LogDescription(PartitionMessage, frozen=True, array_like=True, tag=True):
     log_end_offset: int
     log_start_has_no_entry: bool = False
     chain_problem: str = ""
-    unjudged_end: int = -1
+    unvalidated_end: int = -1
     adopted_epoch: int = -1
     closed_from: int = 0
     closed_bytes_below: int = 0
@@ -394,11 +394,14 @@ class Loss(StrEnum):
 
 
 class CopiedThrough(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Judged sound, and how far the log start's run of durably copied offsets reaches. Answer: Ack.
+    """Validated sound, and how far the log start's run of durably copied offsets reaches.
+
+    Answer: Ack.
 
     Attributes:
         last_offset: last offset of the run (inclusive), -1 if the run is empty.
-        last_offset_epoch: its epoch on the chain that the tier judged by, -1 if the run is empty.
+        last_offset_epoch: its epoch on the chain that the tier validated by, -1 if the run is
+            empty.
         remote_start: first offset on the chain that is remote, -1 if none.
         remote_bytes: finished segments on the chain.
     """
@@ -426,7 +429,7 @@ class Restoration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Judged, and not sound: the owner is red, and nothing counts as copied. Answer: Ack.
+    """Validated, and not sound: the owner is red, and nothing counts as copied. Answer: Ack.
 
     Attributes:
         restoration: of a lost log end where nothing is left here; else None.
@@ -436,15 +439,15 @@ class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
     restoration: Restoration | None = None
 
 
-class JudgementWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
+class ValidationWithdrawn(PartitionMessage, frozen=True, array_like=True, tag=True):
     """What was reported rests on nothing now: nothing counts as copied. Answer: Ack.
 
-    A loss that was found stays until a later judgement ends it.
+    A loss that was found stays until a later validation ends it.
     """
 
 
-Report: TypeAlias = CopiedThrough | LossFound | JudgementWithdrawn
-"""What an owner has found out about a partition; no report yet is no judgement."""
+Report: TypeAlias = CopiedThrough | LossFound | ValidationWithdrawn
+"""What an owner has found out about a partition; no report yet is no validation."""
 
 
 class RaiseLogStart(PartitionMessage, frozen=True, array_like=True, tag=True):
@@ -565,7 +568,7 @@ AnyMessage: TypeAlias = (
     | OpenedSegment
     | CopiedThrough
     | LossFound
-    | JudgementWithdrawn
+    | ValidationWithdrawn
     | RaiseLogStart
     | RestoreChain
     | RaiseLeaderEpoch

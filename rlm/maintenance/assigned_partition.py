@@ -96,7 +96,7 @@ class AssignedPartition:
     """An assigned partition.
 
     Attributes:
-        judged: the chain and the log start were judged under this ownership.
+        validated: the chain and the log start were validated under this ownership.
         above: its next incarnation is a higher one: the last that it had where that is over or lost
             records, or the highest that was read under our leader epoch where we were refused.
     """
@@ -109,7 +109,7 @@ class AssignedPartition:
     unclean_epoch: int = -1
     ownership: Ownership | None = None
     ready: bool = False
-    judged: bool = False
+    validated: bool = False
     red: RedText = NOT_RED
     above: int = -1
     own_backoff: Backoff | None = None
@@ -138,7 +138,7 @@ class AssignedPartition:
         if self.ownership is not None:
             self.ownership.cancellation.cancel()
             self.ownership = None
-        self.ready = self.judged = False
+        self.ready = self.validated = False
         for each in self.passes.values():
             if each.timer is not None:
                 each.timer.cancel()

@@ -9,11 +9,11 @@ tier then copies and deletes nothing. Nothing of that can be learned from the fi
 From the moment in which a later claim is found, in whatever thread, no call that copies or deletes
 objects starts (`PluginCalls.let_write`); the tasks of the tier end at their next step.
 
-The claim is judged and taken at the start, then taken again every interval and at a clean stop, so
-that a copy made while the tier ran is found out, too. While the store does not answer the tier goes
-on without it as far as the store is not needed.
+The claim is validated and taken at the start, then taken again every interval and at a clean stop,
+so that a copy made while the tier ran is found out, too. While the store does not answer the tier
+goes on without it as far as the store is not needed.
 
-`judge` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
+`validate` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
 """
 
 import logging
@@ -43,8 +43,8 @@ FIRST_ANSWER_MS = 5_000
 class ClaimState(Enum):
     """What is known of the claim."""
 
-    UNASKED = "not judged yet"
-    AWAY = "not judged, the store does not answer"
+    UNASKED = "not validated yet"
+    AWAY = "not validated, the store does not answer"
     HELD = "ours"
     REFUSED = "of a later time"
     NOT_KEPT = "not kept by this plugin"
@@ -58,7 +58,7 @@ class LaterClaimError(TidemarkError):
         self.red = red
 
 
-def judge(found: int | None, known: Counter) -> RedText:
+def validate(found: int | None, known: Counter) -> RedText:
     """Say why the claim found in the store is not of these files; NOT_RED where it is.
 
     A number that was noted here proves nothing of those below it: it may never have been written,
@@ -67,7 +67,7 @@ def judge(found: int | None, known: Counter) -> RedText:
     Args:
         found: the store's; None: it holds none, which proves nothing.
         known: what these files have noted. Without a claim the counter was lost, or nothing was
-            ever judged, so nothing can be said.
+            ever validated, so nothing can be said.
     """
     if found is None or known.claimed is None or found in (*known.before, known.claimed):
         return NOT_RED
@@ -163,7 +163,7 @@ class Claim:
         def given_up() -> None:
             done(None, RetriableRemoteStorageError("the call hangs"))
 
-        self._workers.run(EXPIRATION_POOL, lambda: self._judge_and_write(given_up), done)
+        self._workers.run(EXPIRATION_POOL, lambda: self._validate_and_write(given_up), done)
 
     # ------------------------------------------------------------------ inside
 
@@ -172,7 +172,7 @@ class Claim:
             self.red = TierRed.CLAIM_AWAY.text(error="the store has not answered yet")
             self._become(ClaimState.AWAY)
 
-    def _judge_and_write(self, given_up: Callable[[], None]) -> int:
+    def _validate_and_write(self, given_up: Callable[[], None]) -> int:
         """Runs in a pool.
 
         Raises:
@@ -182,7 +182,7 @@ class Claim:
         assert self._keeper is not None
         with self._calls.call(EXPIRATION_POOL, "claim", self._limit_ms, on_overdue=given_up):
             found = self._keeper.read_claim(*self._owner)
-        reason = judge(found, self._incarnations.counter)
+        reason = validate(found, self._incarnations.counter)
         if reason:
             self._refused.cancel()
             self._calls.let_write(False)

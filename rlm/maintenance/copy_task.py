@@ -15,11 +15,11 @@ from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import (
     ClosedLocalSegment,
     CopiedThrough,
-    JudgementWithdrawn,
     Loss,
     LossFound,
     PartitionSettings,
     Restoration,
+    ValidationWithdrawn,
 )
 from rlm.maintenance.copy_policy import (
     TURN_SEGMENTS_MAX,
@@ -33,7 +33,6 @@ from rlm.maintenance.effects import (
     BeginCopy,
     Carry,
     DeleteObjects,
-    Judge,
     LocalSegment,
     Measure,
     OpenLocal,
@@ -44,6 +43,7 @@ from rlm.maintenance.effects import (
     Report,
     Task,
     UpdateState,
+    Validate,
     WallMs,
 )
 from rlm.maintenance.log_facts import LogFacts
@@ -80,7 +80,7 @@ def copied_through_report(facts: LogFacts) -> CopiedThrough:
 
 
 def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
-    """The log is judged, and nothing may be relied on for local expiry."""
+    """The log is validated, and nothing may be relied on for local expiry."""
     log = facts.log
     return CopiedThrough(
         log.topic_id,
@@ -99,9 +99,9 @@ def loss_report(facts: LogFacts, loss: Loss, restoration: Restoration | None = N
     return LossFound(log.topic_id, log.partition, log.leader_epoch, loss, restoration)
 
 
-def withdraw_judgement(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
+def withdraw_validation(topic_id: bytes, partition: int, leader_epoch: int) -> Task[PassResult]:
     """Tell the broker that what it was told of the partition rests on nothing any more."""
-    yield Report(JudgementWithdrawn(topic_id, partition, leader_epoch))
+    yield Report(ValidationWithdrawn(topic_id, partition, leader_epoch))
     return PassResult()
 
 
@@ -145,7 +145,7 @@ def copy_pass(
     began_ms: int = yield WallMs()
     copied = 0
     while True:
-        facts: LogFacts = yield Judge()
+        facts: LogFacts = yield Validate()
         if facts.hole() is not None:
             red = hole_of(facts)
             # The broker must not go by what was true before it.
@@ -153,8 +153,8 @@ def copy_pass(
             return PassResult(red=red.reason)
         taken: bool = yield Report(copied_through_report(facts))
         if not taken:
-            # The log has changed since it was judged. What would be announced now, the broker could
-            # take for the proof of a loss: to it the end that it opened with still counts.
+            # The log has changed since it was validated. What would be announced now, the broker
+            # could take for the proof of a loss: to it the end that it opened with still counts.
             return PassResult(again_in_ms=REFUSED_REPORT_AGAIN_MS)
         yield Carry(facts.log.log_start_offset)
         segments, size_bytes = lag(facts, settings)

@@ -17,7 +17,7 @@ from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class Validate:
     """Look at the local log and the remote segments -> LogFacts.
 
     Attributes:
@@ -180,7 +180,7 @@ class Measure:
 
 
 Effect: TypeAlias = (
-    Judge
+    Validate
     | WallMs
     | OpenLocal
     | BeginCopy

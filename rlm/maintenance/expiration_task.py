@@ -16,13 +16,13 @@ from rlm.link.messages import PartitionSettings
 from rlm.maintenance.effects import (
     Carry,
     DeleteObjects,
-    Judge,
     Measure,
     MoveStart,
     PassResult,
     StartedSeenMs,
     Task,
     UpdateState,
+    Validate,
     WallMs,
     WasDeletedOnce,
 )
@@ -57,7 +57,7 @@ def expiration_pass(
 ) -> Task[PassResult]:
     """One pass over a led partition; it ends with an error of the store that may be over soon."""
     own_copies.look()
-    facts: LogFacts = yield Judge()
+    facts: LogFacts = yield Validate()
     if facts.hole() is not None:
         return PassResult(red=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)

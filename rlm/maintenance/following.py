@@ -17,14 +17,14 @@ from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.maintenance.copy_task import copied_through_report, withdraw_judgement
-from rlm.maintenance.effects import Judge, PassResult, Report, Task
+from rlm.maintenance.copy_task import copied_through_report, withdraw_validation
+from rlm.maintenance.effects import PassResult, Report, Task, Validate
 from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.ownership import Ownership
 from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import MakeTask, TaskRun
 from rlm.red_kinds import TierRed
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import Fence, MetadataNotReadyError
 from rlmm.red import NOT_RED
 from runtime.rng import Backoff
@@ -38,7 +38,7 @@ _LATE: Final = f"the metadata topic was not read to its end in {CATCH_UP_MS // 1
 
 def follow_pass() -> Task[PassResult]:
     """Say what is copied of a followed partition, by what was read of the topic."""
-    facts: LogFacts = yield Judge(closed_segments=False)
+    facts: LogFacts = yield Validate(closed_segments=False)
     # A hole says nothing here: the run ends before it, and nothing is dropped.
     yield Report(copied_through_report(facts))
     return PassResult()
@@ -96,11 +96,11 @@ class Following:
         if withdraws or not self._may_tell():
             tip = known.tip
             ownership.last_report = None
-            task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+            task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
             self._start(known, ownership, task, withdraws=withdraws)
             return
 
-        # No thread waits: others judge while a part of the topic has no leader.
+        # No thread waits: others validate while a part of the topic has no leader.
         def late() -> None:
             self.catch_ups.leave(known.tip, read)
             self._ended(False, known, None, MetadataNotReadyError(_LATE))
@@ -133,7 +133,7 @@ class Following:
         self, known: AssignedPartition, ownership: Ownership, task: MakeTask, *, withdraws: bool
     ) -> None:
         ended = partial(self._ended, withdraws)
-        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+        TaskRun(self._world, known, ownership, VALIDATION_POOL, task, ended).start(self._workers)
 
     def _ended(
         self,

@@ -7,8 +7,9 @@ are refused for the higher pair that was read, and the next number is above that
 
 The file is `<number> <claims> <CRC32C of all before the last space, 8 hex digits>` and a line end.
 `claims` are the numbers that the store may hold as the claim of these files, rising, with commas
-between them (`-`: not judged yet, see `rlm.maintenance.claim`). A random part of up to a second is
-added to each, so that it is unlike that of a copy of these files which notes one at the same time.
+between them (`-`: not validated yet, see `rlm.maintenance.claim`). A random part of up to a second
+is added to each, so that it is unlike that of a copy of these files which notes one at the same
+time.
 """
 
 import logging

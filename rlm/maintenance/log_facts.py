@@ -1,4 +1,4 @@
-"""What a pass judges by: the leader's local log and the remote segments, at one moment. Pure.
+"""What a pass validates by: the leader's local log and the remote segments, at one moment. Pure.
 
 A finished segment is *stored* as far as it is on the own chain: so far it is read, and so far there
 is no hole. It *counts as a copy* only where its last (epoch, offset) is on the own chain below the

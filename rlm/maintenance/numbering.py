@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from runtime.scheduler import Scheduler
 
 SLICE_PARTITIONS: Final = 200
@@ -55,9 +55,9 @@ class Numbering:
         self._waiting[known.tip.topic_id, known.tip.partition] = known
         if not self._is_taking:
             self._is_taking = True
-            # After it a partition is judged, in the same pool: there it would wait as long.
+            # After it a partition is validated, in the same pool: there it would wait as long.
             above = known.above
-            self._workers.run(JUDGE_POOL, lambda: self._take_number(above), self._taken)
+            self._workers.run(VALIDATION_POOL, lambda: self._take_number(above), self._taken)
         return None
 
     def _taken(self, number: int | None, error: BaseException | None) -> None:

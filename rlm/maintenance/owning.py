@@ -1,6 +1,6 @@
-"""Becoming and staying the owner of partitions: barrier, judgement, and what ends an ownership.
+"""Becoming and staying the owner of partitions: barrier, validation, and what ends an ownership.
 
-Per partition and leader epoch: own (the barrier, read back), then take over (judge the chain,
+Per partition and leader epoch: own (the barrier, read back), then take over (validate the chain,
 settle the log start). An ownership that has ended is followed by the next one after a pause; where
 something of unknown outcome was written under it, the next one has a higher incarnation. Nothing is
 owned while nothing may be written (`rlm.maintenance.claim`).
@@ -15,7 +15,7 @@ from functools import partial
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.endpoint import LinkEndedError
 from rlm.maintenance.assigned_partition import AssignedPartition
-from rlm.maintenance.copy_task import withdraw_judgement
+from rlm.maintenance.copy_task import withdraw_validation
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.numbering import Numbering
 from rlm.maintenance.ownership import Ownership
@@ -24,7 +24,7 @@ from rlm.maintenance.settling import too_low
 from rlm.maintenance.takeover_task import fenced_by_later_epoch, take_over
 from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
 from rlm.red_kinds import TierRed
-from rlm.workers import JUDGE_POOL, Workers
+from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
 from runtime.rng import Backoff
@@ -41,7 +41,7 @@ class OwningEvents:
         may_own: whether anything may be written.
         is_current: whether the partition is still assigned, and nothing has been stopped.
         settled: it is owned, and its log start is settled.
-        readable: its segments became known, or were judged.
+        readable: its segments became known, or were validated.
     """
 
     may_own: Callable[[], bool]
@@ -175,7 +175,9 @@ class Owning:
 
     def _settle(self, known: AssignedPartition, ownership: Ownership) -> None:
         if known.ownership is ownership and self._is_current(known):
-            run = TaskRun(self._world, known, ownership, JUDGE_POOL, take_over, self._took_over)
+            run = TaskRun(
+                self._world, known, ownership, VALIDATION_POOL, take_over, self._took_over
+            )
             run.start(self._workers)
 
     def _took_over(
@@ -188,7 +190,7 @@ class Owning:
         red = TierRed.TAKING_OVER.text(error=error) if result is None else result.red
         if red and red != known.red:
             log.error("%s: %s", known.tip.topic_partition, red)
-        known.red, known.judged = red, error is None
+        known.red, known.validated = red, error is None
         self._readable(known.tip)
         if red:  # until a person has ended it; the barrier holds
             self._settle_again(known)
@@ -198,7 +200,7 @@ class Owning:
 
     def _settle_again(self, known: AssignedPartition) -> None:
         ownership = known.ownership
-        assert ownership is not None, "it has just been judged under it"
+        assert ownership is not None, "it has just been validated under it"
         if known.own_backoff is None:
             known.own_backoff = self._new_backoff()
         known.own_timer = self._scheduler.call_later(
@@ -212,9 +214,9 @@ class Owning:
         self.forget_copies(known)
 
     def forget_copies(self, known: AssignedPartition) -> None:
-        """The ownership ends; the broker keeps what it has until the next one has judged."""
+        """The ownership ends; the broker keeps what it has until the next one has validated."""
         tip = known.tip
-        task = partial(withdraw_judgement, tip.topic_id, tip.partition, known.leader_epoch)
+        task = partial(withdraw_validation, tip.topic_id, tip.partition, known.leader_epoch)
         self._run_unowned(known, task, self._forgotten)
 
     def _run_unowned(self, known: AssignedPartition, task: MakeTask, ended: Ended) -> None:
@@ -222,7 +224,7 @@ class Owning:
         known.end_ownership()
         # Nothing is written under this pair.
         ownership = known.ownership = Ownership(known.tip, Fence(known.leader_epoch, -1))
-        TaskRun(self._world, known, ownership, JUDGE_POOL, task, ended).start(self._workers)
+        TaskRun(self._world, known, ownership, VALIDATION_POOL, task, ended).start(self._workers)
 
     def _forgotten(
         self, known: AssignedPartition, _: PassResult | None, error: BaseException | None

@@ -61,7 +61,7 @@ class Red:
 
 
 def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Red:
-    """Judge a log by what is here and by what accepted records say, after the barrier."""
+    """Validate a log by what is here and by what accepted records say, after the barrier."""
     red = leader_epoch_too_low(log, history) or log_end_lost(log, history)
     if red is not None:
         return red
@@ -134,8 +134,8 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
 
     A segment is closed and fsynced before its first record, and a log start lies at or below the
     high watermark: what they reach up to was here, under the leader epoch of the record's pair or
-    an earlier one. Produce does not wait for this judgement: what was appended under a later epoch,
-    or since the log was opened, does not stand for what was lost. Stories H3, H6.
+    an earlier one. Produce does not wait for this validation: what was appended under a later
+    epoch, or since the log was opened, does not stand for what was lost. Stories H3, H6.
 
     An unclean election gives up what the new leader lacks. One that has nothing at all lacks what
     the store has: it is no lineage to go on with, and offsets would be given again. Once an owner
@@ -179,14 +179,14 @@ def _has_nothing(log: LogDescription, history: PartitionHistory) -> bool:
 
     The chain of a log whose records were all deleted keeps the epoch of the last one that was there
     when it was opened; its own epoch, and those of what was appended since, begin at that end. What
-    it took before it was judged is still there when it is opened again: then its chain begins at
+    it took before it was validated is still there when it is opened again: then its chain begins at
     offset 0, and not before the election.
     """
     if log.chain and history.last_unclean_epoch >= 0 and not _has_settled(history):
         epoch, start = log.chain[0]
         if start == 0 and epoch >= history.last_unclean_epoch:
             return True
-    end = min(end for end in (log.log_end_offset, log.unjudged_end) if end >= 0)
+    end = min(end for end in (log.log_end_offset, log.unvalidated_end) if end >= 0)
     is_empty = end <= log.log_start_offset == log.local_log_start_offset
     return is_empty and all(start >= end for _, start in log.chain)
 
@@ -233,8 +233,8 @@ def _end_of(epoch: int, local: Sequence[EpochEntry], log: LogDescription) -> int
     anything is appended, and which its batches carry.
     """
     ends = [log.log_end_offset]
-    if log.unjudged_end >= 0:
-        ends.append(log.unjudged_end)
+    if log.unvalidated_end >= 0:
+        ends.append(log.unvalidated_end)
     if epoch > log.adopted_epoch:
         ends += [entry.start_offset for entry in local if entry.epoch > epoch]
     return min(ends)

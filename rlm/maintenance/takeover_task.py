@@ -3,7 +3,7 @@
 Write order (docs/tiering.md §3, "leader change"): the chain is whole or restored, the log start is
 settled and checkpointed, from then on every record carries it, and only then the broker is told
 what is copied. While red nothing is copied, raised or deleted, and the broker is told that nothing
-may expire. The judgement is repeated until a person has ended the loss.
+may expire. The validation is repeated until a person has ended the loss.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,6 @@ from rlm.maintenance.chain_restore import Index, chain_is_lost, restored_chain
 from rlm.maintenance.copy_task import copied_through_report, loss_report, nothing_copied_report
 from rlm.maintenance.effects import (
     Carry,
-    Judge,
     MoveStart,
     NeedEpoch,
     PassResult,
@@ -23,6 +22,7 @@ from rlm.maintenance.effects import (
     Report,
     Restore,
     Task,
+    Validate,
 )
 from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.settling import ChainLost, Red, settle, too_low
@@ -32,7 +32,7 @@ from rlmm.api import PartitionHistory
 
 def take_over() -> Task[PassResult]:
     """Settle, or say why that cannot be done."""
-    facts: LogFacts = yield Judge(closed_segments=False)
+    facts: LogFacts = yield Validate(closed_segments=False)
     history: PartitionHistory = yield Recall()
     verdict = settle(facts.log, history)
     if isinstance(verdict, ChainLost):
@@ -45,7 +45,7 @@ def take_over() -> Task[PassResult]:
         if not taken:
             why = "the one of the store contradicts a local batch"
             return PassResult(red=chain_is_lost(facts.log, verdict, why).reason)
-        facts = yield Judge(closed_segments=False)
+        facts = yield Validate(closed_segments=False)
         verdict = settle(facts.log, history)
         if isinstance(verdict, ChainLost):
             why = "so is the one that was taken from the store"
@@ -61,10 +61,10 @@ def take_over() -> Task[PassResult]:
         moved: bool = yield MoveStart(verdict.log_start, reason)
         if not moved:
             # Above the high watermark, which stands still until others are in sync. After an
-            # unclean election nobody joins before the log is judged: chain and end are.
+            # unclean election nobody joins before the log is validated: chain and end are.
             yield Report(nothing_copied_report(facts))
             return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=verdict.log_start))
-        facts = yield Judge(closed_segments=False)
+        facts = yield Validate(closed_segments=False)
     yield Carry(verdict.log_start)
     yield Report(copied_through_report(facts))
     return PassResult()

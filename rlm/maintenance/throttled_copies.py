@@ -2,7 +2,7 @@
 
 However many partitions lag, the quota lets only so many segments through. So a pass that it
 refused does not come again by a timer of its own: for each segment that one of them may copy, the
-logs of all would be judged. Where there is room one is let in, in the order in which they were
+logs of all would be validated. Where there is room one is let in, in the order in which they were
 refused, and the next one when that one copies or has ended. They also come at their interval, to
 measure their lag and to report. All on the manager's thread, but for `throttle_ms`.
 """

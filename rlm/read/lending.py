@@ -90,7 +90,7 @@ class Lending:
         """Connections that hold something, or wait until they may."""
         return len(self._holders)
 
-    # -- judging
+    # -- validating
 
     def verdict(self, holder: str, chunk: Chunk) -> Verdict:
         """What a connection may have of a chunk now."""

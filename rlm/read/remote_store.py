@@ -58,8 +58,8 @@ class Partitions(Protocol):
         """The partition with that id and number, None if it is not assigned."""
         ...
 
-    def is_judged(self, tip: TopicIdPartition) -> bool:
-        """Whether the broker's chain of it was judged."""
+    def is_validated(self, tip: TopicIdPartition) -> bool:
+        """Whether the broker's chain of it was validated."""
         ...
 
 
@@ -87,4 +87,4 @@ class RemoteStore:
 
     def is_readable(self, partition: TopicIdPartition) -> bool:
         """Whether its segments are known, and which of them belong to its chain."""
-        return self.metadata.is_ready(partition) and self.partitions.is_judged(partition)
+        return self.metadata.is_ready(partition) and self.partitions.is_validated(partition)

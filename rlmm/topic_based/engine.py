@@ -1,6 +1,6 @@
 """The metadata manager: a state machine between a topic and its callers.
 
-It reads the topic, judges what it reads, and answers writes when they are read back.
+It reads the topic, validates what it reads, and answers writes when they are read back.
 
 One thread calls `turn` again and again; any thread calls the other methods. A turn never holds the
 lock while it waits for the port, and completes futures after letting go of the lock. Without
@@ -239,7 +239,7 @@ class MetadataEngine:
             role = self._roles.get(key)
             fence = event.stamp.fence
             if fence == REMOVER_FENCE:
-                allowed, role = tracked is not None and tracked.may_judge, None
+                allowed, role = tracked is not None and tracked.may_validate, None
             else:
                 allowed = role is not None and role.fence == fence and role.is_ready
             if not allowed:
@@ -252,7 +252,7 @@ class MetadataEngine:
     # ------------------------------------------------------------------ the loop's side
 
     def turn(self) -> None:
-        """Do what is due: assign, read, judge, answer. Called by one thread."""
+        """Do what is due: assign, read, validate, answer. Called by one thread."""
         self._take_roles()
         self._assign()
         self._ask_ends()
@@ -364,7 +364,7 @@ class MetadataEngine:
                 self._ends.add(partial(listener, role.partition))
 
     def _stop_at(self, event: Unreadable) -> None:
-        """Nobody judges by a part of the records: not the remover, and no owner or follower."""
+        """Nobody validates by a part of the records: not the remover, and no owner or follower."""
         tracked = self._tracked.get(event.partition)
         if tracked is None or tracked.unreadable == event.reason:
             return

@@ -85,7 +85,7 @@ class Lookups:
             return [
                 deletion
                 for number, tracked in self._tracked.items()
-                if tracked.may_judge
+                if tracked.may_validate
                 for deletion in self._views.deletions.of(number)
             ]
 
@@ -97,7 +97,7 @@ class Lookups:
         for number in numbers:
             with self._lock:
                 tracked = self._tracked.get(number)
-                if tracked is not None and tracked.may_judge:
+                if tracked is not None and tracked.may_validate:
                     found += self._views.deletions.finished_of(number, topic_ids)
         return found
 
@@ -115,8 +115,8 @@ class Lookups:
     def leads_all(self) -> bool:
         """See RemovesDeletedTopics."""
         with self._lock:
-            judged = sum(tracked.may_judge for tracked in self._tracked.values())
-            return judged == self._partition_count
+            validated = sum(tracked.may_validate for tracked in self._tracked.values())
+            return validated == self._partition_count
 
     def deletion(self, partition: TopicIdPartition) -> PartitionDeletion | None:
         """See RemovesDeletedTopics."""

@@ -84,7 +84,7 @@ class Standing(Enum):
 
 
 def standing_of(known: PartitionDeletion, image: ClusterImage) -> Standing:
-    """Judge a partition by the image; only REMOVED lets anything go."""
+    """Validate a partition by the image; only REMOVED lets anything go."""
     topic_id = known.partition.topic_id
     if topic_id in image.topic_ids:
         return Standing.LIVING if known.state is None else Standing.MARKED_BUT_EXISTS

@@ -124,7 +124,7 @@ class Remover:
         return self._notes.yellow
 
     def look(self) -> list[TopicIdPartition]:
-        """Judge all partitions; say which were removed and have something left.
+        """Validate all partitions; say which were removed and have something left.
 
         One with a call that hangs is left out.
         """

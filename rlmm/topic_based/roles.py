@@ -55,7 +55,7 @@ class Role:
 
     @property
     def is_ready(self) -> bool:
-        """Whether what was read may be judged by."""
+        """Whether what was read may be validated by."""
         return self.stage is Stage.READY and not self.deposed and not self.superseded
 
     def stamped(self, event: MetadataEvent) -> MetadataEvent:
@@ -99,8 +99,8 @@ class Tracked:
     unreadable: RedText = NOT_RED
 
     @property
-    def may_judge(self) -> bool:
-        """Whether the remover may judge by what was read."""
+    def may_validate(self) -> bool:
+        """Whether the remover may validate by what was read."""
         return self.led and self.caught_up and self.fresh_for_remover
 
     @property

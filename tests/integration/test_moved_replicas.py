@@ -23,7 +23,7 @@ from tests.support.quorum.reading import Lagging, Reading, until_read
 from tests.support.quorum.replica_rounds import SETTINGS as REPLICATED
 from tests.support.quorum.replica_rounds import Replicated, apart
 from tests.support.quorum.serving import admin, brokers, until_true
-from tests.support.quorum.tier_rounds import Traffic, judge_records, until_acknowledged
+from tests.support.quorum.tier_rounds import Traffic, until_acknowledged, validate_records
 from tests.support.quorum.tiering import REPLICATED as METADATA_REPLICATED
 from tests.support.quorum.tiering import TOPIC, Cluster, audited, tiers_apart
 
@@ -116,7 +116,7 @@ class Load:
         assert not self.group.wrong, self.group.wrong[:5]
         assert not self.lagging.wrong, self.lagging.wrong[:5]
 
-    async def judge(self) -> None:
+    async def validate(self) -> None:
         """What was acknowledged is there once, and the group has read all of it."""
         for one in (self.plain, self.tiered):
             await asyncio.to_thread(one.stop)
@@ -124,7 +124,7 @@ class Load:
         await self.stop()
         assert not self.lagging.wrong, self.lagging.wrong[:5]
         for topic, traffic in ((PLAIN, self.plain), (TIERED, self.tiered)):
-            await judge_records(self.cluster.nodes[-1], traffic, topic)
+            await validate_records(self.cluster.nodes[-1], traffic, topic)
 
     async def stop(self) -> None:
         for one in (self.plain, self.tiered, self.group, self.lagging):
@@ -171,7 +171,7 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
             for one in OLD:
                 assert await cluster.node(one).stop() == 0
             await load.goes_on("without the old ones")
-            await load.judge()
+            await load.validate()
         finally:
             await load.stop()
         here = Cluster(cluster.quorum, [cluster.node(one) for one in NEW])
@@ -234,7 +234,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             await until_moved(cluster, {PLAIN: (12, 13), TIERED: (12, 13)})
             await until_gone(cluster, (11, 14), PLAIN, TIERED)
             await load.goes_on("with one that is back")
-            await load.judge()
+            await load.validate()
         finally:
             await load.stop()
 
@@ -298,4 +298,4 @@ async def test_kafkas_tool_moves_partitions(tmp_path: Path) -> None:
             await until_acknowledged(traffic, traffic.least + 20, "after the move")
         finally:
             await asyncio.to_thread(traffic.stop)
-        await judge_records(SimpleNamespace(bootstrap=cluster.servers), traffic, PLAIN)
+        await validate_records(SimpleNamespace(bootstrap=cluster.servers), traffic, PLAIN)

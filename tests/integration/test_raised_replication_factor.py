@@ -29,7 +29,7 @@ from tests.support.quorum.replica_rounds import (
     Replicated,
     apart,
     create,
-    judge,
+    validate,
 )
 from tests.support.quorum.serving import admin, until_true
 from tests.support.quorum.tier_rounds import Traffic
@@ -121,7 +121,7 @@ async def test_the_factor_is_raised_and_the_leader_is_lost(tmp_path: Path) -> No
             await until_read([traffic[0].acknowledged], reading)
         finally:
             await asyncio.to_thread(reading.stop)
-        await judge(cluster, traffic)
+        await validate(cluster, traffic)
 
 
 async def test_a_cancelled_addition_leaves_nothing(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.support.brokers.raw_client import RawClient, fetch_fields
 from tests.support.brokers.tiered_topics import alter, delete_records
 from tests.support.quorum.quorum import until_asked
 from tests.support.quorum.serving import admin, leaders, until_true
-from tests.support.quorum.tier_rounds import Traffic, judge_records
+from tests.support.quorum.tier_rounds import Traffic, validate_records
 from tests.support.quorum.tiering import Cluster, Tiering, audited, tiers_combined
 
 pytestmark = [pytest.mark.lasts(seconds=180), pytest.mark.patience(seconds=300)]
@@ -195,7 +195,7 @@ async def test_the_next_leader_copies_on_and_so_does_the_one_that_comes_back(
         await asyncio.gather(*(one.start() for one in cluster.nodes))
         await cluster.until_all_serve()
         await until_in_sync(cluster, "t")
-        await judge_records(first, traffic, "t")
+        await validate_records(first, traffic, "t")
         await cluster.until_green()
 
         def copies() -> bool:
@@ -273,7 +273,7 @@ async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) 
         finally:
             await asyncio.to_thread(traffic.stop)
         await cluster.until_replicas_have_the_active_alone("t")
-        await judge_records(here, traffic, "t")
+        await validate_records(here, traffic, "t")
         await cluster.until_green()
         await audited(here, "--deep")
 

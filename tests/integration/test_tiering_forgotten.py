@@ -51,7 +51,7 @@ def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
     broker = make_broker(tiered=True)
     remote_end = lost_second_disk(broker)
     before = objects(broker)
-    # Records at offsets that were given, without a judgement.
+    # Records at offsets that were given, without a validation.
     broker.settings[WITHOUT_METADATA] = "SSL"
     broker.start()
     produce(broker, "orders", records("anew", count))

@@ -139,7 +139,7 @@ def test_a_copy_of_a_stopped_machine_whose_store_was_away_in_between_is_red(
     tmp_path: Path, skew_ms: int
 ) -> None:
     for death, machine, copy in older_copies(tmp_path, skew_ms):
-        away = Life(copy).live(AT_REST_S, down=True)  # takes incarnations, judges nothing
+        away = Life(copy).live(AT_REST_S, down=True)  # takes incarnations, validates nothing
         away.buried(lands=True)
         original = Life(machine).live(AT_REST_S)
         assert original.reasons == []

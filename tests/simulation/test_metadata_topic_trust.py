@@ -109,7 +109,7 @@ def test_catching_up_ends_with_the_role(a: Node, b: Node, topic: MemoryTopic) ->
     assert isinstance(lost.exception(0), MetadataWriteTimeoutError)
 
 
-def test_a_remover_that_begins_to_lead_does_not_judge_by_what_was_once_read(
+def test_a_remover_that_begins_to_lead_does_not_validate_by_what_was_once_read(
     a: Node, b: Node
 ) -> None:
     a.own(A1)
@@ -129,7 +129,7 @@ def test_a_remover_that_begins_to_lead_does_not_judge_by_what_was_once_read(
     assert b.manager.led_partitions() == []
 
 
-def test_a_remover_judges_nothing_after_lost_records_before_it_has_read_again(
+def test_a_remover_validates_nothing_after_lost_records_before_it_has_read_again(
     a: Node, topic: MemoryTopic
 ) -> None:
     a.manager.lead([0])
@@ -145,7 +145,7 @@ def test_a_remover_judges_nothing_after_lost_records_before_it_has_read_again(
     assert a.manager.led_partitions() != []
 
 
-def test_a_remover_judges_after_lost_records_only_at_an_end_that_the_log_had_since(
+def test_a_remover_validates_after_lost_records_only_at_an_end_that_the_log_had_since(
     a: Node, b: Node, topic: MemoryTopic, clock: ManualClock
 ) -> None:
     a.manager.lead([0])

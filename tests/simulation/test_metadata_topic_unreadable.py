@@ -1,4 +1,4 @@
-"""A metadata partition with a damaged record: nobody judges by a part of it, others go on."""
+"""A metadata partition with a damaged record: nobody validates by a part of it, others go on."""
 
 import pytest
 

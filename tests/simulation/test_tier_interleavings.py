@@ -203,7 +203,7 @@ def test_a_pass_ends_when_the_settings_are_not_those_it_began_with(scene: Scene)
     assert scene.broker.copied == 2, "what was copied was told, all the same"
 
 
-def test_nobody_judges_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
+def test_nobody_validates_after_the_metadata_manager_has_ended_the_ownership(scene: Scene) -> None:
     scene.broker.fill(1)
     scene.metadata.release(PARTITION)
     for task in (copying(scene), expiring(scene)):

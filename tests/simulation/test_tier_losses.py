@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import Loss, PartitionSettings
 from rlm.maintenance.effects import Restore
@@ -67,7 +67,7 @@ def assert_red(scene: Scene, loss: Loss) -> str:
 def assert_green(scene: Scene) -> None:
     scene.settle()
     assert scene.pass_all() == ""
-    assert scene.broker.verdict is Judgement.SOUND
+    assert scene.broker.verdict is Validation.SOUND
     scene.check_readable()
     scene.check_no_leak()
 

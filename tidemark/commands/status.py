@@ -23,7 +23,7 @@ from tidemark.remote.options import (
     terminal_width,
 )
 from tidemark.status.asking import StatusAsker
-from tidemark.status.report import GREEN, judge
+from tidemark.status.report import GREEN, validate
 
 NOT_REACHED: Final = 2
 """Exit code: no node answers."""
@@ -64,7 +64,7 @@ def command(
         click.echo(f"tidemark: no effect here: {', '.join(settings.without_effect)}", err=True)
     servers = bootstrap_beside(bootstrap_controller)
     asker = StatusAsker(servers, bootstrap_controller, settings, SystemClock())
-    report = judge(asker.ask())
+    report = validate(asker.ask())
     if as_json:
         print_json({"version": __version__, **report.as_json()})
     else:

@@ -45,7 +45,7 @@ def node_settings(
         data: directory for the logs and for the remote tier.
         ports: of all nodes; without controllers the broker is its own.
         token: of the control listeners.
-        given: what the test sets; it comes last, and controllers have it to judge topics by.
+        given: what the test sets; it comes last, and controllers have it to validate topics by.
 
     Raises:
         ConfigError: it says of several brokers where they listen, where their data lie or who they

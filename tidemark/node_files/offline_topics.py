@@ -139,7 +139,7 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
 def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Disk) -> str:
     """Say why a start does not even look at the log of a partition, with the way out.
 
-    Directories of another time are not judged here: `tidemark directories list` shows them.
+    Directories of another time are not validated here: `tidemark directories list` shows them.
 
     Returns:
         Empty if the metadata and the directories agree.

@@ -208,7 +208,7 @@ def _check_place(config: BrokerConfig, into: Path) -> None:
 
 
 def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, rng: Rng) -> _Former:
-    """Read and judge the node; nothing is changed."""
+    """Read and validate the node; nothing is changed."""
     for path in config.log_dirs:
         if path in directories.ids and not disk.exists(path / CLEAN_SHUTDOWN):
             raise SplitError(

@@ -8,7 +8,7 @@ their offsets before. What neither tier holds is a gap. What was given until the
 adopted.
 
 Chain: the epochs that the named index tells, then those of the metadata records above it, then
-those of the local batches. The rules of the tier judge the result before anything is written.
+those of the local batches. The rules of the tier validate the result before anything is written.
 """
 
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ def adopt_end(
 def _check(
     log: LogDescription, history: PartitionHistory, adopted: Adopted, adopted_epoch: int
 ) -> None:
-    """Judge the log that would be made by the rules of the tier."""
+    """Validate the log that would be made by the rules of the tier."""
     local_start = log.local_log_start_offset if adopted.begin is None else adopted.begin
     made = LogDescription(
         log.topic_id,

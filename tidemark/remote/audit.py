@@ -130,7 +130,7 @@ class Observed:
     is_closing: bool = False
 
 
-def judge(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]:
+def validate(seen: Observed, *, now_ms: int, copy_max_ms: int) -> Iterator[Finding]:
     """All findings of a partition.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from broker.config.broker_config import BrokerConfig
 from broker.remote.process import take_tier_lock
-from rlm.maintenance.claim import judge
+from rlm.maintenance.claim import validate
 from rlm.maintenance.incarnation import FILE_NAME, Counter, check_forms, dump, read
 from rlmm.rocksdb_store import highest_incarnation
 from rsm_plugins.api import ClaimKeeper, RemoteObjectDamagedError, RemoteStorageManager
@@ -46,7 +46,7 @@ class Comparison:
     @property
     def reason(self) -> str:
         """Why the tier would copy nothing; empty where it would."""
-        return self.damaged or judge(self.found, self.local)
+        return self.damaged or validate(self.found, self.local)
 
     @property
     def wanted(self) -> Counter:

@@ -96,7 +96,8 @@ def why_other_manager(node_id: int, manager: str | None) -> str:
 def why_not_ours(node_id: int, found: int | None, known: Counter, path: str) -> str | None:
     """Why the store's claim does not show that these files are the right ones; None: it does.
 
-    Stricter than the tier's `judge`: a claim that is missing, or lower and unknown, is not enough.
+    Stricter than the tier's `validate`: a claim that is missing, or lower and unknown, is not
+    enough.
 
     Args:
         node_id: the broker.

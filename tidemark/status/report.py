@@ -1,4 +1,4 @@
-"""Judges what was found of a cluster: green, yellow or red, with a reason for each that is not.
+"""Validates what was found of a cluster: green, yellow or red, with a reason for each that is not.
 
 Pure. Red: clients are not served, or nothing can be changed. Yellow: the next loss may do that, or
 a node says so of itself. What nobody could look at, such as a page on another machine's loopback,
@@ -82,12 +82,12 @@ class TopicRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A cluster, judged.
+    """A cluster, validated.
 
     Attributes:
         reasons: why it is not green: red ones first.
         remedies: the way out of those whose words do not say it.
-        facts: what was judged.
+        facts: what was validated.
         topics: those that lack most in the remote tier first.
     """
 
@@ -167,7 +167,7 @@ class Report:
             yield f"and {len(tiered) - _TOPICS_MAX} more tiered topics"
 
 
-def judge(facts: ClusterFacts) -> Report:
+def validate(facts: ClusterFacts) -> Report:
     """Say what the facts mean."""
     red: list[Reason] = []
     yellow: list[Reason] = []

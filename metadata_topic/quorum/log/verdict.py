@@ -75,7 +75,7 @@ class Verdict:
     stale: tuple[SegmentSurvey, ...] = ()
 
 
-def judge(facts: DirectoryFacts) -> Verdict:
+def validate(facts: DirectoryFacts) -> Verdict:
     """Tell a torn tail from damage.
 
     Raises:

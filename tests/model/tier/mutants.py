@@ -9,7 +9,7 @@ from tests.model.listed import Mutant
 from tests.model.tier.rules import Rules
 from tests.model.tier.runs import AWAY, BEHIND, BORDERS, CLIPPED, COPIED, ONE, PART
 
-DELETES_WHAT_IT_WAS = {"deletes_what_was_judged": False}
+DELETES_WHAT_IT_WAS = {"deletes_what_was_validated": False}
 """With that rule four others cost nothing within the bounds: each of their stories is a FINISHED
 that lands, then DELETE_STARTED of a dangling segment. So it is left out beside each."""
 
@@ -23,7 +23,7 @@ MUTANTS: list[Mutant] = [
         "expire A",
     ),
     Mutant(
-        "an owner judges before its barrier is read back",
+        "an owner validates before its barrier is read back",
         {"barrier": False, **DELETES_WHAT_IT_WAS},
         replace(ONE, moves=1),
         "move B; copy A 0-0 0; land S 0 1.1; put A 0; finish A 0; barrier B S 0; "
@@ -227,8 +227,8 @@ MUTANTS: list[Mutant] = [
         "settle B; join A; append B; delete records B 1; move A; learn B; fetch B",
     ),
     Mutant(
-        "a new leader is judged by what was not deleted since it leads",
-        {"judged_as_taken_over": False},
+        "a new leader is validated by what was not deleted since it leads",
+        {"validated_as_taken_over": False},
         replace(COPIED, deletes=1),
         "elect uncleanly B; append B; delete records B 1; expire B; barrier B F 1; "
         "land F 1 2.1; settle B",

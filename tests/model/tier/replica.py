@@ -14,7 +14,7 @@ NAMES = "AB"
 FOLLOWS: dict[str, Any] = {
     "leads": False,
     "begun": 0,
-    "unjudged": NONE,
+    "unvalidated": NONE,
     "known": (NONE, NONE),
     "incarnation": 1,
     "owner": 0,
@@ -90,7 +90,7 @@ class Replica:
             world = self._with(world, old, position=self._here(world, old))
         world = self._in_new_epoch(world, one, world.epoch + 1)
         log = world.brokers[one].log
-        world = self._with(world, one, leads=True, begun=len(log), unjudged=len(log))
+        world = self._with(world, one, leads=True, begun=len(log), unvalidated=len(log))
         return self._led(world._replace(leader=one, epoch=world.epoch + 1))
 
     @staticmethod

@@ -37,7 +37,7 @@ _NOT_TRUTH = (".txnindex", "index.swap", ".deleted", ".cleaned", ".cut")
 """Made from a segment, or no part of the log; the damage table has no row of them."""
 
 
-def judge(base: Base, case: Damaged, found: Found) -> list[str]:
+def validate(base: Base, case: Damaged, found: Found) -> list[str]:
     """Whatever must not be; empty: all is well."""
     wrong = _deleted_records(base, case, found)
     if found.refused:

@@ -210,7 +210,7 @@ TABLE: tuple[Row, ...] = (
         Scope.PARTITION,
         "tidemark-accepted",
         _each(_OFFLINE, old=_EITHER),
-        "accepts nothing: the hole is judged again",
+        "accepts nothing: the hole is validated again",
         topics=frozenset({HOLED}),
     ),
     Row(

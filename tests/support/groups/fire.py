@@ -175,7 +175,7 @@ class Fire:
 
     # -- after it
 
-    def judge(self) -> dict[str, int]:
+    def validate(self) -> dict[str, int]:
         """Wait for the end of all work, and say what came of it; fails where a promise broke."""
         self._quiet.set()
         self._threads[0].join(20)

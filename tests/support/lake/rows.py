@@ -85,7 +85,7 @@ class Committed(NamedTuple):
 
 
 def committed_rows(partition: TopicPartition, batches: Iterable[bytes], end: int) -> Committed:
-    """Judge transactions by their markers alone, never by an index.
+    """Validate transactions by their markers alone, never by an index.
 
     Args:
         partition: whose they are.

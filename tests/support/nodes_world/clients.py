@@ -147,7 +147,7 @@ class Askers:
         answer = await broker.serve(call.api_key, version, request_of(call))
         self._answered(call, answer)
 
-    # -- judging
+    # -- validating
 
     def _answered(self, call: Asked, answer: Any) -> None:
         self._open.pop(call.number, None)
@@ -228,7 +228,7 @@ class Askers:
         if call.code in _NOT_DONE[call.api_key]:
             raise Violation("what was refused is in no image", f"{call}")
 
-    def judge_whole(self) -> None:
+    def validate_whole(self) -> None:
         """A topic has all its partitions, or is not there."""
         for topic in self.world.oracle.reference.topics_by_id.values():
             if not topic.partitions:

@@ -1,6 +1,6 @@
 """Lives of brokers: who is fenced acts on it, who is cut off is red, and both come back.
 
-What a broker reaches is judged by what the world does to it, never by what it believes.
+What a broker reaches is validated by what the world does to it, never by what it believes.
 """
 
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ class Lives:
         self._named: dict[int, tuple[int, int, int | None]] = {}
         self._reached_us = dict.fromkeys(world.plan.broker_ids, NEVER)
         self._absent_us: dict[int, int] = {}
-        self._judged: MetadataImage | None = None
+        self._validated: MetadataImage | None = None
         self.fences = 0
         self.longest_ms = {"acts": 0, "serves": 0, "red": 0}
         world.oracle.listeners.append(self._committed)
@@ -93,10 +93,10 @@ class Lives:
         if isinstance(response, _FETCHED) and response.standing.leader_id == source:
             self._heard_us[node.id] = self.world.now_us
 
-    # -- judging
+    # -- validating
 
     def look(self) -> None:
-        """Judge, if it is time."""
+        """Validate, if it is time."""
         now_us = self.world.now_us
         if now_us < self._next_us:
             return
@@ -112,9 +112,9 @@ class Lives:
     def _looks_at_leaders(self) -> None:
         """With one replica, a broker that is not fenced leads what it has, and no other does."""
         image = self.world.oracle.reference
-        if image is self._judged:
+        if image is self._validated:
             return
-        self._judged = image
+        self._validated = image
         for topic in image.topics_by_id.values():
             for partition in topic.partitions.values():
                 (replica,) = partition.replicas

@@ -1,6 +1,6 @@
 """Readers that go on while nodes are lost: a group that commits, and some that lag behind for good.
 
-Each runs on threads of its own. What cannot be is noted and told by `judge`: the thread goes on.
+Each runs on threads of its own. What cannot be is noted and told by `validate`: the thread goes on.
 """
 
 import threading

@@ -241,7 +241,7 @@ async def run_rounds(
             await until_read([one.acknowledged for one in traffic], reading)
         finally:
             await asyncio.to_thread(reading.stop)
-    await judge(cluster, traffic)
+    await validate(cluster, traffic)
     say(f"everything is there, in all copies; {failovers.summary}")
 
 
@@ -322,7 +322,7 @@ async def _until_fenced(cluster: Replicated, node: Any) -> None:
     raise AssertionError(f"broker {node.node_id} is not fenced within {BETWEEN_S} s")
 
 
-async def judge(cluster: Replicated, traffic: list[Traffic]) -> None:
+async def validate(cluster: Replicated, traffic: list[Traffic]) -> None:
     """Stop the brokers: what was acknowledged has to be there once, and in all copies."""
     await cluster.until_whole()
     for partition in range(PARTITIONS):

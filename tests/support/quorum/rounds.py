@@ -57,7 +57,7 @@ async def run_rounds(
     in_turn: str = "",
     say: Callable[[str], None] = lambda _text: None,
 ) -> Report:
-    """Go through rounds, and judge what is on the disks in the end.
+    """Go through rounds, and validate what is on the disks in the end.
 
     Args:
         quorum: of three, where they take turns.
@@ -99,7 +99,7 @@ async def run_rounds(
                 f"{changes.history.acknowledged} acknowledged"
             )
         await changes.rest()
-        await _judge(quorum, changes, report)
+        await _validate(quorum, changes, report)
     finally:
         for task in tasks:
             task.cancel()
@@ -178,7 +178,7 @@ async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, rng
     return f"controller {node_id} slept, epoch {after.epoch} after it"
 
 
-async def _judge(quorum: Quorum, changes: Changes, report: Report) -> None:
+async def _validate(quorum: Quorum, changes: Changes, report: Report) -> None:
     history = changes.history
     report.acknowledged = history.acknowledged
     report.unknown = len([one for one in history.subjects.values() if not one.is_settled])

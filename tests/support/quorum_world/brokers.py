@@ -177,7 +177,7 @@ class Brokers:
         else:
             agent.epoch = outcome.response
 
-    # -- judging --------------------------------------------------------------------------------
+    # -- validating --------------------------------------------------------------------------------
 
     def note_active(self, node: "QuorumNode", epoch: int) -> None:
         """A controller takes decisions from now on."""

@@ -1,4 +1,4 @@
-"""Sees each step of a node's core: what the oracle judges, and where the process may end."""
+"""Sees each step of a node's core: what the oracle validates, and where the process may end."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

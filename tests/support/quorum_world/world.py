@@ -132,7 +132,7 @@ class QuorumWorld:
         self.timeline.at_any_life(at_us, node, fn, *args)
 
     def turn(self) -> None:
-        """Let the next thing happen, and judge it."""
+        """Let the next thing happen, and validate it."""
         timeline = self.timeline
         try:
             if not timeline.turn():
@@ -151,7 +151,7 @@ class QuorumWorld:
             for one in self.nodes.values():
                 self.oracle.after_turn(one)
         if node is not None:
-            self.workload.judge(node)
+            self.workload.validate(node)
         if self.is_disturbed:
             self.liveness.look()
         if self.broken is not None:
@@ -256,12 +256,12 @@ class QuorumWorld:
             if life == node.life and late:
                 raise Violation("every request is answered", f"{node}: {late[0][1]}")
         self.become_equal()
-        self.workload.judge_end()
-        self.operator.judge_end()
+        self.workload.validate_end()
+        self.operator.validate_end()
         return Calm(leader_ms, equal_ms)
 
     def end(self) -> None:
-        """End what still runs; nothing is judged any more."""
+        """End what still runs; nothing is validated any more."""
         for node in self.nodes.values():
             if node.process is not None:
                 node.process.end()

@@ -185,7 +185,7 @@ class ReplicaSide(BrokerSide):
         await self.opened.open(metadata.image, removals.take(), is_missing_some=is_missing_some)
         self._is_missing_some = self.opened.is_missing_some
         self.incarnation_id = self.opened.incarnation_id
-        node.world.judge.opens(node, self.incarnation_id)
+        node.world.validator.opens(node, self.incarnation_id)
         self._wire()
         await self._register()
         await pool.run(mark.keep)
@@ -257,7 +257,7 @@ class ReplicaSide(BrokerSide):
             requests=ControllerRequests(
                 assign=life.assign, raise_epoch=epochs.ask, leading=self._begin_leading()
             ),
-            judgements=None if self.tier is None else self.tier.judgements,
+            validations=None if self.tier is None else self.tier.validations,
         )
         replicas.on_failure = self._is_broken
         self._undo.append(replicas.stop)

@@ -3,7 +3,7 @@
 Each has a group of its own, without members (generation -1), on `__consumer_offsets` with three
 replicas. A commit says its number in the metadata of each offset: so an answer of OffsetFetch tells
 which commit it is of. It is never one before the last that was acknowledged, or that OffsetFetch
-told, when the question left, while `Judge` knows that nothing of the partition may be lost.
+told, when the question left, while `Validator` knows that nothing of the partition may be lost.
 
 A coordinator that is deposed and does not know it yet may answer OffsetFetch with what it has: so
 it is in Kafka. It cannot answer a commit, and once its image names another one it answers nothing.
@@ -23,8 +23,8 @@ from tests.support.replication_world.clients import Consumer
 
 if TYPE_CHECKING:
     from tests.support.replication_world.clients import DataClients
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
 
 ELSEWHERE = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 WAITS = frozenset(
@@ -116,7 +116,7 @@ class GroupConsumer(Consumer):
         """The partition that has the group."""
         count = self.clients.world.plan.offsets_partitions
         name = TopicPartition(OFFSETS_TOPIC, partition_of(self.group_id, count))
-        return self.clients.world.judge.by_name.get(name)
+        return self.clients.world.validator.by_name.get(name)
 
     @property
     def late(self) -> str:
@@ -129,7 +129,7 @@ class GroupConsumer(Consumer):
         if not self._has_ended:
             return "OffsetFetch"
         for name in self.clients.names:
-            data = world.judge.by_name[name]
+            data = world.validator.by_name[name]
             offset, _ = self._offsets.get(name, (0, 0))
             end = min(data.end, data.weak_from)
             if max(offset, data.start_max) < end and not world.is_given_up(data):

@@ -1,6 +1,6 @@
 """What must hold of partitions whose replicas are changed, and of replicas that leave.
 
-What was told is judged as ever; here stands who may leave when, and what may come of a move:
+What was told is validated as ever; here stands who may leave when, and what may come of a move:
 
 * replicas that were there before a move leave when all that stay are in sync, in no other way;
 * what is there behind a move is what somebody asked for, or what was there before it;
@@ -21,8 +21,8 @@ from tests.support.quorum_world.errors import Violation
 
 if TYPE_CHECKING:
     from tests.support.replication_world.copies import Copy
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 Replicas = tuple[int, ...]
@@ -145,7 +145,7 @@ class MoveRules:
     def _gives_up(self, told: "Told", gone: Sequence[int], new: PartitionImage) -> None:
         if len(new.isr) < told.needed:
             for one in gone:
-                self.world.judge.counts_lost(told, told.copies[one], 0)
+                self.world.validator.counts_lost(told, told.copies[one], 0)
 
     def _joins(self, told: "Told", old: PartitionImage, new: PartitionImage) -> None:
         """Those that join the ISR have begun at what the leader had on its disk, or above."""
@@ -234,7 +234,7 @@ class MoveRules:
 
     def is_elected_uncleanly(self, told: "Told", new: PartitionImage) -> None:
         """An election took one that may lack records; an operator may order that of any."""
-        if new.leader in new.adding and not self.world.judge.allows_unclean:
+        if new.leader in new.adding and not self.world.validator.allows_unclean:
             self._breaks("one that is being added is not elected uncleanly", told, f"{new}")
 
     def _breaks(self, rule: str, told: "Told", what: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from rlm.link.messages import (
     Ack,
     Connect,
@@ -266,7 +266,7 @@ class Machine:
         assert log.log_start_known
         assert log.log_start == log.checkpointed_log_start >= self.log_start_seen
         self.check_readable()
-        assert log.verdict is Judgement.SOUND
+        assert log.verdict is Validation.SOUND
         assert log.copied == log.segments[-1].base_offset - 1
         log.expire_local()
         self.check_readable()
@@ -396,8 +396,8 @@ class Life(Pair):
     def may_write_store(self) -> None:
         found = claim_of(self.machine)
         must(found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody")
-        must(self.machine.log.verdict is Judgement.SOUND, "the partition is red")
-        must("copied through" in self.steps.names, "the store is written before it is judged")
+        must(self.machine.log.verdict is Validation.SOUND, "the partition is red")
+        must("copied through" in self.steps.names, "the store is written before it is validated")
         self.must_be_owner()
 
     def must_be_owner(self) -> None:

@@ -15,9 +15,9 @@ from broker.network.registry import KEPT_FRAME_BYTES, Handler, InTurn, RawHandle
 from broker.remote.config import TIER_PRINCIPAL
 from broker.replica.followers import Leader
 from broker.replica.hosting import ControllerRequests
-from broker.replica.judgement import JudgementTally
 from broker.replica.leading import Leading
 from broker.replica.manager import ReplicaManager
+from broker.replica.validation import ValidationTally
 from kafka_protocol.records.records import Record, build_batch, iter_records
 from kafka_protocol.types import TopicPartition
 from kafka_protocol.wire import codec
@@ -53,7 +53,7 @@ class World:
         ports = self.ports = simulated(7, clock=ManualClock(NOW_MS), disk=self.disk, pool=self.pool)
         self.clock, self.scheduler, self.rng = ports.clock, ports.scheduler, ports.rng
         self.metrics = ports.metrics
-        self.judgements = JudgementTally(self.clock)
+        self.validations = ValidationTally(self.clock)
         self.logs = LogManager([self.directory], self.config_for, ports)
         self.logs.load()
         self.brokers: dict[int, BrokerImage] = {}
@@ -69,7 +69,7 @@ class World:
             node_id=self.node_id,
             config_for=self.config_for,
             ports=ports,
-            judgements=self.judgements if self.has_tier else None,
+            validations=self.validations if self.has_tier else None,
             requests=ControllerRequests(leading=self.leading),
         )
 

@@ -106,4 +106,4 @@ def refused(directory: Path, **known: object) -> RefusalFacts:
 def accept(directory: Path, facts: RefusalFacts) -> None:
     """Take a log as it is, as a person does."""
     known = read_accepted(Disk(), directory)
-    write_accepted(Disk(), directory, replace(known, judgement=facts))
+    write_accepted(Disk(), directory, replace(known, validation=facts))

@@ -9,8 +9,8 @@ from typing import Any
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.network.registry import RequestContext
 from broker.replica.hosting import ControllerRequests
-from broker.replica.judgement import JudgementTally
 from broker.replica.manager import ReplicaManager
+from broker.replica.validation import ValidationTally
 from broker.replica.wanted import found_replicas, refused_replicas, wanted_replica
 from broker.topics.cluster import ClusterView
 from kafka_protocol.files.meta_properties import (
@@ -95,7 +95,7 @@ class OneBroker:
             config_for=self.config_for,
             ports=self.ports,
             requests=ControllerRequests(assign=self._asked),
-            judgements=JudgementTally(self.ports.clock) if has_tier else None,
+            validations=ValidationTally(self.ports.clock) if has_tier else None,
         )
         self.replicas.hosting.is_missing_some = is_missing_some
         for index in failing:

@@ -20,7 +20,7 @@ SOUND = CopiedThrough(*NAMES, -1, -1, -1, 0)
 
 
 def lost(loss: Loss) -> LossFound:
-    """The tier's judgement that something is lost."""
+    """The tier's validation that something is lost."""
     return LossFound(*NAMES, loss)
 
 
@@ -39,7 +39,7 @@ class AtOnce(ManualScheduler):
 
 
 def impatient(world: World) -> Holding:
-    """Judgements are waited for no longer than a turn of the loop."""
+    """Validations are waited for no longer than a turn of the loop."""
     return Holding(world.clock, AtOnce(world.clock))
 
 

@@ -293,18 +293,18 @@ def test_the_epoch_of_the_last_committed_record_stays_when_that_is_deleted(tmp_p
 
 
 @pytest.mark.parametrize(("tiered", "kept"), [(True, [(3, 1), (5, 2)]), (False, [(5, 3)])])
-def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_judged(
+def test_what_was_here_before_a_leader_came_is_known_until_its_log_is_validated(
     tmp_path, tiered, kept
 ):
     log = open_log(tmp_path, config=with_config(remote_storage_enable=tiered))
     take(log, given(0, 2, epoch=3))
-    log.unjudged_end = 2
+    log.unvalidated_end = 2
     take(log, given(2, 2, epoch=5))
     log.update_high_watermark(4)
     log.raise_log_start(4)
     log.clip_chain(4)
     assert chain_of(log) == kept
-    log.unjudged_end = -1
+    log.unvalidated_end = -1
     log.clip_chain(4)
     assert chain_of(log) == [(5, 3)]
 

@@ -102,10 +102,10 @@ def test_what_only_memory_knew_goes_along(tmp_path: Path) -> None:
     _, manager = hosted(tmp_path)
     old = log_of(manager)
     assert old.set_copied_through(30, 0)
-    old.begin_unjudged()
+    old.begin_unvalidated()
     old.hold.begin(10, now_ms=NOW_MS, for_ms=1000)
     new = moved(manager)
-    assert (new.copied_through, new.unjudged_end) == (30, 60)
+    assert (new.copied_through, new.unvalidated_end) == (30, 60)
     assert new.hold.start_at(NOW_MS) == 10
 
 

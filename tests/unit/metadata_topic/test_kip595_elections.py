@@ -316,7 +316,7 @@ def test_k595_39_a_leader_that_all_heard_stays_to_give_its_vote(asks: bool) -> N
     assert node.wanted(Closed) == [Closed()]
 
 
-def test_bad_input_a_candidate_outside_the_voters_is_judged_like_any_other() -> None:
+def test_bad_input_a_candidate_outside_the_voters_is_validated_like_any_other() -> None:
     """N106."""
     node = ToldCore(log=((3, 0), (0, 10)), election=ElectionState(3))
     shorter = VoteRequest(4, ReplicaKey(77), key(2), 3, 9, pre_vote=False)

@@ -184,7 +184,8 @@ DIFFERS = (
         lambda row, mine: mine.role == "unattached" and mine.granted is True,
     ),
     Differs(
-        "a controller outside the voters that has fetched: Kafka refuses its pre-vote, ours judges "
+        "a controller outside the voters that has fetched: Kafka refuses its pre-vote, ours "
+        "validates "
         "like an unattached voter",
         frozenset({"granted"}),
         lambda row, theirs: row["world"] == "outside" and asked(row, "VOTE", "pre-vote"),

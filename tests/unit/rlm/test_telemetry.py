@@ -25,7 +25,7 @@ def count_all(telemetry: Telemetry, tip: TopicIdPartition) -> None:
         telemetry.passed(tip.topic, kind)
     for operation in ("copy", "fetch", "fetch_index", "delete"):
         telemetry.store_called(operation, tip.topic, 100, 5, failed=True)
-    telemetry.judged(tip, 3)
+    telemetry.validated(tip, 3)
     telemetry.measured(tip, copy_lag_bytes=1, delete_lag_segments=2, remote_bytes=3)
 
 

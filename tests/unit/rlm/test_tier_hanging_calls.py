@@ -9,7 +9,7 @@ from rlm.link.endpoint import LinkFailureError
 from rlm.link.messages import Ack, Connect, Health, ReadAnswer, Reconfigure
 from rlm.maintenance.assigned_partition import EXPIRE
 from rlm.maintenance.ownership import HANGING_MAX
-from rlm.service import JUDGE_THREADS
+from rlm.service import VALIDATION_THREADS
 from rsm_plugins.api import RemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata
 from tests.support.tier.log_in_memory import PARTITION
@@ -137,7 +137,7 @@ def test_settings_change_while_it_runs(pair: Pair) -> None:
     assert pair.workers.sizes == {
         "rlm-copier": 3,
         "rlm-expiration": 4,
-        "rlm-judge": JUDGE_THREADS,
+        "rlm-validation": VALIDATION_THREADS,
         "remote-reader": 5,
     }
     copied = pair.log.copied

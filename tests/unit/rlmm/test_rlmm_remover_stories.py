@@ -252,7 +252,7 @@ def test_many_red_ids_are_counted_beyond_twenty() -> None:
     assert reasons[-1].startswith("and 5 more such topic ids. Way out: ")
 
 
-# ---------------------------------------------------------------- against a naive judge
+# ---------------------------------------------------------------- against a naive validate
 
 
 def do(setup: Setup, saved: list[MetadataLog], what: str) -> None:
@@ -296,13 +296,13 @@ def test_objects_go_only_while_the_removal_stands_in_the_log(
     saved = [before_creation(setup), setup.log.copy()]
     inner = setup.storage.delete_log_segment_data
 
-    def judged(metadata: RemoteLogSegmentMetadata) -> None:
+    def validated(metadata: RemoteLogSegmentMetadata) -> None:
         topic_id = metadata.topic_id_partition.topic_id
         assert topic_id not in setup.log.topic_ids
         assert topic_id in setup.log.removed
         inner(metadata)
 
-    setup.storage.delete_log_segment_data = judged  # type: ignore[method-assign]
+    setup.storage.delete_log_segment_data = validated  # type: ignore[method-assign]
     topic_id = PARTITION.topic_id
     for what in history:
         do(setup, saved, what)

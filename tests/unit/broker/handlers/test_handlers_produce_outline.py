@@ -1,4 +1,7 @@
-"""A wide Produce is judged by its outline: what it holds, and why nothing of it can be appended."""
+"""A wide Produce is validated by its outline.
+
+What it holds, and why nothing of it can be appended.
+"""
 
 import gc
 from contextlib import suppress

@@ -13,8 +13,8 @@ from broker.observe.health import Health
 from broker.observe.http import pages
 from broker.process.broker_source import BrokerSource
 from broker.process.console import ConsoleWiring, NodeSource, broker_counters, console_url
-from broker.replica.judgement import Judgement
 from broker.replica.topic_metrics import TopicMetrics
+from broker.replica.validation import Validation
 from kafka_protocol.types import TopicPartition
 from metadata_topic.image.image import MetadataImage
 from metadata_topic.image.model import BrokerImage, Endpoint, RemoteStore
@@ -112,7 +112,7 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     partition.log.set_offline(OSError("gone"))
     found = one(world, tier)
     assert (found.problem, found.is_led, found.leader) == ("offline: its disk failed", False, -1)
-    partition.verdict = Judgement.OPEN
+    partition.verdict = Validation.OPEN
 
 
 async def test_a_partition_that_is_not_hosted_for_its_disk_is_shown(tmp_path: Path) -> None:

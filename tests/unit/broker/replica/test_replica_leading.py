@@ -18,7 +18,7 @@ from broker.replica.leading import SLICE, Leading
 from kafka_protocol.errors import ApiError, ErrorCode
 from metadata_topic.controller.directories import ReplicaId
 from metadata_topic.controller.errors import NotControllerError
-from rlm.link.messages import JudgementWithdrawn, Loss, Report
+from rlm.link.messages import Loss, Report, ValidationWithdrawn
 from tests.support.sim.faulty_disk import FaultyDisk
 from tests.support.worlds.data_plane import LAG_MS, NODE, NOW_MS, World, batch, call, finish, start
 from tests.support.worlds.fetch import ask, parts
@@ -429,7 +429,7 @@ def test_a_tiered_log_recovers_once_the_tier_has_read_its_barrier(
     unclean: dict[str, Any] = {"unclean_epoch": 5, "leader_recovery_state": 1}
     world.change("t", isr=(1,), leader_epoch=5, **unclean)
     cluster.fetch(2, 0, current_leader_epoch=5)
-    for early in (JudgementWithdrawn(*NAMES), lost(Loss.LEADER_EPOCH)):
+    for early in (ValidationWithdrawn(*NAMES), lost(Loss.LEADER_EPOCH)):
         cluster.partition.take_report(early)
     assert cluster.proposals == [], "nobody joins before either"
     cluster.partition.take_report(report)
@@ -450,7 +450,7 @@ def test_a_barrier_counts_that_was_read_before_there_were_followers(world: World
     cluster = Cluster.of(world)
     world.change("t", replicas=(NODE, 2), adding=(2,))
     assert cluster.proposals == [(NODE,)]
-    world.replicas.require("t", 0).take_report(JudgementWithdrawn(*NAMES))
+    world.replicas.require("t", 0).take_report(ValidationWithdrawn(*NAMES))
     assert not world.replicas.require("t", 0).has_barrier
 
 

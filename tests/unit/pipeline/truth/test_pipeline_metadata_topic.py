@@ -188,10 +188,10 @@ def test_each_fetch_has_a_deadline_of_its_own() -> None:
     asker.again = counted  # type: ignore[method-assign] # counts, and does it
     topic.read([ONE])
     assert len(broker.fetched) == 4
-    assert max(fetches) <= 2  # the next one is on its way while an answer is judged
+    assert max(fetches) <= 2  # the next one is on its way while an answer is validated
 
 
-def test_a_fetch_that_fails_while_the_answer_before_is_judged_is_made_again() -> None:
+def test_a_fetch_that_fails_while_the_answer_before_is_validated_is_made_again() -> None:
     broker = MetadataBroker()
     for number in range(6):
         copy(broker, ONE, number)

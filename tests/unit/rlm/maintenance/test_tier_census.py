@@ -21,7 +21,7 @@ COUNT = 3 * SLICE_PARTITIONS + 1
 def led(number: int) -> AssignedPartition:
     tip = TopicIdPartition(TOPIC_ID, number, "orders")
     known = AssignedPartition(tip, 1, True, PartitionSettings(), 1)
-    known.judged = True
+    known.validated = True
     return known
 
 

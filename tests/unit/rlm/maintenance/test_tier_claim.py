@@ -1,4 +1,4 @@
-"""The claim on the store: judged before the first write, taken again, its outages survived."""
+"""The claim on the store: validated before the first write, taken again, its outages survived."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.link.messages import Connect, ReadAnswer, Stop
-from rlm.maintenance.claim import FIRST_ANSWER_MS, judge
+from rlm.maintenance.claim import FIRST_ANSWER_MS, validate
 from rlm.maintenance.incarnation import CLAIM_SPREAD, FILE_NAME, Counter, Incarnations, dump, parse
 from rlmm.api import Fence, MetadataWriteTimeoutError
 from rlmm.events import SegmentAdded, Stamp
@@ -45,12 +45,12 @@ def writes(pair: Pair) -> int:
 
 def test_a_claim_is_refused_only_where_it_is_above_a_known_one() -> None:
     known = Counter(9, 7)
-    assert judge(8, known)
-    assert not judge(7, known)
-    assert not judge(6, known)
-    assert not judge(None, known)
-    assert not judge(8, Counter(9, None))
-    assert not judge(None, Counter(9, None))
+    assert validate(8, known)
+    assert not validate(7, known)
+    assert not validate(6, known)
+    assert not validate(None, known)
+    assert not validate(8, Counter(9, None))
+    assert not validate(None, Counter(9, None))
 
 
 def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_store_that_does_not_answer_is_waited_for_no_longer_than_a_deadline(ro
     pair.broker.ask(Connect())
     pair.assign()
     passes(pair, FIRST_ANSWER_MS - 500)
-    assert not (root / FILE_NAME).exists(), "a barrier was written before the claim was judged"
+    assert not (root / FILE_NAME).exists(), "a barrier was written before the claim was validated"
     passes(pair, 1_000)
     assert counter(root) == Counter(NOW_MS + FIRST_ANSWER_MS, None)
     assert any("not answered" in reason for reason in red(pair))
@@ -285,7 +285,7 @@ def test_a_number_that_cannot_be_noted_is_not_claimed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 30])
-def test_a_lost_counter_is_not_judged_and_goes_on_above_the_claim(
+def test_a_lost_counter_is_not_validated_and_goes_on_above_the_claim(
     root: Path, content: bytes | None
 ) -> None:
     high = NOW_MS + 10**12
@@ -330,11 +330,11 @@ def test_a_tier_whose_clone_has_started_stops_writing(root: Path) -> None:
     shutil.copytree(root, clone)
     other = start(clone, wall_ms=NOW_MS + 10_000)
     assert red(other) == [], "the first to start after the copy"
-    assert (one.log.verdict, one.log.copied >= 0) == (Judgement.SOUND, True)
+    assert (one.log.verdict, one.log.copied >= 0) == (Validation.SOUND, True)
     passes(one, INTERVAL_MS)
     assert "another machine" in red(one)[0]
     assert one.log.copied == -1, "the clone may delete what was copied"
-    assert one.log.verdict is Judgement.OPEN, "these files may be the older ones"
+    assert one.log.verdict is Validation.OPEN, "these files may be the older ones"
     assert bytes_of(one.read(0)), "remote reads go on"
     before = writes(one)
     one.log.fill(3, records=20)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_protocol.types import EpochEntry
-from rlm.link.messages import JudgementWithdrawn
+from rlm.link.messages import ValidationWithdrawn
 from rlmm.api import MetadataNotReadyError
 from rsm_plugins.testing import Operation
 from tests.support.tier.pair import NAMES, Pair
@@ -82,7 +82,7 @@ def test_after_lost_records_it_is_told_at_once_to_keep_what_it_has(pair: Pair) -
     before = len(pair.log.reports)
     pair.metadata.lose(len(pair.metadata.log) - 1)
     pair.pump()  # no time passes
-    assert pair.log.reports[before] == JudgementWithdrawn(*NAMES, pair.log.leader_epoch)
+    assert pair.log.reports[before] == ValidationWithdrawn(*NAMES, pair.log.leader_epoch)
     assert pair.log.copied < 59
     interval(pair)
     assert pair.log.copied == 39

@@ -183,7 +183,7 @@ def test_no_barrier_that_is_on_its_way_is_written_after_the_refusal(root: Path) 
     pair = start(root)
     follows = During(pair.metadata, "follow", 1, lambda: None)
     claimed_by_another(pair)
-    pair.workers.held.add("rlm-judge")  # the broker is not told yet
+    pair.workers.held.add("rlm-validation")  # the broker is not told yet
     pair.workers.held.discard("post")
     pair.workers.turn()
     assert follows.count == 1

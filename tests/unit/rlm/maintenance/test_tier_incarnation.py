@@ -18,7 +18,7 @@ from rlm.maintenance.incarnation import (
     dump,
     parse,
 )
-from rlm.workers import JUDGE_POOL
+from rlm.workers import VALIDATION_POOL
 from rlmm.api import Fence
 from rlmm.events import SegmentAdded, Stamp
 from rsm_plugins.testing import segment
@@ -141,7 +141,7 @@ def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path)
 def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     pair.log.fill(1, records=20)
-    pair.workers.held.add(JUDGE_POOL)
+    pair.workers.held.add(VALIDATION_POOL)
     for partition in range(3):
         pair.assign(partition=partition)
     assert not (tmp_path / FILE_NAME).exists(), "the tier's loop waits for no disk"

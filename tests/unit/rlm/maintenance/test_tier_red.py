@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import Judgement
+from broker.replica.validation import Validation
 from kafka_protocol.errors import ErrorCode
 from rlm.link.messages import Loss, OffsetForTimestamp, TimestampAnswer
-from rlm.workers import EXPIRATION_POOL, JUDGE_POOL
+from rlm.workers import EXPIRATION_POOL, VALIDATION_POOL
 from rlmm.api import PartitionDeleteState
 from rlmm.lifecycle import Verdict
 from rsm_plugins.api import RetriableRemoteStorageError
@@ -52,12 +52,12 @@ def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way
     for _ in range(3):
         pair.scheduler.advance(60_000)
         pair.pump()
-    assert len(pair.metadata.log) == written, "it is judged again under the same barrier"
+    assert len(pair.metadata.log) == written, "it is validated again under the same barrier"
     pair.log.delete_records(40)
     pair.scheduler.advance(60_000)
     pair.pump()
     assert pair.reasons() == []
-    assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 79)
+    assert (pair.log.verdict, pair.log.copied) == (Validation.SOUND, 79)
 
 
 def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -> None:
@@ -72,11 +72,11 @@ def test_a_store_that_fails_while_the_chain_is_lost_is_asked_again(pair: Pair) -
     assert pair.log.log_start == 0
 
 
-def test_until_chain_and_log_start_were_judged_reads_and_searches_by_time_wait(
+def test_until_chain_and_log_start_were_validated_reads_and_searches_by_time_wait(
     pair: Pair,
 ) -> None:
-    """The chain that the broker has may be an old one, which only the judgement tells."""
-    pair.workers.held.add(JUDGE_POOL)
+    """The chain that the broker has may be an old one, which only the validation tells."""
+    pair.workers.held.add(VALIDATION_POOL)
     restart(pair)
     assert error_of(pair.read(0)) == ErrorCode.REPLICA_NOT_AVAILABLE
     question = OffsetForTimestamp(
@@ -95,16 +95,16 @@ def test_until_chain_and_log_start_were_judged_reads_and_searches_by_time_wait(
     assert bytes_of(pair.read(0))
 
 
-def test_a_log_is_judged_also_while_deletions_hold_all_threads(pair: Pair) -> None:
+def test_a_log_is_validated_also_while_deletions_hold_all_threads(pair: Pair) -> None:
     pair.workers.held.add(EXPIRATION_POOL)
     restart(pair)
-    assert pair.log.verdict is Judgement.SOUND
+    assert pair.log.verdict is Validation.SOUND
     assert bytes_of(pair.read(0))
     end = len(pair.metadata.log) - 1
     pair.metadata.lose(end)
     pair.pump()
-    assert len(pair.metadata.log) > end, "withdrawn, owned and judged anew"
-    assert pair.log.verdict is Judgement.SOUND
+    assert len(pair.metadata.log) > end, "withdrawn, owned and validated anew"
+    assert pair.log.verdict is Validation.SOUND
 
 
 def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pair) -> None:
@@ -155,7 +155,7 @@ def test_a_higher_leader_epoch_is_asked_for_and_with_it_the_tier_is_green_by_its
     pair.log.new_epoch(8)
     pair.assign()
     assert pair.reasons() == []
-    assert (pair.log.verdict, pair.log.copied) == (Judgement.SOUND, 59)
+    assert (pair.log.verdict, pair.log.copied) == (Validation.SOUND, 59)
     pair.scheduler.advance(60_000)
     pair.pump()
     assert len(asked) == count
@@ -194,7 +194,7 @@ def test_what_a_lineage_before_an_unclean_election_wrote_proves_no_lost_log_end(
     pair.log.new_epoch()
     pair.assign(unclean_epoch=pair.log.leader_epoch)
     assert pair.reasons() == []
-    assert pair.log.verdict is Judgement.SOUND
+    assert pair.log.verdict is Validation.SOUND
     before = len(pair.metadata.log)
     unclean = pair.log.leader_epoch
     pair.log.fill(1, records=20)

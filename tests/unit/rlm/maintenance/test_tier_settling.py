@@ -57,12 +57,12 @@ def test_h3_segments_in_any_state_and_log_starts_prove_a_lost_log_end() -> None:
     assert loss_of(settle(log(end=50), history(log_starts={1: 51}))) is Loss.LOG_END
 
 
-def test_what_was_appended_before_the_judgement_does_not_hide_a_lost_end() -> None:
+def test_what_was_appended_before_the_validation_does_not_hide_a_lost_end() -> None:
     given = history(given_ends={1: 40})
-    assert loss_of(settle(log(end=60, unjudged_end=39), given)) is Loss.LOG_END
-    assert settle(log(end=60, unjudged_end=40), given) == Settled(0)
+    assert loss_of(settle(log(end=60, unvalidated_end=39), given)) is Loss.LOG_END
+    assert settle(log(end=60, unvalidated_end=40), given) == Settled(0)
     assert settle(log(end=60), given) == Settled(0)
-    assert settle(log(end=50, unjudged_end=60), given) == Settled(0), "it was cut since"
+    assert settle(log(end=50, unvalidated_end=60), given) == Settled(0), "it was cut since"
 
 
 def test_what_lineages_before_an_unclean_election_gave_is_no_loss() -> None:
@@ -75,11 +75,11 @@ def test_an_empty_leader_does_not_give_up_what_is_in_the_store() -> None:
     given_up = history(given_ends={1: 70}, log_starts={1: 60}, unclean=2)
     empty = log(end=0, chain=((2, 0),), leader_epoch=2)
     assert loss_of(settle(empty, given_up)) is Loss.LOG_END
-    since = log(end=5, chain=((2, 0),), leader_epoch=2, unjudged_end=0)
+    since = log(end=5, chain=((2, 0),), leader_epoch=2, unvalidated_end=0)
     assert loss_of(settle(since, given_up)) is Loss.LOG_END, "it took records meanwhile"
-    again = log(end=5, chain=((2, 0), (3, 5)), leader_epoch=3, unjudged_end=0)
+    again = log(end=5, chain=((2, 0), (3, 5)), leader_epoch=3, unvalidated_end=0)
     assert loss_of(settle(again, given_up)) is Loss.LOG_END, "it was elected once more"
-    opened = log(end=5, chain=((2, 0), (4, 5)), leader_epoch=4, unjudged_end=5)
+    opened = log(end=5, chain=((2, 0), (4, 5)), leader_epoch=4, unvalidated_end=5)
     assert loss_of(settle(opened, given_up)) is Loss.LOG_END, "its broker was started again"
     settled = history(given_ends={1: 70}, log_starts={1: 60, 2: 0}, unclean=2)
     assert settle(opened, settled) == Settled(0)
@@ -98,22 +98,22 @@ def test_a_lineage_that_has_settled_is_not_restored_over_what_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chain", "end", "unjudged_end"),
+    ("chain", "end", "unvalidated_end"),
     [
         (((1, 49), (2, 50)), 50, -1),
         (((1, 49), (2, 50)), 50, 50),
         (((1, 49), (2, 50)), 55, 50),
         (((2, 49), (3, 50)), 50, 50),
     ],
-    ids=["judged before", "not judged", "its own ones, too", "led by another before"],
+    ids=["validated before", "not validated", "its own ones, too", "led by another before"],
 )
 def test_a_log_whose_records_were_all_deleted_is_a_lineage_to_go_on_with(
-    chain: Chain, end: int, unjudged_end: int
+    chain: Chain, end: int, unvalidated_end: int
 ) -> None:
     """Model findings F6 and F7: its chain keeps the epoch of the last record."""
     given_up = history(given_ends={1: 70}, log_starts={1: 60}, unclean=2)
     epoch = max(chain)[0]
-    where = {"start": end, "local_start": end, "end": end, "unjudged_end": unjudged_end}
+    where = {"start": end, "local_start": end, "end": end, "unvalidated_end": unvalidated_end}
     assert settle(log(chain=chain, leader_epoch=epoch, **where), given_up) == Settled(end)
     nothing = log(chain=((epoch, end),), leader_epoch=epoch, **where)
     assert loss_of(settle(nothing, given_up)) is Loss.LOG_END
@@ -263,8 +263,8 @@ def test_a_log_that_lost_all_begins_at_the_newest_segment_and_ends_above_what_wa
     assert isinstance(verdict, Red)
     assert verdict.restoration == Restoration(30, 3, 40, 4)
     assert "restore-partition` to begin at 40" in verdict.reason
-    since = log(end=5, chain=((5, 0),), leader_epoch=5, unjudged_end=0)
-    assert settle(since, known) == verdict, "what was taken before the judgement is no lineage"
+    since = log(end=5, chain=((5, 0),), leader_epoch=5, unvalidated_end=0)
+    assert settle(since, known) == verdict, "what was taken before the validation is no lineage"
 
 
 def test_of_a_lineage_that_was_given_up_the_higher_end_counts_and_not_the_state() -> None:

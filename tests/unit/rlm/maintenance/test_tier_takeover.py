@@ -3,7 +3,7 @@
 from typing import Any
 
 from rlm.link.messages import CopiedThrough
-from rlm.maintenance.effects import Judge, MoveStart, Recall, Report
+from rlm.maintenance.effects import MoveStart, Recall, Report, Validate
 from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.takeover_task import take_over
 from rlmm.api import PartitionHistory
@@ -19,7 +19,7 @@ def effects_of(history: PartitionHistory, *, is_moved: bool) -> tuple[list[Any],
             effect = task.send(answer)
             seen.append(effect)
             answer = {
-                Judge: LogFacts(mine, []),
+                Validate: LogFacts(mine, []),
                 Recall: history,
                 MoveStart: is_moved,
             }.get(type(effect))
@@ -27,7 +27,7 @@ def effects_of(history: PartitionHistory, *, is_moved: bool) -> tuple[list[Any],
         return seen, end.value.red
 
 
-def test_a_log_start_above_the_high_watermark_does_not_hold_up_the_judgement() -> None:
+def test_a_log_start_above_the_high_watermark_does_not_hold_up_the_validation() -> None:
     """After an unclean election followers wait for it, and the high watermark for them."""
     carried = PartitionHistory({3: 50_000}, {3: 60_000}, 5, 5, ())
     seen, red = effects_of(carried, is_moved=False)

@@ -54,18 +54,18 @@ def pass_time(pair: Pair, milliseconds: int) -> None:
         pair.pump()
 
 
-def unjudged(pair: Pair) -> None:
-    """Copied, then led under a new epoch, whose judgement waits for a thread."""
+def unvalidated(pair: Pair) -> None:
+    """Copied, then led under a new epoch, whose validation waits for a thread."""
     pair.assign()
     pair.log.new_epoch()
-    pair.workers.held.add("rlm-judge")
+    pair.workers.held.add("rlm-validation")
     pair.assign()
 
 
 def test_a_thousand_reads_of_unknown_segments_cost_nothing_until_these_are_known(
     pair: Pair,
 ) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     parked = park(pair, lambda number: number % RECORDS_EACH)
     looks = Looks(pair)
     pass_time(pair, 500)
@@ -93,7 +93,7 @@ def test_a_thousand_reads_of_one_chunk_leave_turns_to_others(pair: Pair, hold_ba
 
 
 def test_a_look_up_of_a_time_waits_in_the_same_way(pair: Pair) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     question = OffsetForTimestamp(
         *NAMES,
         pair.log.leader_epoch,
@@ -233,7 +233,7 @@ def test_a_read_without_memory_that_is_over_waits_no_longer(small: Pair) -> None
 
 
 def test_a_read_still_ends_at_its_deadline(pair: Pair) -> None:
-    unjudged(pair)
+    unvalidated(pair)
     received = pair.read(0, wait_ms=100)
     assert isinstance(received.message, ReadAnswer)
     assert error_of(received) == ErrorCode.REPLICA_NOT_AVAILABLE

@@ -27,8 +27,8 @@ from tidemark.remote.audit import (
     Held,
     Kind,
     Observed,
-    judge,
     layout_bases,
+    validate,
 )
 
 ONE = metadata(0, 9)
@@ -40,7 +40,7 @@ def seen(*entries: SegmentEntry, **more: object) -> Observed:
 
 
 def found(observed: Observed) -> list[Finding]:
-    return list(judge(observed, now_ms=NOW_MS, copy_max_ms=COPY_MAX_MS))
+    return list(validate(observed, now_ms=NOW_MS, copy_max_ms=COPY_MAX_MS))
 
 
 def kinds(observed: Observed) -> list[Kind]:
@@ -240,7 +240,7 @@ def test_damage_is_found_in_every_interleaving_where_the_segment_stands_still() 
         assert kinds(replace(observed, held=leaked)) == [Kind.ORPHAN]
 
 
-def test_a_partition_of_a_deleted_topic_is_judged_like_any_other() -> None:
+def test_a_partition_of_a_deleted_topic_is_validated_like_any_other() -> None:
     gone = TopicIdPartition(bytes(16), 3, "gone")
     assert kinds(seen(partition=gone, held=held(ONE))) == [Kind.ORPHAN]
     assert kinds(seen(entry(replace(ONE, state=DELETING)), partition=gone, held=held(ONE))) == []

@@ -54,7 +54,7 @@ class Told:
         key: topic id and number.
         is_tiered: what lies below the first segment of a copy may be in the store.
         asked_start: up to where clients have asked to delete records.
-        is_removed: its topic is deleted; nothing is judged any more.
+        is_removed: its topic is deleted; nothing is validated any more.
         is_restored: what it gave up since was begun anew by a person.
         restored_to: where it was begun anew last; what is below is the store's alone.
         deleted_to: up to where that was answered.
@@ -136,7 +136,7 @@ class Told:
             copy.agrees_to = min(copy.agrees_to, self.end)
 
 
-class Judge:
+class Validator:
     """See the module.
 
     Attributes:
@@ -322,7 +322,7 @@ class Judge:
     # -- what a node has done
 
     def after_turn(self, node: "QuorumNode | None") -> None:
-        """Judge what has happened."""
+        """Validate what has happened."""
         self._look_at_metadata()
         if node is not None:
             self._look_at(node)  # type: ignore[arg-type]
@@ -332,7 +332,7 @@ class Judge:
         if self._due:
             due, self._due = self._due, {}
             for told in due:
-                self._judge(told)
+                self._validate(told)
 
     def _is_due(self, told: Told) -> None:
         self._due[told] = None
@@ -366,7 +366,7 @@ class Judge:
         self.world.move_rules.looks(told, node, copy)
         if told.is_tiered and copy.start > start:
             left = [one for one in batches if one.base < copy.start]
-            self.world.tier_judge.leaves(told, node, left)
+            self.world.tier_validator.leaves(told, node, left)
             self._agree(told, copy)
         if has_less:
             copy.agrees_to = min(copy.agrees_to, copy.end)
@@ -400,7 +400,7 @@ class Judge:
         """Compare a copy with what was told, from where it agreed."""
         at = copy.agrees_to
         if at < copy.start <= told.end:
-            at = copy.start  # what is below was deleted, or is missing: see `_judge`
+            at = copy.start  # what is below was deleted, or is missing: see `_validate`
         if at < told.start_max <= copy.end:
             at = told.start_max  # what is below was deleted
         if told.bases and at < told.bases[0] <= copy.end:
@@ -432,7 +432,7 @@ class Judge:
             self._tells(told, node, copy, mark)
             told.start_max = max(told.start_max, partition.log.log_start_offset)
             if told.is_tiered:
-                self.world.tier_judge.begins_at(told, node, partition.log.log_start_offset)
+                self.world.tier_validator.begins_at(told, node, partition.log.log_start_offset)
             followers = partition.followers
             if (
                 followers is not None
@@ -464,12 +464,12 @@ class Judge:
 
         From `begin`, where its last segment ends, a batch without records stands for what is lost.
         """
-        tier_judge = self.world.tier_judge
-        proved = tier_judge.proved_end(told)
+        tier_validator = self.world.tier_validator
+        proved = tier_validator.proved_end(told)
         if end < proved:
             self._breaks("no offset that is proved is given again", told, f"{end}, {proved}")
         told.batches = [
-            one for one in told.batches if one.end <= begin and tier_judge.holds(told, one)
+            one for one in told.batches if one.end <= begin and tier_validator.holds(told, one)
         ]
         told.bases = [one.base for one in told.batches]
         told.sequences.clear()
@@ -525,7 +525,7 @@ class Judge:
 
     # -- members have what was told
 
-    def _judge(self, told: Told) -> None:
+    def _validate(self, told: Told) -> None:
         image = told.image
         must = min(told.end, told.weak_from)
         is_whole = len(image.isr) >= told.needed
@@ -542,7 +542,7 @@ class Judge:
                 what = f"n{member} of the {kind} from {copy.start} agrees to {copy.agrees_to}"
                 self._breaks("members have all that was told", told, f"{what} of {must}")
             if told.is_tiered:
-                self.world.replica_rules.judge_member(told, member)
+                self.world.replica_rules.validate_member(told, member)
             if member in image.isr and has < told.end:
                 is_whole = False
         if is_whole and not told.is_pending and (told.lost or told.weak_from < ALL):

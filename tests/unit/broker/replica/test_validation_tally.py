@@ -1,4 +1,4 @@
-"""How many partitions are judged: the count after each change, and what health says of it."""
+"""How many partitions are validated: the count after each change, and what health says of it."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.judgement import LATE_AFTER_MS, JudgementTally, Standing
 from broker.replica.partition import Partition
+from broker.replica.validation import LATE_AFTER_MS, Standing, ValidationTally
 from local_log.config import LogConfig
 from metadata_topic.image.delta import MetadataDelta
 from metadata_topic.image.image import MetadataImage, ResourceType
 from metadata_topic.image.sorted_map import SortedMap
-from rlm.link.messages import CopiedThrough, JudgementWithdrawn, Loss, LossFound, Report
+from rlm.link.messages import CopiedThrough, Loss, LossFound, Report, ValidationWithdrawn
 from tests.support.sim.clock import ManualClock
 from tests.support.worlds.data_plane import World
 
@@ -33,16 +33,16 @@ def report_for(partition: Partition, number: int) -> Report:
     reports: tuple[Report, ...] = (
         CopiedThrough(*names, -1, -1, -1, 0),
         LossFound(*names, Loss.HOLE),
-        JudgementWithdrawn(*names),
+        ValidationWithdrawn(*names),
     )
     return reports[number % len(reports)]
 
 
 def walked(world: World) -> tuple[int, int]:
-    """Unjudged and concerned partitions, counted one by one."""
+    """Unvalidated and concerned partitions, counted one by one."""
     hosted = world.replicas.partitions.values()
     tiered = [each for each in hosted if each.is_leader and each.log.config.is_tiered]
-    return sum(each.is_unjudged for each in tiered), len(tiered)
+    return sum(each.is_unvalidated for each in tiered), len(tiered)
 
 
 def configured(world: World, topic: str, config: LogConfig) -> None:
@@ -62,12 +62,12 @@ def test_the_count_is_that_of_a_walk_after_whatever_happens(world: World, seed: 
     topics = ("tiered", "plain")
     world.add_topic("tiered", PARTITIONS, remote_storage_enable=True)
     world.add_topic("plain", PARTITIONS)
-    assert (world.judgements.unjudged, world.judgements.concerned) == (PARTITIONS, PARTITIONS)
+    assert (world.validations.unvalidated, world.validations.concerned) == (PARTITIONS, PARTITIONS)
 
     def partition() -> Partition:
         return rng.choice(list(world.replicas.partitions.values()))
 
-    def judged() -> None:
+    def validated() -> None:
         one = partition()
         one.take_report(report_for(one, rng.randrange(3)))
 
@@ -88,32 +88,32 @@ def test_the_count_is_that_of_a_walk_after_whatever_happens(world: World, seed: 
         world.apply()
         world.add_topic(topic, PARTITIONS, remote_storage_enable=rng.random() < 0.5)
 
-    happenings: list[Callable[[], None]] = [judged] * 6 + [led_anew] * 3 + [tiered_or_not]
+    happenings: list[Callable[[], None]] = [validated] * 6 + [led_anew] * 3 + [tiered_or_not]
     for number in range(200):
         rng.choice([*happenings, made_again] if number % 20 == 0 else happenings)()
-        assert (world.judgements.unjudged, world.judgements.concerned) == walked(world)
+        assert (world.validations.unvalidated, world.validations.concerned) == walked(world)
     for topic in topics:
         world.topics.pop(topic)
     world.apply()
-    assert (world.judgements.unjudged, world.judgements.concerned) == (0, 0)
+    assert (world.validations.unvalidated, world.validations.concerned) == (0, 0)
 
 
-def test_health_counts_what_is_judged_and_is_late_only_after_minutes() -> None:
+def test_health_counts_what_is_validated_and_is_late_only_after_minutes() -> None:
     clock = ManualClock()
-    tally = JudgementTally(clock)
+    tally = ValidationTally(clock)
     assert (tally.progress(), tally.late()) == ((), ())
-    clock.advance(10 * LATE_AFTER_MS)  # the broker's life does not count, only the judging
+    clock.advance(10 * LATE_AFTER_MS)  # the broker's life does not count, only the validating
     for _ in range(3):
-        tally.move(Standing.NOT_CONCERNED, Standing.UNJUDGED)
-    tally.move(Standing.UNJUDGED, Standing.JUDGED)
-    assert (tally.progress(), tally.late()) == (("judged 1 of 3 partitions",), ())
+        tally.move(Standing.NOT_CONCERNED, Standing.UNVALIDATED)
+    tally.move(Standing.UNVALIDATED, Standing.VALIDATED)
+    assert (tally.progress(), tally.late()) == (("validated 1 of 3 partitions",), ())
     clock.advance(LATE_AFTER_MS - 1)
     assert not tally.late()
     clock.advance(1)
     (late,) = tally.late()
-    assert late.startswith("judging takes long: 1 of 3 partitions are judged after 5 min")
+    assert late.startswith("log validation takes long: 1 of 3 partitions are done after 5 min")
     for _ in range(2):
-        tally.move(Standing.UNJUDGED, Standing.JUDGED)
+        tally.move(Standing.UNVALIDATED, Standing.VALIDATED)
     assert (tally.progress(), tally.late()) == ((), ())
-    tally.move(Standing.JUDGED, Standing.UNJUDGED)
-    assert (tally.progress(), tally.late()) == (("judged 2 of 3 partitions",), ())
+    tally.move(Standing.VALIDATED, Standing.UNVALIDATED)
+    assert (tally.progress(), tally.late()) == (("validated 2 of 3 partitions",), ())

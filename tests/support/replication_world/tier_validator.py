@@ -37,8 +37,8 @@ from tests.support.tier.memory_topic import StoredRecord
 
 if TYPE_CHECKING:
     from tests.support.quorum_world.node import QuorumNode
-    from tests.support.replication_world.judge import Told
     from tests.support.replication_world.node import ReplicaNode
+    from tests.support.replication_world.validator import Told
     from tests.support.replication_world.world import ReplicationWorld
 
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
@@ -51,7 +51,7 @@ Place = tuple[bytes, int]
 Known = defaultdict[Place, dict[bytes, RemoteLogSegmentMetadata]]
 
 
-class TierJudge:
+class TierValidator:
     """See the module.
 
     Attributes:
@@ -118,7 +118,7 @@ class TierJudge:
                     return False
         return all(
             self._is_kept(told, after[told.key])
-            for told in self.world.judge.partitions.values()
+            for told in self.world.validator.partitions.values()
             if told.is_tiered and home_of(told.key, PARTITIONS) == partition
         )
 
@@ -164,7 +164,7 @@ class TierJudge:
 
     def _removes(self, event: PartitionDeleted) -> None:
         tip = event.topic_id_partition
-        if tip.topic_id not in self.world.judge.removed:
+        if tip.topic_id not in self.world.validator.removed:
             raise Violation("remote data go only once the removal is committed", f"{event}")
         self.removals[tip.topic_id, tip.partition] = event.state
 
@@ -203,10 +203,10 @@ class TierJudge:
 
     def told_of(self, metadata: RemoteLogSegmentMetadata) -> "Told | None":
         tip = metadata.id.topic_id_partition
-        return self.world.judge.partitions.get((tip.topic_id, tip.partition))
+        return self.world.validator.partitions.get((tip.topic_id, tip.partition))
 
     def leaves(self, told: "Told", node: "QuorumNode", stamps: list[Stamp]) -> None:
-        """Batches have left a disk; judged when the turn is over, with the log start of then."""
+        """Batches have left a disk; validated when the turn is over, with the log start of then."""
         self._left.append((told, node, stamps))
         self._is_not_held(told, node)  # type: ignore[arg-type]
 
@@ -224,7 +224,7 @@ class TierJudge:
             self._breaks("what is held for a follower stays", told, what)
 
     def after_turn(self) -> None:
-        """Judge what has left, and what is to be deleted."""
+        """Validate what has left, and what is to be deleted."""
         if self._left:
             left, self._left = self._left, []
             for told, node, stamps in left:
@@ -257,7 +257,7 @@ class TierJudge:
         world = self.world
         for member in (*told.image.isr, *told.image.elr):
             kept = world.nodes[member].log_start_on_disk(told.name)
-            if kept is None or world.judge.is_hurt(member):
+            if kept is None or world.validator.is_hurt(member):
                 continue
             for stamp in inside:
                 if stamp.end > kept and not self.holds(told, stamp, kept):
@@ -370,7 +370,7 @@ class TierJudge:
 
     def _removing(self) -> str:
         """What of deleted topics is still to be done; empty: nothing."""
-        world, removed = self.world, self.world.judge.removed
+        world, removed = self.world, self.world.validator.removed
         if world.workload.data.doomed.removing:
             return f"{world.workload.data.doomed.removing} is being deleted"
         for key, here in self.finished.items():
@@ -385,7 +385,7 @@ class TierJudge:
 
     def still_damaged(self) -> str:
         """What a leader has read well from end to end, and calls damaged or missing."""
-        for told in self.world.judge.partitions.values():
+        for told in self.world.validator.partitions.values():
             broker = self.world.nodes[told.image.leader].broker if told.image.leader >= 0 else None
             tier = None if broker is None else broker.tier
             if tier is None or not told.is_tiered or told.gave_up:
@@ -411,7 +411,7 @@ class TierJudge:
 
     def _below_log_starts(self) -> str:
         """Segments that nothing needs, by where the leader's log begins now."""
-        for told in self.world.judge.partitions.values():
+        for told in self.world.validator.partitions.values():
             if not told.is_tiered or self.world.is_given_up(told):
                 continue
             start = self.world.nodes[told.image.leader].kept_log_start(told.name) or 0
@@ -441,7 +441,7 @@ class TierJudge:
         tier = self.world.plan.tier
         if tier is None or tier.local_bytes > 1:
             return ""
-        for told in self.world.judge.partitions.values():
+        for told in self.world.validator.partitions.values():
             if told.is_tiered and not self.world.is_given_up(told):
                 for replica in told.image.replicas:
                     copy = told.copies[replica]
@@ -452,9 +452,9 @@ class TierJudge:
                         return f"{told}: n{replica} keeps closed segments"
         return ""
 
-    def judge_end(self) -> None:
+    def validate_end(self) -> None:
         """All that was told is in the leader's log, or in the store with the same bytes."""
-        for told in self.world.judge.partitions.values():
+        for told in self.world.validator.partitions.values():
             if not told.is_tiered or self.world.is_given_up(told):
                 continue
             kept = {one[:4] for one in told.copies[told.image.leader].batches}

@@ -4,7 +4,7 @@ The rule. The warm-up, a third of the run and 20 minutes at most, is left out: c
 logs fill then. Through what was sampled afterwards goes the line of Theil and Sen: its slope is
 the median of the slopes between all pairs of samples, so that 29 per cent of them may lie anywhere
 (a topic just made, a fault of the store, a busy machine). The growth is that slope times the time
-from the first to the last sample that is judged.
+from the first to the last sample that is validated.
 
 What goes up and down with the load of a shared machine, such as the topics that are there at once,
 has a slope in two minutes by chance. So counts what it grew by at least: the lower end of Sen's
@@ -24,7 +24,7 @@ from itertools import combinations
 
 WARM_UP_SHARE = 1 / 3
 WARM_UP_S_MAX = 1_200
-JUDGED_SAMPLES_MIN = 8
+VALIDATED_SAMPLES_MIN = 8
 PAIRED_SAMPLES_MAX = 240
 """More are thinned out evenly: pairs grow with the square."""
 CERTAIN_DEVIATIONS = 2.326
@@ -37,7 +37,8 @@ class Series:
 
     Attributes:
         name, unit: for the report.
-        allowance: growth after the warm-up that is no finding, in units; None: shown, not judged.
+        allowance: growth after the warm-up that is no finding, in units; None: shown, not
+            validated.
         samples: (seconds since the start, value).
     """
 
@@ -63,7 +64,7 @@ class Verdict:
     finding: str
 
 
-def judged_samples(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def validated_samples(samples: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Those after the warm-up, thinned out where they are many."""
     if not samples:
         return []
@@ -87,10 +88,10 @@ def slopes(samples: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def verdict(series: Series) -> Verdict:
-    """Judge one series by the rule above."""
-    kept = judged_samples(series.samples)
-    if len(kept) < JUDGED_SAMPLES_MIN:
-        finding = f"{series.name}: {len(kept)} samples after the warm-up are too few to judge"
+    """Validate one series by the rule above."""
+    kept = validated_samples(series.samples)
+    if len(kept) < VALIDATED_SAMPLES_MIN:
+        finding = f"{series.name}: {len(kept)} samples after the warm-up are too few to validate"
         return Verdict(series, 0, 0, 0, 0, finding if series.allowance is not None else "")
     part = max(1, len(kept) // 5)
     first = statistics.median(value for _, value in kept[:part])

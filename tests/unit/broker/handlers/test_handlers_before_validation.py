@@ -1,4 +1,4 @@
-"""What clients hear of a tiered log that the tier has not judged under this leader epoch."""
+"""What clients hear of a tiered log that the tier has not validated under this leader epoch."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.fetch import FetchHandler, FetchLimits
-from broker.replica.judgement import Judgement
 from broker.replica.partition import Partition
+from broker.replica.validation import Validation
 from kafka_protocol.errors import ErrorCode
 from kafka_protocol.types import TopicPartition
-from rlm.link.messages import JudgementWithdrawn, Loss
+from rlm.link.messages import Loss, ValidationWithdrawn
 from tests.support.worlds.data_plane import NOW_MS, World, batch, call
 from tests.support.worlds.remote_log import (
     SOUND,
@@ -23,7 +23,7 @@ from tests.support.worlds.remote_log import (
 )
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
-WITHDRAWN = JudgementWithdrawn(b"i" * 16, 0, 3)
+WITHDRAWN = ValidationWithdrawn(b"i" * 16, 0, 3)
 FAR_FUTURE_MS = NOW_MS + 1_000_000
 
 
@@ -73,7 +73,7 @@ def replica_fetched(world: World, offset: int, last_fetched_epoch: int) -> tuple
     return int(answer.error_code), answer.diverging_epoch.end_offset
 
 
-def test_above_the_log_end_is_out_of_range_only_after_the_judgement(world: World) -> None:
+def test_above_the_log_end_is_out_of_range_only_after_the_validation(world: World) -> None:
     assert fetched(world, 14) == STORAGE
     assert (fetched(world, 13), fetched(world, 12)) == (ErrorCode.NONE, ErrorCode.NONE)
     hosted(world).append(batch(b"produce does not wait"), now_ms=NOW_MS)
@@ -82,31 +82,31 @@ def test_above_the_log_end_is_out_of_range_only_after_the_judgement(world: World
     assert fetched(world, 15) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_the_tier_hears_where_the_log_ended_before_anything_unjudged_was_appended(
+def test_the_tier_hears_where_the_log_ended_before_anything_unvalidated_was_appended(
     world: World,
 ) -> None:
     partition = hosted(world)
-    assert partition.log.unjudged_end == 0, "as it was opened"
+    assert partition.log.unvalidated_end == 0, "as it was opened"
     for report in (lost(Loss.LEADER_EPOCH), WITHDRAWN):
         partition.append(batch(b"produce does not wait"), now_ms=NOW_MS)
         partition.take_report(report)
         world.change("t", leader_epoch=partition.leader_epoch + 1)
-        assert partition.log.unjudged_end == 0, "a new leader epoch judges nothing"
+        assert partition.log.unvalidated_end == 0, "a new leader epoch validates nothing"
     partition.take_report(SOUND)
-    assert partition.log.unjudged_end == -1
+    assert partition.log.unvalidated_end == -1
     partition.take_report(WITHDRAWN)
-    assert partition.log.unjudged_end == partition.log.log_end_offset
+    assert partition.log.unvalidated_end == partition.log.log_end_offset
     partition.take_report(SOUND)
     world.change("t", leader_epoch=partition.leader_epoch + 1)
-    assert partition.log.unjudged_end == partition.log.log_end_offset
+    assert partition.log.unvalidated_end == partition.log.log_end_offset
 
 
-def test_below_the_log_start_is_out_of_range_also_before_the_judgement(world: World) -> None:
+def test_below_the_log_start_is_out_of_range_also_before_the_validation(world: World) -> None:
     assert deleted(world, 11) == (ErrorCode.NONE, 11)
     assert fetched(world, 5) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_nobody_is_told_of_a_truncation_before_the_judgement(world: World) -> None:
+def test_nobody_is_told_of_a_truncation_before_the_validation(world: World) -> None:
     world.change("t", leader_epoch=5)
     world.append("t", b"13")  # the end of epoch 3 is not the log end any more
     assert (epoch_end(world, 3), epoch_end(world, 5)) == (STORAGE, STORAGE)
@@ -122,7 +122,7 @@ def test_nobody_is_told_of_a_truncation_before_the_judgement(world: World) -> No
 def test_a_look_up_by_time_does_not_say_that_nothing_came_later(world: World) -> None:
     assert listed(world, FAR_FUTURE_MS)[0] == STORAGE
     assert listed(world, -1)[:2] == (ErrorCode.NONE, 13), "whoever begins there skips nothing"
-    assert listed(world, -2) == (ErrorCode.NONE, 0, -1), "the chain below is not judged"
+    assert listed(world, -2) == (ErrorCode.NONE, 0, -1), "the chain below is not validated"
     hosted(world).take_report(SOUND)
     assert listed(world, FAR_FUTURE_MS) == (ErrorCode.NONE, -1, -1)
     assert listed(world, -2) == (ErrorCode.NONE, 0, 3)
@@ -156,10 +156,10 @@ def test_what_the_tier_holds_is_not_said_before_it_has_reported(world: World) ->
     assert tiered() == [(STORAGE, -1, -1)] * 2
     hosted(world).take_report(SOUND)
     world.change("t", leader_epoch=4)
-    assert tiered() == unknown, "a new leader epoch judges anew"
+    assert tiered() == unknown, "a new leader epoch validates anew"
 
 
-def test_records_above_an_unjudged_end_are_not_out_of_range_for_delete_records(
+def test_records_above_an_unvalidated_end_are_not_out_of_range_for_delete_records(
     world: World,
 ) -> None:
     assert deleted(world, 14) == (STORAGE, -1)
@@ -172,7 +172,7 @@ def test_records_above_an_unjudged_end_are_not_out_of_range_for_delete_records(
     [(True, {}), (False, {"remote_storage_enable": True})],
     ids=["a topic never tiered", "no remote tier"],
 )
-def test_where_nobody_judges_nobody_waits(
+def test_where_nobody_validates_nobody_waits(
     tmp_path: Path, has_tier: bool, config: dict[str, bool]
 ) -> None:
     world = world_of(tmp_path, has_tier=has_tier, **config)
@@ -182,19 +182,19 @@ def test_where_nobody_judges_nobody_waits(
     world.logs.close(clean=False)
 
 
-@pytest.mark.parametrize(("name", "is_judged"), [("__consumer_offsets", False), ("t", True)])
-def test_a_topic_that_the_tier_never_judges_is_not_waited_for(
-    tmp_path: Path, name: str, is_judged: bool
+@pytest.mark.parametrize(("name", "is_validated"), [("__consumer_offsets", False), ("t", True)])
+def test_a_topic_that_the_tier_never_validates_is_not_waited_for(
+    tmp_path: Path, name: str, is_validated: bool
 ) -> None:
     """An internal topic may bring such a setting along from Kafka."""
     world = World(tmp_path, has_tier=True)
     world.add_topic(name, remote_storage_enable=True)
-    assert world.replicas.require(name, 0).is_sound is not is_judged
+    assert world.replicas.require(name, 0).is_sound is not is_validated
     world.logs.close(clean=False)
 
 
 @pytest.mark.parametrize("setting", ["remote_storage_enable", "remote_log_delete_on_disable"])
-def test_a_topic_whose_remote_records_are_being_dropped_is_judged_too(
+def test_a_topic_whose_remote_records_are_being_dropped_is_validated_too(
     tmp_path: Path, setting: str
 ) -> None:
     world = world_of(tmp_path, **{setting: True})
@@ -204,7 +204,7 @@ def test_a_topic_whose_remote_records_are_being_dropped_is_judged_too(
     world.logs.close(clean=False)
 
 
-def test_each_leader_epoch_is_judged_anew(world: World) -> None:
+def test_each_leader_epoch_is_validated_anew(world: World) -> None:
     hosted(world).take_report(SOUND)
     world.change("t", isr=(1,))
     assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE, "the same leader epoch"
@@ -217,7 +217,7 @@ def test_each_leader_epoch_is_judged_anew(world: World) -> None:
 
 
 @pytest.mark.parametrize("loss", list(Loss))
-def test_a_loss_stays_until_a_judgement_ends_it(world: World, loss: Loss) -> None:
+def test_a_loss_stays_until_a_validation_ends_it(world: World, loss: Loss) -> None:
     hosted(world).take_report(lost(loss))
     hosted(world).take_report(WITHDRAWN)
     assert hosted(world).verdict is loss
@@ -228,10 +228,10 @@ def test_a_loss_stays_until_a_judgement_ends_it(world: World, loss: Loss) -> Non
     assert fetched(world, 14) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_withdrawn_judgement_is_none(world: World) -> None:
+def test_a_withdrawn_validation_is_none(world: World) -> None:
     hosted(world).take_report(SOUND)
     hosted(world).take_report(WITHDRAWN)
-    assert hosted(world).verdict is Judgement.OPEN
+    assert hosted(world).verdict is Validation.OPEN
     assert fetched(world, 14) == STORAGE
 
 
@@ -240,11 +240,11 @@ def test_a_loss_is_no_longer_this_brokers_where_another_one_leads(world: World, 
     hosted(world).take_report(lost(loss))
     world.change("t", leader=2, leader_epoch=4)
     world.change("t", leader=1, leader_epoch=5)
-    assert hosted(world).verdict is Judgement.OPEN
+    assert hosted(world).verdict is Validation.OPEN
     hosted(world).append(batch(b"goes on"), now_ms=NOW_MS)
 
 
-def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -> None:
+def test_a_parked_fetch_is_woken_by_each_change_of_the_validation(world: World) -> None:
     woken = []
 
     class Waiter:
@@ -258,10 +258,10 @@ def test_a_parked_fetch_is_woken_by_each_change_of_the_judgement(world: World) -
     reports = [SOUND, SOUND, lost(Loss.LOG_END), lost(Loss.CHAIN), WITHDRAWN, SOUND]
     for report in reports:
         hosted(world).take_report(report)
-    assert woken == [Judgement.SOUND, Loss.LOG_END, Loss.CHAIN, Judgement.SOUND]
+    assert woken == [Validation.SOUND, Loss.LOG_END, Loss.CHAIN, Validation.SOUND]
 
 
-def test_the_epoch_of_a_log_start_that_is_local_needs_no_judgement(tmp_path: Path) -> None:
+def test_the_epoch_of_a_log_start_that_is_local_needs_no_validation(tmp_path: Path) -> None:
     world = World(tmp_path, has_tier=True)
     world.add_topic("t", remote_storage_enable=True)
     world.append("t", b"here")
