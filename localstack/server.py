@@ -2,7 +2,7 @@
 
 Everything the outside can see is fixed here: listens on 127.0.0.1 alone, calls nobody over the
 network, writes below --data alone, ends with its parent. Two settings have no public knob in 4.13.1
-and are set in its modules, and one of its locks is mended there; the exact pin makes that safe.
+and are set in its modules, and one of its locks is repaired there; the exact pin makes that safe.
 """
 
 import argparse

@@ -19,7 +19,7 @@ from rsm_plugins.segment import IndexType, LogSegmentData, RemoteLogSegmentMetad
 
 
 class RemoteStorageError(TidemarkError):
-    """The store failed in a way that trying again will not mend.
+    """The store failed in a way that trying again will not repair.
 
     Wrong credentials, no such bucket.
     """

@@ -2,9 +2,10 @@
 
 Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
 long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
-turn into 503 when the tier is red, because a restart would not mend a remote store. `/ready` is for
-load balancers and scripts: 200 from the moment clients are served until shutdown begins, else 503;
-of a node that is only a controller 200 while it knows a leader and has applied what is committed.
+turn into 503 when the tier is red, because a restart would not repair a remote store. `/ready` is
+for load balancers and scripts: 200 from the moment clients are served until shutdown begins, else
+503; of a node that is only a controller 200 while it knows a leader and has applied what is
+committed.
 """
 
 import json
@@ -40,7 +41,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "groups": f"{_LOG}; other brokers serve these groups where __consumer_offsets has replicas",
     "groups-data": f"{_LOG}; where offsets are missing, set them with the client's own tools",
     "kafka-controllers": "let a controller of Tidemark lead the quorum",
-    "logs": "`tidemark directories list` says which partitions are there; mend the disk, then "
+    "logs": "`tidemark directories list` says which partitions are there; repair the disk, then "
     "restart this broker",
     "membership": _MACHINE,
     "metadata": "restart this node; where it ends again, its log names the file",

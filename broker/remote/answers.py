@@ -1,8 +1,8 @@
 """What the broker answers to its tier: facts of the local log, and the few things it may change.
 
-Everything runs on the broker's loop, except opening a segment (it may have to mend and fsync files)
-and checkpointing, which run on pools. A question about another topic id or an older leader epoch
-than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
+Everything runs on the broker's loop, except opening a segment (it may have to repair and fsync
+files) and checkpointing, which run on pools. A question about another topic id or an older leader
+epoch than the broker's is refused with NOT_LEADER_OR_FOLLOWER.
 """
 
 import asyncio

@@ -63,10 +63,10 @@ class LogSegments:
         "_has_said_damage",
         "_health",
         "_leaving",
-        "_mending",
         "_older",
         "_recent",
         "_renaming",
+        "_repairing",
         "_topic_partition",
         "aborted",
         "active",
@@ -104,7 +104,7 @@ class LogSegments:
         # Those that have left the lists and still have their names, oldest first.
         self._leaving: deque[tuple[LogSegment, ProducerSnapshots]] = deque()
         self._renaming = make_mutex()  # the loop may wait for it
-        self._mending = make_mutex()  # held while a file is written: `close` waits for it
+        self._repairing = make_mutex()  # held while a file is written: `close` waits for it
         self.roll_ms = 0
         self._count_bytes()
         self._set_roll_ms()
@@ -512,7 +512,7 @@ class LogSegments:
         None is renamed or written any more: the directory may have another name, and its name
         another log.
         """
-        with self._mending, self._renaming:
+        with self._repairing, self._renaming:
             for segment, _ in self._leaving:
                 segment.release()
             self._leaving.clear()
@@ -547,14 +547,14 @@ class LogSegments:
     def write_file(self, path: Path, data: Buffer) -> None:
         """Replace a file of a closed segment; a caller that opens it then makes it durable.
 
-        One after the other: the tier may ask for a segment again while a thread still mends it for
-        an earlier question, and both write one file, under one temporary name.
+        One after the other: the tier may ask for a segment again while a thread still repairs it
+        for an earlier question, and both write one file, under one temporary name.
 
         Raises:
             LogClosed: the log was closed.
             OSError: the disk failed.
         """
-        with self._mending:
+        with self._repairing:
             if self._health.is_closed:
                 raise self._health.gone()
             self._disk.atomic_write(path, data, durable=False)

@@ -120,7 +120,8 @@ def place(
     if wanted.directory_id not in working:
         return Placement(
             offline=f"its log directory {shown} is missing or does not work (`tidemark directories "
-            "list`): mount or mend it and start the broker again; if it is gone for good, give it "
+            "list`): mount or repair it and start the broker again; if it is gone for good, give "
+            "it "
             f"up with `tidemark directories forget {shown}`" + _others(found)
         )
     if any(one.directory_id == wanted.directory_id for one in found):

@@ -73,7 +73,7 @@ class OpenedLog:
         chain_is_dirty: the epoch chain was written and not fsynced.
         chain_lost: why nothing is known of the epochs below the first segment, "" if something is.
         adopted_epoch: see `Accepted`.
-        damages: what was mended, of a log that stands damage.
+        damages: what was repaired, of a log that stands damage.
     """
 
     segments: list[LogSegment]
@@ -162,12 +162,12 @@ class LogOpener:
         )
 
     def _look(self) -> tuple[Surveyed, Sequence[SegmentDamage]]:
-        """What is there; of a log that stands damage, once that is mended."""
+        """What is there; of a log that stands damage, once that is repaired."""
         request = self._request
         found = Surveyor(self._disk, request, self._files).look()
         if not request.salvages:
             return found, ()
-        damages = Salvager(self._disk, request.check_stop).mend(found.survey, found.segments)
+        damages = Salvager(self._disk, request.check_stop).repair(found.survey, found.segments)
         if damages:
             found = Surveyor(self._disk, request, self._files).look()
         return found, damages

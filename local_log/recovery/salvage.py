@@ -61,12 +61,12 @@ def needs_salvage(survey: LogSurvey) -> list[SegmentSurvey]:
 
 
 class Salvager:
-    """Mends the damaged segments of one log; used once."""
+    """Repairs the damaged segments of one log; used once."""
 
     def __init__(self, disk: Disk, check_stop: CheckStop) -> None:
         self._disk, self._check_stop = disk, check_stop
 
-    def mend(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
+    def repair(self, survey: LogSurvey, segments: Sequence[LogSegment]) -> list[SegmentDamage]:
         """Write damaged segments anew; durable on return.
 
         Args:
@@ -89,11 +89,11 @@ class Salvager:
             later = [base for base in bases if base > one.base_offset]
             limit = later[0] if later else one.base_offset + RELATIVE_OFFSET_MAX + 1
             end = limit if later else min(survey.flushed_end, limit)
-            damages += self._mend(segment, limit, end)
+            damages += self._repair(segment, limit, end)
             segment.release()
         return damages
 
-    def _mend(self, segment: LogSegment, limit: int, end: int) -> list[SegmentDamage]:
+    def _repair(self, segment: LogSegment, limit: int, end: int) -> list[SegmentDamage]:
         file = self._disk.open_read(segment.path(LOG))
         size, start = file.size(), segment.base_offset
         found = _Search(self._disk, file, start, limit, self._check_stop).batches()

@@ -1,4 +1,4 @@
-"""Why a metadata directory cannot be used, in words for whoever has to mend it."""
+"""Why a metadata directory cannot be used, in words for whoever has to repair it."""
 
 from kafka_protocol.errors import TidemarkError
 

@@ -191,7 +191,7 @@ class S3Store(ObjectStore):
                 self._calls("delete_object", key)
 
     def _raise_failed(self, errors: Sequence[dict[str, str]]) -> None:
-        """Raise what the first key failed with, rather one that trying again will not mend."""
+        """Raise what the first key failed with, rather one that trying again will not repair."""
         failed = [
             self._calls.error(e.get("Code", ""), e.get("Message", ""), "delete", e.get("Key", ""))
             for e in errors

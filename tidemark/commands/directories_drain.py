@@ -65,7 +65,7 @@ def drain_command(
         names = ", ".join(f"{topic}-{index}" for topic, index in sorted(failed))
         click.echo(
             f"{len(failed)} replica(s) stay in {path}: {names}; the log of broker {number} says "
-            "why: give the command again when that is mended",
+            "why: give the command again when that is repaired",
             err=True,
         )
         sys.exit(1)

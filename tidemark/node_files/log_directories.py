@@ -81,7 +81,7 @@ def directory_rows(config: BrokerConfig, disk: Disk) -> list[DirectoryRow]:
         elif path in offline:
             state = (
                 f"there, offline in the running broker: {offline[path]}. Make room on the disk or "
-                "mend it, then start the broker again"
+                "repair it, then start the broker again"
             )
         rows.append(
             DirectoryRow(uuid_to_text(directory_id), str(path), state, counts[directory_id])
@@ -185,7 +185,8 @@ def lost_by_forgetting(config: BrokerConfig, directory: str, disk: Disk) -> list
     for row in directory_rows(config, disk):
         if not row.id and row.state.startswith("cannot be used"):
             raise LogDirectoryError(
-                f"log directory {row.path} {row.state}; it may be {directory}: mend it, or take it "
+                f"log directory {row.path} {row.state}; it may be {directory}: repair it, or take "
+                "it "
                 "out of log.dirs first"
             )
         if row.path and row.id == uuid_to_text(directory_id):

@@ -1,7 +1,7 @@
 """Who lets controllers of a simulated quorum vote, and takes votes away: an operator with a tool.
 
 Asks a leader, or another, as AddRaftVoter and RemoveRaftVoter do; is told, or not. No request is
-made that would leave fewer voters with their disks than a majority: nothing could mend that.
+made that would leave fewer voters with their disks than a majority: nothing could repair that.
 """
 
 from dataclasses import dataclass

@@ -292,7 +292,7 @@ class QuorumWorld:
             self._heal_node(node)
 
     def _heal_node(self, node: QuorumNode) -> None:
-        """Mend its disk, and start it."""
+        """Repair its disk, and start it."""
         node.disk_fault = node.start_ends_after = None
         if node.process is not None:
             node.process.disk.end_after(None)

@@ -58,7 +58,7 @@ class CrashDisk(PowerCutDisk):
         super().begin(operations, kills=kills)
         self.has_failed = False
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """All directories work."""
         self._broken, self.has_failed = None, False
 

@@ -230,7 +230,7 @@ def test_a_power_cut_after_it_loses_nothing(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("has_others", "kept"), [(False, [0, 2]), (True, [0])])
-def test_one_replica_of_several_is_cut_and_not_mended(
+def test_one_replica_of_several_is_cut_and_not_repaired(
     tmp_path: Path, has_others: bool, kept: list[int]
 ) -> None:
     """Its leader has what was lost; a batch in its place would count once this replica leads."""

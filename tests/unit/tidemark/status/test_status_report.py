@@ -242,13 +242,13 @@ def test_a_reason_has_its_remedy_beneath_it() -> None:
 
 def test_a_reason_of_a_page_has_the_remedy_of_the_page() -> None:
     facts = well()
-    said = Page("red", "running", ("logs: no",), {"logs: no": "mend\x1b it"})
+    said = Page("red", "running", ("logs: no",), {"logs: no": "repair\x1b it"})
     facts.brokers = {11: broker(11, page=said)}
     report = validate(facts)
-    assert report.remedies == {"node 11: logs: no": "mend\x1b it"}
+    assert report.remedies == {"node 11: logs: no": "repair\x1b it"}
     lines = report.text().splitlines()
     shown = lines[lines.index("node 11: logs: no") + 1]
-    assert shown.startswith("  mend")
+    assert shown.startswith("  repair")
     assert "\x1b" not in shown
 
 
