@@ -196,7 +196,7 @@ class Broker(ServerProcess):
         self.live = LiveConfig(self.config, self._image)
 
     async def _take_part(self) -> None:
-        """Be one of several nodes; the broker goes on when it has caught up with the leader."""
+        """Be one of several nodes; the broker continues when it has caught up with the leader."""
         check_secret_among_several(self.config, self._node.plan.voters)
         member = QuorumMember(self.config, self._directories, self._node, self._ports)
         quorum = await member.begin(self.health, self._on_stop, self._end)

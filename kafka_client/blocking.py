@@ -103,7 +103,7 @@ class BlockingClient:
     ) -> Iterator[Address]:
         """Those where a node answers ApiVersions, the first first; a single one is not asked.
 
-        Connections to the others go on; a later question finds them.
+        Connections to the others continue; a later question finds them.
 
         Args:
             addresses: are asked at the same time.
@@ -266,13 +266,13 @@ class _Line:
         return min(left_ms, max(self._turn_ends_ms - now_ms, 0))
 
     def change_turns(self) -> None:
-        """Go on to the next place where this one has had its time."""
+        """Continue to the next place where this one has had its time."""
         if self._is_connected or not self._places or self._turn_ends_ms is None:
             return
         if self._turn_ends_ms <= _CLOCK.monotonic_ms():
             self._next_place(TimeoutError("timed out"))
 
-    def goes_on(self) -> None:
+    def continues(self) -> None:
         """Do what the socket is ready for."""
         try:
             if not self._is_open:
@@ -367,7 +367,7 @@ def _wait_for(lines: Collection[_Line], wait_ms: int) -> None:
     ready = {descriptor for descriptor, _ in poll.poll(wait_ms)}
     for descriptor, line in waiting.items():
         if descriptor in ready:
-            line.goes_on()
+            line.continues()
         else:
             line.change_turns()
 

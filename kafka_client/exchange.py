@@ -94,7 +94,7 @@ class Exchange:
         is_ready: greeted and authenticated: requests are sent.
         is_reading: False while the receiver of the answers is behind.
         held_bytes: of answers that are on their way or not released.
-        on_room: called when reading may go on.
+        on_room: called when reading may continue.
     """
 
     def __init__(self, settings: ConnectionSettings, clock: Clock) -> None:

@@ -17,7 +17,7 @@ SKIP_LOST: Final = (
     "failOnDataLoss=false in Spark, fail_on_data_loss=False in a scan, --skip-lost on the command"
     " line"
 )
-"""How each of the readers is told to go on without what is lost."""
+"""How each of the readers is told to continue without what is lost."""
 
 
 class PipelineError(TidemarkError):

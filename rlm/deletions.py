@@ -1,4 +1,4 @@
-"""Deletions in the store that go on failing, of led partitions and of deleted topics alike.
+"""Deletions in the store that continue failing, of led partitions and of deleted topics alike.
 
 Nothing is lost by them, but the bill grows, and records stay that should have gone. One that fails
 for a while is a store that is away, which is told otherwise; one that fails for long is told here.
@@ -37,7 +37,7 @@ class LongFailing:
 
 
 class Deletions:
-    """Deletes objects of segments, in any thread, and knows which of that goes on failing."""
+    """Deletes objects of segments, in any thread, and knows which of that continues failing."""
 
     def __init__(
         self, storage: RemoteStorageManager, clock: Clock, late_ms: int, copy_max_ms: int

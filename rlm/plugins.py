@@ -26,7 +26,7 @@ class Plugins:
     """Storage plugin and metadata manager.
 
     Attributes:
-        deletions: deletes by the storage plugin, and knows what goes on failing.
+        deletions: deletes by the storage plugin, and knows what continues failing.
         connect: configures the metadata manager, once the broker takes its connections, with what
             its Kafka clients need for them.
         remover: of deleted topics, where the manager needs one.

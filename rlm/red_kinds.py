@@ -81,14 +81,14 @@ class TierRed(RedKind):
     COPY = (
         "copy: {error}",
         "the last copy failed; `RemoteCopyErrorsPerSec` and the first ERROR line of the outage "
-        "name the store's error; produce goes on, local disk grows",
+        "name the store's error; produce continues, local disk grows",
         f"repair the store, or its settings and permissions; {_TRIED_AGAIN}",
     )
     COPY_WAITS = (
         "copying waits for the store, {count} partitions: {error}",
         "the store fails; one partition after the other tries it, with pauses of up to 30 s, and "
-        "nothing else is copied; produce goes on, local disk grows",
-        f"repair the store, or its settings and permissions; {_TRIED_AGAIN}, then all go on",
+        "nothing else is copied; produce continues, local disk grows",
+        f"repair the store, or its settings and permissions; {_TRIED_AGAIN}",
     )
     DISK_FILLS = (
         "the disk of {path} is full in {hours} h at the present rate of {rate} MB/s",
@@ -100,7 +100,7 @@ class TierRed(RedKind):
         "deleting waits for the store, {count} partitions: {error}",
         "the store fails to delete; one partition after the other tries it, with pauses of up to "
         "30 s",
-        f"see that the store can be reached and permits deletion; {_TRIED_AGAIN}, then all go on",
+        f"see that the store can be reached and permits deletion; {_TRIED_AGAIN}",
     )
     EXPIRE = (
         "expire: {error}",
@@ -145,12 +145,12 @@ class TierRed(RedKind):
     )
     CACHE_OFF = (
         "the {cache} on disk is off: {error}",
-        "the directory of a cache fails; reads go on without it, slower",
+        "the directory of a cache fails; reads continue without it, slower",
         "repair the disk, restart the broker",
     )
     MANAGER = (
         "metadata manager: {error}",
-        "the metadata manager cannot go on; the tier is started anew",
+        "the metadata manager cannot continue; the tier is started anew",
         f"repair what the reason names; {_TRIED_AGAIN}",
     )
     FEATURES_OFF = (
@@ -176,7 +176,7 @@ class TierRed(RedKind):
         "says of each partition; before that, consumers above the log end and checks of positions "
         "wait, and nothing is copied",
         "see that the leader of __remote_log_metadata is there, that the store answers, and that "
-        "the tier process gets CPU; it goes on by itself",
+        "the tier process gets CPU; it continues by itself",
     )
     PROCESS = (
         "tier process: {reason}",

@@ -46,7 +46,7 @@ class Workers(Protocol):
         ...
 
     def resize(self, pool: str, threads: int) -> None:
-        """Let the pool have that many threads from now on; running jobs go on."""
+        """Let the pool have that many threads from now on; running jobs continue."""
         ...
 
     def abandon(self, pool: str, thread_id: int) -> None:

@@ -57,7 +57,7 @@ class SegmentAdded:
 
 @dataclass(frozen=True, slots=True)
 class SegmentUpdated:
-    """An update record (key 1): a known segment goes on to a later state."""
+    """An update record (key 1): a known segment continues to a later state."""
 
     update: SegmentUpdate
     stamp: Stamp = NO_STAMP

@@ -1,4 +1,4 @@
-"""The store on RocksDB: a restart goes on where the last one stopped, and memory stays bounded.
+"""The store on RocksDB: a restart continues where the last one stopped, and memory stays bounded.
 
 Nothing here is fsynced on purpose. It is a cache of the topic; a batch is atomic and RocksDB's log
 keeps order, so after a crash it is an earlier moment with an earlier position. A database that

@@ -241,8 +241,8 @@ class LoopWatch:
 
     def _look(self, now_s: float, lacked_ms: float) -> None:
         """See what the loop does; `lacked_ms` is how long this thread lacked the lock before."""
-        # A pass of the collector calls Python, and so may let the loop go on while the interpreter
-        # still holds a pointer to a frame of it.
+        # A pass of the collector calls Python, and so may let the loop continue while the
+        # interpreter still holds a pointer to a frame of it.
         with resting_collector():
             frames = sys._current_frames()
             del frames[threading.get_ident()]  # this frame: kept, it would be a cycle at each look

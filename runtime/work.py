@@ -50,7 +50,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class OnPool:
-    """Make a call on a pool, and go on with its result."""
+    """Make a call on a pool, and continue with its result."""
 
     __slots__ = ("call", "pool")
     __match_args__ = ("pool", "call")
@@ -67,7 +67,7 @@ Wait = Callable[[Callable[[], None]], None]
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Go on when `wait` has called what it is given."""
+    """Continue when `wait` has called what it is given."""
 
     wait: Wait
 
@@ -230,7 +230,7 @@ class Runner:
     def cancel(self) -> None:
         """End the work where it is, and begin none any more; `failed` is not called.
 
-        A call that is on a pool goes on.
+        A call that is on a pool continues.
         """
         self.is_closed = True
         work, self._work = self._work, None
@@ -246,7 +246,10 @@ class Runner:
         self.cancel()
 
     def _resume(self, given: tuple[Any, BaseException | None]) -> None:
-        """Go on; a scheduler that calls at once must not make the stack deeper with each step."""
+        """Continue.
+
+        A scheduler that calls at once must not make the stack deeper with each step.
+        """
         self._next = given
         if self._in_turn:
             return

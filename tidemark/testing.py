@@ -142,7 +142,7 @@ class KafkaContainer:
     # -- life
 
     def start(self, timeout: float = 60) -> Self:
-        """Start the broker and return when clients are served; one that runs goes on.
+        """Start the broker and return when clients are served; one that runs continues.
 
         Raises:
             BrokerStartError: it does not start within `timeout` seconds.

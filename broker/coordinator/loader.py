@@ -61,7 +61,7 @@ class Loader:
             shard, load = self._queue.popleft()
             try:
                 await self._load(shard, load)
-            except Exception:  # the other shards go on
+            except Exception:  # the other shards continue
                 log.exception("%s cannot be loaded", shard.partition.topic_partition)
                 shard.close(ShardStage.FAILED)
         self._task = None

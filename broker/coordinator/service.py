@@ -162,7 +162,8 @@ class GroupCoordinator:
     def damages(self) -> list[str]:
         """What a person should look at, later: groups that are served without what was damaged."""
         return [
-            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups go on without what was in the "
+            f"{OFFSETS_TOPIC}-{number} was damaged, and its groups continue without what was in "
+            "the "
             f"damaged places: places={shard.damaged}, the log of this broker names them"
             for number, shard in self.shards.items()
             if shard.damaged

@@ -353,13 +353,13 @@ class Shard:
         if start >= len(timers) or self.stage is not ShardStage.ACTIVE:
             return
 
-        def go_on() -> None:
+        def proceed() -> None:
             if self.stage is ShardStage.ACTIVE:
                 some = timers[start : start + _TIMERS_AT_ONCE]
                 self._set_timers([one for one in some if one.key not in self._timers])
                 self._set_later(timers, start + _TIMERS_AT_ONCE)
 
-        self._parts.scheduler.call_soon(go_on)
+        self._parts.scheduler.call_soon(proceed)
 
     def close(self, stage: ShardStage = ShardStage.CLOSED) -> None:
         """Serve no more: all that wait are told that this is not the coordinator any more."""

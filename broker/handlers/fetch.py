@@ -70,7 +70,7 @@ from runtime.ports import Ports
 from runtime.work import Steps, at_once, run_in_steps
 
 _REMOTE_SLACK_MS: Final = 250
-"""The tier answers by its deadline; this much later we go on without it."""
+"""The tier answers by its deadline; this much later we continue without it."""
 _REMOTE_WAIT_MIN_MS: Final = 50
 """Also a client that does not wait gives the tier so long to hand over what it has at hand: local
 data or errors in each answer would keep remote partitions from it for good."""

@@ -120,7 +120,7 @@ class ProduceHandler(RawHandler):
             outline = Outline(context.api_version, own_body(frame, offset))
             serve = partial(self._serve_wide, context, outline)
             # With acks=0 the client hangs up rightly.
-            return InTurn(serve, outline.elements_max, outline.count, goes_on=outline.acks == 0)
+            return InTurn(serve, outline.elements_max, outline.count, continues=outline.acks == 0)
         asked, _ = _decode(frame, context.api_version, offset)
         refused = self._refused_as_a_whole(asked)
         if refused is not None:
@@ -154,7 +154,7 @@ class ProduceHandler(RawHandler):
         refused = await self._decoding.run(self._refused_as_a_whole, asked)
         if refused is not None:
             return await self._decoding.run(_refuse, asked, context, refused)
-        in_turn.goes_on = True
+        in_turn.continues = True
         waiting: _Waiting = []
         topics = await run_in_steps(self._append_all(context, asked, waiting))
         await self._finish(context, asked, topics, waiting)
@@ -312,7 +312,7 @@ class ProduceHandler(RawHandler):
                 each.records, unopened = bytearray(each.records), True  # the frame is recycled
         if unopened:
             return InTurn(
-                lambda _: self._finished_answer(context, asked, topics, waiting), goes_on=True
+                lambda _: self._finished_answer(context, asked, topics, waiting), continues=True
             )
         return answer_or_future(self._committed_answer(context, asked, topics, waiting))
 

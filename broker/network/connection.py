@@ -139,7 +139,7 @@ class Connection(Intake):
         """See `Member`."""
         if self._paused or self._closing is not None:
             self._turn_ns = now_ns
-            self._go_on()
+            self._continue()
         else:
             self._read(now_ns)
 
@@ -162,7 +162,7 @@ class Connection(Intake):
     def _serve_now(self) -> None:
         account, monotonic_ns = self.account, self._server.clock.monotonic_ns
         self._turn_ns = monotonic_ns()
-        self._go_on()
+        self._continue()
         account.used_ns += monotonic_ns() - self._turn_ns
         if account.used_ns > TURN_NS:
             self._server.turns.end(account)
@@ -173,7 +173,7 @@ class Connection(Intake):
         if self._paused and self._may_resume():
             self._has_room()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._send()
         while self._paused and self._may_resume():
             self._resume()
@@ -247,7 +247,7 @@ class Connection(Intake):
             self._frame.release()
             self._frame = None
         elif self._unanswered.behind is not None and self._taken_bytes:
-            # A produce goes on without its client, and holds its batches until it is done.
+            # A produce continues without its client, and holds its batches until it is done.
             memory, address, taken = self._server.memory, self.address, self._taken_bytes
             self._taken_bytes = 0
             self._unanswered.behind.add_done_callback(lambda _: memory.give_back(address, taken))

@@ -352,7 +352,7 @@ class Dispatcher:
                 outcome.set_result((parts, size_bytes, sending))
 
         def abandoned(future: Future[Answer | None]) -> None:
-            if future.cancelled() and not (in_turn is not None and in_turn.goes_on):
+            if future.cancelled() and not (in_turn is not None and in_turn.continues):
                 answer.cancel()
 
         answer.add_done_callback(done)

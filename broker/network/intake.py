@@ -111,7 +111,7 @@ class Intake(ABC):
         """Pause, and serve the rest when others have had their turn."""
 
     @abstractmethod
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """Send what is ready, and serve what had to wait if it may be served now."""
 
     @abstractmethod
@@ -152,7 +152,7 @@ class Intake(ABC):
             self._close_after_answers(cause.reason)
         except OSError as error:
             self.close(f"read failed: {error.strerror or error}", quiet=True)
-        self._go_on()
+        self._continue()
 
     def _receive(self) -> None:
         scratch = self._server.scratch

@@ -1,7 +1,7 @@
 """How the answers of a connection go out: when the socket takes them, and from cold files.
 
 A send goes as far as the socket, the turn of the connection or the page cache allow. What is left
-goes on when the socket has room again, or when a thread has read the cold piece at its head: the
+continues when the socket has room again, or when a thread has read the cold piece at its head: the
 loop never waits for a disk.
 """
 

@@ -141,14 +141,14 @@ class InTurn:
         elements: how many the request may decode to by its length; `serve` is called when there is
             memory for them.
         count: counts them, on a thread, when there is; what they are fewer is given back then.
-        goes_on: it is not cancelled any more.
+        continues: it is not cancelled any more.
         let_go: the handler calls it when it keeps little of what it decoded and waits for others.
     """
 
     serve: "Callable[[InTurn], Awaitable[Any]]"
     elements: int = 0
     count: Callable[[], int] | None = None
-    goes_on: bool = False
+    continues: bool = False
     let_go: Callable[[], None] = lambda: None
 
 

@@ -8,12 +8,12 @@ another one. Where nothing is left its connection is not read; it stands in line
 Addresses have their turns, and connections of an address in the order in which they came. An
 address that holds half of the memory takes no more of it: a client that announces much and sends
 nothing holds up those beside it, and nobody else.
-DIFFERS: Kafka knows no addresses; its connections go on in any order.
+DIFFERS: Kafka knows no addresses; its connections continue in any order.
 
 `WideRequests` keeps a second one by the same rules, of what requests decode to.
 
 Small frames take nothing, for they are received in the buffer that all connections share: votes,
-heartbeats and fetches go on whatever is taken here.
+heartbeats and fetches continue whatever is taken here.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from runtime.metrics import Counter, Gauge, Registry
 SHARES: Final = 2
 """The part of an address is the whole divided by this."""
 CALLED_AT_ONCE_MAX: Final = 64
-"""Connections that go on in one turn of the loop."""
+"""Connections that continue in one turn of the loop."""
 
 
 class Waiter(Protocol):
@@ -227,7 +227,7 @@ class RequestMemory:
             self._turn = waiter
             try:
                 waiter.memory_is_there()
-            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+            except Exception as error:  # noqa: BLE001 - it ends; the others continue
                 waiter.fail(error)
             finally:
                 self._turn = None
@@ -235,7 +235,7 @@ class RequestMemory:
             self._call()
 
     def _next(self) -> Waiter | None:
-        """Take the connection out of its line whose turn it is, if one may go on."""
+        """Take the connection out of its line whose turn it is, if one may continue."""
         if self.used_bytes >= self._bound:
             return None  # without a look at each address: thousands may wait
         address = next((one for one in self._lines if not self.is_short_for(one)), None)

@@ -104,7 +104,7 @@ class Sender:
         """Send until nothing is left, the socket is full or the turn is over.
 
         Returns:
-            A cold piece that must be given to `replace_head` before sending goes on, else None.
+            A cold piece that must be given to `replace_head` before sending continues, else None.
 
         Raises:
             OSError: the peer is gone.

@@ -326,7 +326,7 @@ class Server(Shared):
         for connection in list(self._connections):
             try:
                 connection.check_deadlines(now_ms)
-            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+            except Exception as error:  # noqa: BLE001 - it ends; the others continue
                 connection.fail(error)
         for connection, since_ms in list(self._unauthenticated.items()):
             if now_ms - since_ms > self.limits.unauthenticated_ms_max:

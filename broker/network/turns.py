@@ -123,7 +123,7 @@ class Turns:
             del account.line[one]
             try:
                 one.take_turn(now_ns)
-            except Exception as error:  # noqa: BLE001 - it ends; the others go on
+            except Exception as error:  # noqa: BLE001 - it ends; the others continue
                 one.fail(error)
             now_ns = self._clock.monotonic_ns()
         account.is_over = bool(account.line)

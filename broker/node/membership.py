@@ -2,7 +2,7 @@
 
 A broker that is fenced or whose registration is gone serves nobody, whatever else is well. It sees
 that here, comes back by itself, and is red while it does not. A registration under its id by
-another incarnation ends it: two processes of one id must not both go on.
+another incarnation ends it: two processes of one id must not both continue.
 """
 
 import asyncio

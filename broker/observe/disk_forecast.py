@@ -1,4 +1,4 @@
-"""When a log directory is full, if it goes on filling as it does now.
+"""When a log directory is full, if it continues filling as it does now.
 
 While nothing is copied to the remote store nothing of a tiered topic expires locally: how long an
 outage may last depends on the disk, and the last ten minutes say it.

@@ -199,9 +199,9 @@ def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, Loo
 
 
 def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "asyncio.Task[None]":
-    """Go on while the node takes part; `failed` is told when it must end."""
+    """Continue while the node takes part; `failed` is told when it must end."""
 
-    async def go_on() -> None:
+    async def proceed() -> None:
         try:
             await watch.until_listed()
         except QuorumConfigError as error:
@@ -209,4 +209,4 @@ def watch_on(watch: IdentityWatch, failed: Callable[[BaseException], None]) -> "
         except Exception:
             log.exception("whether another node has our id is not looked at any more")
 
-    return asyncio.create_task(go_on())
+    return asyncio.create_task(proceed())

@@ -22,7 +22,15 @@ class DelayedFetch:
         is_over: the wait is over: the next look is the last.
     """
 
-    __slots__ = ("_go_on", "_is_changed", "_loop", "_missing_bytes", "_timer", "_watch", "is_over")
+    __slots__ = (
+        "_continue",
+        "_is_changed",
+        "_loop",
+        "_missing_bytes",
+        "_timer",
+        "_watch",
+        "is_over",
+    )
 
     def __init__(self, *, watch: FetchWatch[Any], wait_ms: int, scheduler: Scheduler) -> None:
         """Park for `wait_ms` on the partitions of `watch`."""
@@ -30,7 +38,7 @@ class DelayedFetch:
         self._watch = watch
         self._is_changed = bool(watch.changed)  # while the first look was taken in slices
         self._missing_bytes = 0
-        self._go_on: Callable[[], None] | None = None
+        self._continue: Callable[[], None] | None = None
         self.is_over = False
         watch.parked = self
         self._timer: Timer = scheduler.call_later(wait_ms, self._expire)
@@ -59,20 +67,23 @@ class DelayedFetch:
     def finish(self) -> None:
         """Wait no longer."""
         self._timer.cancel()
-        self._watch.parked = self._go_on = None
+        self._watch.parked = self._continue = None
 
-    def _wait(self, go_on: Callable[[], None]) -> None:
-        self._go_on = go_on
+    def _wait(self, proceed: Callable[[], None]) -> None:
+        self._continue = proceed
         if self.is_over or self._is_changed or self._missing_bytes <= 0:
             self._look_soon()
 
     def _look_soon(self) -> None:
-        if self._go_on is not None:
-            self._loop.call_soon(self._go_on)
-            self._go_on = None
+        if self._continue is not None:
+            self._loop.call_soon(self._continue)
+            self._continue = None
 
     def _expire(self) -> None:
         self.is_over = True
-        go_on, self._go_on = self._go_on, None  # else bytes that come meanwhile go on once more
-        if go_on is not None:
-            go_on()
+        proceed, self._continue = (
+            self._continue,
+            None,
+        )  # else bytes that come meanwhile continue once more
+        if proceed is not None:
+            proceed()

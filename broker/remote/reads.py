@@ -1,7 +1,7 @@
 """Fetches from the remote tier: asked of the tier, checked again when the answer comes.
 
 A read always ends by its deadline: with regions, with a Kafka error, or empty (nothing came in
-time; the tier goes on fetching into its cache, so the client's next try finds it). While the tier
+time; the tier continues fetching into its cache, so the client's next try finds it). While the tier
 is gone a read is parked until its deadline and then gets KAFKA_STORAGE_ERROR, so that clients do
 not spin.
 

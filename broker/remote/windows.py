@@ -1,6 +1,6 @@
 """Remote batches that a reader will ask for next, held by the broker for a moment.
 
-The tier answers a reader that goes on beyond what it asked for; the rest waits here under the
+The tier answers a reader that continues beyond what it asked for; the rest waits here under the
 offset at which the reader will come back. A window says nothing about what is true now: whoever
 takes one checks leadership, leader epoch and log start as for a fresh answer.
 """

@@ -7,7 +7,7 @@ that the next start begins again |
 | 2 segments are copied, a piece at a time, while the replica serves on | pool | the same |
 | 3 little is missing: the log is rolled and lent, and the rest is copied | pool | the same |
 | 4 the log is renamed away, the copy takes its name and is opened | pool | what a start finishes |
-| 5 the replica goes on with it, and the metadata note the directory | loop | a log that a start \
+| 5 the replica continues with it, and the metadata note the directory | loop | a log that a start \
 finds elsewhere, and has noted |
 
 In steps 3 and 4 the replica answers NOT_LEADER_OR_FOLLOWER, and clients ask again. A leader keeps
@@ -175,10 +175,10 @@ class DirectoryMoves:
         await self._pool.run(self._moves.drop, move)
 
     async def stop(self) -> None:
-        """Copy no more; returns when no thread has a log. The next start goes on."""
+        """Copy no more; returns when no thread has a log. The next start continues."""
         self._is_stopping = True
-        for go_on in list(self._pauses):
-            go_on()
+        for proceed in list(self._pauses):
+            proceed()
         loop = asyncio.get_running_loop()
         idle = [loop.create_future() for _ in self._lines]
         for line, future in zip(self._lines.values(), idle, strict=True):
@@ -260,11 +260,11 @@ class DirectoryMoves:
         self._debt, self._paid_ms = max(self._debt - paid, 0), now_ms
 
     def _pause(self, ms: int) -> Work[None]:
-        def begin(go_on: Callable[[], None]) -> None:
+        def begin(proceed: Callable[[], None]) -> None:
             def once() -> None:
                 if once in self._pauses:
                     del self._pauses[once]
-                    go_on()
+                    proceed()
 
             self._pauses[once] = None
             self._scheduler.call_later(ms, once)

@@ -121,7 +121,7 @@ class FetchContext:
 
     @property
     def has_session(self) -> bool:
-        """Whether later fetches go on where this one ends."""
+        """Whether later fetches continue where this one ends."""
         return self._session is not None
 
     @property

@@ -410,7 +410,7 @@ class Hosting:
                 yield from self._remove([one for one in batch if isinstance(one, Gone)])
                 wanted = [one for one in batch if isinstance(one, Wanted)]
                 yield from self._host(wanted if not self._is_stopping else [])
-            except Exception as error:  # the other batches go on
+            except Exception as error:  # the other batches continue
                 log.exception("partitions were not made or taken away: count=%d", len(batch))
                 self._put_all_offline(batch, error)
             for one in batch:
@@ -639,7 +639,7 @@ class Hosting:
         """Whether it needs a tier that is not here: then it is offline, and loses nothing."""
         tp = partition_log.topic_partition
         if reason := self._why_barred(tp.topic):
-            partition_log.set_config(self._config_for(tp.topic))  # else retention goes on
+            partition_log.set_config(self._config_for(tp.topic))  # else retention continues
             self._put_offline(tp, reason)
         return bool(reason)
 

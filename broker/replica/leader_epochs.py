@@ -7,7 +7,7 @@ and the image says the new one.
 Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
 of them; where fewer than that wait, further ones collect in a pause before the next request; of a
 partition the second and each further question waits, longer each time; after `RAISES_MAX` that were
-given in vain nobody asks any more: then somebody else goes on using higher ones.
+given in vain nobody asks any more: then somebody else continues using higher ones.
 """
 
 import asyncio
@@ -185,5 +185,5 @@ class LeaderEpochRequests:
     def _tell_refused(self, replica: ReplicaId) -> None:
         try:
             self.on_refused(replica)
-        except Exception:  # the other questions of this answer go on
+        except Exception:  # the other questions of this answer continue
             log.exception("a refused leader epoch was not taken note of: replica=%s", replica)

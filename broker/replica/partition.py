@@ -313,7 +313,7 @@ class Partition:
             self.leader_word = LeaderWord(self.leader_word.log_start_offset, None)
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that took the place of the one before; a leader is paused before.
+        """Continue with a log that took the place of the one before; a leader is paused before.
 
         Reports on the log before do not count for it; a loss stays until this one is validated.
         """
@@ -396,7 +396,7 @@ class Partition:
     def check_log_start_known(self) -> None:
         """Refuse to say that offsets are gone before it is known where the log starts.
 
-        A consumer that is told so would go on elsewhere and skip what is in the remote tier.
+        A consumer that is told so would continue elsewhere and skip what is in the remote tier.
         DIFFERS: Kafka takes the local start for the log start then.
 
         Raises:
@@ -420,7 +420,7 @@ class Partition:
             raise ReplicaNotAvailable(f"the epoch chain of {self.topic_partition} was lost")
 
     def check_log_end(self) -> None:
-        """Refuse to go on at a log end above which offsets were given before.
+        """Refuse to continue at a log end above which offsets were given before.
 
         Raises:
             NotValidated: the end of the log was lost.

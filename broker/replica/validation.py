@@ -98,7 +98,7 @@ class ValidationTally:
         return (f"validated {self.concerned - self.unvalidated} of {self.concerned} partitions",)
 
     def late(self) -> Sequence[str]:
-        """Why somebody should look, if validating goes on for minutes."""
+        """Why somebody should look, if validating continues for minutes."""
         took_ms = self._clock.monotonic_ms() - self._unvalidated_since_ms
         if not self.unvalidated or took_ms < LATE_AFTER_MS:
             return ()

@@ -193,7 +193,7 @@ class ReplicaFetcher:
         return not self._followed and not self._runner.is_running
 
     def follow(self, partition: Partition) -> None:
-        """Follow a partition under the leadership that it knows, or go on with it.
+        """Follow a partition under the leadership that it knows, or continue with it.
 
         Its log is not lent. While it was paused, answers of its leader may have been dropped.
         """
@@ -208,7 +208,7 @@ class ReplicaFetcher:
         elif known.following.standing is Standing.ASKED:
             self._ask(known)
             self._session.renew(partition_id)
-        self._go_on_soon()
+        self._continue_soon()
 
     def keep_log_start(self, partition: Partition) -> None:
         """Make its log start durable where it is not, and tell the leader; it is not lent."""
@@ -219,7 +219,7 @@ class ReplicaFetcher:
             self._starts[followed.id] = followed
         elif followed.following.standing is Standing.ASKED:
             self._ask(followed)  # another has made it durable
-        self._go_on_soon()
+        self._continue_soon()
 
     def let_go(self, partition: Partition) -> None:
         """Follow it no more; where its log is lent, that lasts until the call's end."""
@@ -229,7 +229,7 @@ class ReplicaFetcher:
                 kept.pop(partition_id, None)
             self._session.forget(partition_id)
             partition.unheard()
-            self._go_on_soon()
+            self._continue_soon()
 
     def reach(self, address: Address | None) -> None:
         """Ask the leader there from now on; None: the metadata name no address."""
@@ -238,7 +238,7 @@ class ReplicaFetcher:
             self._pauses_until_ms = 0
             if before is not None:
                 before.close()  # a question under way ends without an answer
-            self._go_on_soon()
+            self._continue_soon()
 
     async def stop(self) -> None:
         """Ask nothing more; returns when no thread has a log of it."""
@@ -251,13 +251,13 @@ class ReplicaFetcher:
 
     # -- one question after the other
 
-    def _go_on_soon(self) -> None:
+    def _continue_soon(self) -> None:
         """Ask when all that is said in this turn of the loop is known: a question may take long."""
         if not self._is_due:
             self._is_due = True
-            self._scheduler.call_soon(self._go_on)
+            self._scheduler.call_soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._is_due = False
         self._runner.start()
 
@@ -277,7 +277,7 @@ class ReplicaFetcher:
         self._wake_when_due(now_ms)
 
     def _wake_when_due(self, now_ms: int) -> None:
-        """Go on when the pause after a failure is over, or a partition has waited long enough."""
+        """Continue when the pause after a failure is over, or a partition waited long enough."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -285,7 +285,7 @@ class ReplicaFetcher:
         if self._pauses_until_ms > now_ms and self._followed:
             due_ms = self._pauses_until_ms
         if due_ms is not None:
-            self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._go_on)
+            self._timer = self._scheduler.call_later(max(due_ms - now_ms, 0), self._continue)
 
     def _asked(self, address: Address, question: Question) -> Work[None]:
         """Ask, and do what the answer says."""
@@ -626,7 +626,7 @@ class ReplicaFetcher:
     # -- offsets that the leader does not have
 
     def _settle_ranges(self, asking: Sequence[Followed], todo: _ToDo) -> Work[None]:
-        """Find out where the leader's logs begin and end, and go on there."""
+        """Find out where the leader's logs begin and end, and continue there."""
         ranges = yield from leader_ranges(
             self._connection,
             {one.name: one.following.leader_epoch for one in asking},
@@ -692,7 +692,7 @@ class ReplicaFetcher:
         )
 
     def _build(self, followed: Followed, decision: Build) -> None:
-        """Have the log begin elsewhere, beside all others, which go on meanwhile."""
+        """Have the log begin elsewhere, beside all others, which continue meanwhile."""
         self._session.forget(followed.id)
         followed.partition.unheard()
         followed.following.build()
@@ -705,7 +705,7 @@ class ReplicaFetcher:
         self._bootstraps.begin(bootstrap)
 
     def _built(self, followed: Followed, outcome: Wait | Stop | None) -> None:
-        """A bootstrap has ended: go on from where the log begins now, or try again later."""
+        """A bootstrap has ended: continue from where the log begins now, or try again later."""
         followed.following.built()
         if not self._is_led(followed):
             return  # `follow` asks for it, if it comes back
@@ -714,7 +714,7 @@ class ReplicaFetcher:
             self.keep_log_start(followed.partition)
         else:
             self._put_off(followed, outcome)
-        self._go_on_soon()
+        self._continue_soon()
 
 
 def _id_of(partition: Partition) -> PartitionId:

@@ -20,9 +20,9 @@ A leader that has lost all it had here, as its followers have, begins again in t
 person orders it (`broker.replication.restoring`): its log begins at the end of the newest segment,
 and ends above all that was given. It is paused from step 3 until it has its role anew.
 
-It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher go on. A partition
-that gets another role before step 3 keeps its old log. A segment that the tier does not know yet is
-asked for again, as is everything that fails.
+It is not fetched meanwhile, so it is in no ISR; other partitions of its fetcher continue. A
+partition that gets another role before step 3 keeps its old log. A segment that the tier does not
+know yet is asked for again, as is everything that fails.
 
 Source: KIP-405, "Follower fetch protocol in detail" (BuildingRemoteLogAuxState).
 """
@@ -224,11 +224,11 @@ class TierBootstraps:
             return ApiError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no remote tier")
         ask, found = self._ask, list[State]()
 
-        def begin(go_on: Callable[[], None]) -> None:
+        def begin(proceed: Callable[[], None]) -> None:
             def answered(state: State) -> None:
                 if self._asked.pop(one, None) is not None:
                     found.append(state)
-                    go_on()
+                    proceed()
 
             self._asked[one] = answered
             theirs = one.theirs

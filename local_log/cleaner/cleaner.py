@@ -276,7 +276,7 @@ class LogCleaner:
         return self._runner.is_running
 
     def look(self) -> None:
-        """Look now, between two pauses; where it is at work, it goes on with that."""
+        """Look now, between two pauses; where it is at work, it continues with that."""
         if not self._is_stopped and self._settings().is_enabled:
             self._runner.start()
 
@@ -321,17 +321,17 @@ class LogCleaner:
     # -- which one ------------------------------------------------------------------------------
 
     def _steps(self) -> Work[None]:
-        while self._goes_on() and (due := (yield from self._look())):
+        while self._continues() and (due := (yield from self._look())):
             looked_ms = self._clock.monotonic_ms()
             for each in due:
                 if self._may_clean(each):
                     yield from self._clean(each)
                 yield None
-                if not self._goes_on() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
+                if not self._continues() or self._clock.monotonic_ms() - looked_ms >= LOOK_MAX_MS:
                     break  # others may be dirtier by now
         yield OnPool(self._pool, self._worker.collect)
 
-    def _goes_on(self) -> bool:
+    def _continues(self) -> bool:
         """Whether a pass may begin: not while a process that was lost is waited for."""
         return not self._is_stopped and self._clock.monotonic_ms() >= self._retry_process_ms
 

@@ -231,7 +231,7 @@ def check_records(
     """Check each record of a batch whose header is right.
 
     DIFFERS: where offsets do not follow each other Kafka gives others to compressed records, and
-    takes uncompressed ones as they are: readers then go on behind records they have not seen.
+    takes uncompressed ones as they are: readers then continue behind records they have not seen.
 
     Raises:
         InvalidRecord: with the records that are wrong.

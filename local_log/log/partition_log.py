@@ -710,7 +710,7 @@ class PartitionLog:
             KafkaStorageError: the disk failed: the next start must recover.
         """
         is_lent = self.loan.is_lent and not by_lender
-        assert not is_lent, "its thread would go on in another log's files"
+        assert not is_lent, "its thread would continue in another log's files"
         if clean and self.health.failure is None:
             try:
                 self.producers.write_last(self.log_end_offset)

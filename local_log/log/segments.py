@@ -1,8 +1,8 @@
 """The segments of one log: which there are, where batches lie, how segments come and go.
 
 The lists are changed by one thread at a time, see `loan`. What reads on a pool thread beside it
-works on a copy (`on_a_copy`): appends, rolls and drops go on. A read on the loop beside an append
-on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
+works on a copy (`on_a_copy`): appends, rolls and drops continue. A read on the loop beside an
+append on a pool thread looks no further than `tail`, which is set when a batch is wholly there.
 
 A log of thousands of segments lets them go in one step, in memory; their files are renamed away on
 a pool thread (`rename_leaving`). Until then a start finds them again and lets them go again: the
@@ -323,14 +323,14 @@ class LogSegments:
             begin: called with `base_offset` when its files are there, before anything is closed.
 
         Raises:
-            OSError: the disk failed; the active segment goes on, unless it is half closed.
+            OSError: the disk failed; the active segment continues, unless it is half closed.
         """
         self.active.prepare_inactive()
         try:
             segment = self._create(base_offset, now_ms)
             begin(base_offset)
         except OSError:
-            # The old segment goes on, perhaps past this offset: no file may begin there.
+            # The old segment continues, perhaps past this offset: no file may begin there.
             for suffix in SEGMENT_SUFFIXES:
                 self._disk.unlink(path_of(self._directory, base_offset, suffix))
             raise

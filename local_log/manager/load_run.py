@@ -143,7 +143,7 @@ class LoadRun:
             try:
                 return work(directory)
             except BaseException:
-                self.stop()  # the others need not go on
+                self.stop()  # the others need not continue
                 raise
 
         futures = [self._pool(one).submit(guarded, one) for one in directories]

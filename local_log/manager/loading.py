@@ -46,7 +46,7 @@ from local_log.manager.log_dir import (
 )
 from local_log.manager.placement import FoundReplica, WantedReplica, place
 from local_log.recovery.survey import OpenRequest
-from local_log.segment.reading import CheckStop, go_on
+from local_log.segment.reading import CheckStop, proceed
 from runtime.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class Loader:
         self._request = request
         self._config_for = request.config_for
         self._fail_dir = request.fail_dir
-        self.check_stop: CheckStop = go_on
+        self.check_stop: CheckStop = proceed
 
     def look_into(self, directory: LogDir) -> tuple[list[TopicPartition], list[FoundFuture]]:
         """Read what a log directory says of itself, and the names of its partitions.
@@ -276,7 +276,7 @@ class Loader:
         found: Mapping[TopicPartition, Sequence[LogDir]],
         moves: list[FoundFuture],
     ) -> bool:
-        """Whether it is left as it is: the move goes on, or the log may be where it came from."""
+        """Whether it is left as it is: the move continues, or the log may be where it came from."""
         tp, moved = future.marker.topic_partition, future.marker.moved
         if moved is None:
             return False

@@ -49,13 +49,13 @@ class LogMaintenance:
         self._expiring = Runner(self._expiries, scheduler, failed=failed)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush where `flush.ms` has passed; a pass that runs goes on alone."""
+        """Flush where `flush.ms` has passed; a pass that runs continues alone."""
         if not self._flushing.is_running:
             self._now_ms = now_ms
             self._flushing.start()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that were silent for too long; a pass that runs goes on alone."""
+        """Forget producers that were silent for too long; a pass that runs continues alone."""
         if not self._expiring.is_running:
             self._now_ms, self._expiration_ms = now_ms, expiration_ms
             self._expiring.start()

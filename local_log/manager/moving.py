@@ -1,7 +1,7 @@
 """A log moves to another log directory of its broker, while it is read and written (KIP-113).
 
 Its segments are copied into a future directory there (`future_dirs`): bytes as they are, a piece at
-a time on a pool thread, while the log goes on. The loop compares what is copied with the segments
+a time on a pool thread, while the log continues. The loop compares what is copied with the segments
 of now, so whatever leaves the log, by retention, compaction or a truncation, leaves the copy; what
 a truncation may have changed is copied again. When little is missing the log is rolled and lent,
 the rest is copied, all of it is made durable, and the two change places (`replacement`).

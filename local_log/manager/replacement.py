@@ -209,9 +209,9 @@ class LogReplacement:
     def _undo(
         self, future: Future, aside: Path, source: LogDir, error: OSError | LogRefused
     ) -> Swapped:
-        """Go on where the log was: what the other disk holds by now, only a start finds out."""
+        """Continue where the log was: what the other disk holds by now, only a start finds out."""
         old, tp = future.replaces, future.marker.topic_partition
-        log.error("move failed, the log goes on where it was: partition=%s error=%s", tp, error)
+        log.error("move failed, the log continues where it was: partition=%s error=%s", tp, error)
         if isinstance(error, OSError):
             self._failures.blame(future.directory, error)
         with suppress(OSError):

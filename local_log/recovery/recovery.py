@@ -40,7 +40,7 @@ from local_log.segment.reading import (
     CheckStop,
     RecentBatches,
     filler,
-    go_on,
+    proceed,
     read_segment,
     runs_by_headers,
 )
@@ -396,7 +396,7 @@ def _is_ours(name: str) -> bool:
 
 
 def chain_of_batches(
-    segments: Sequence[LogSegment], check_stop: CheckStop = go_on
+    segments: Sequence[LogSegment], check_stop: CheckStop = proceed
 ) -> list[EpochEntry]:
     """The chain that the batches themselves tell."""
     epochs = LeaderEpochCache()

@@ -385,7 +385,7 @@ class _Validator:
                 if segment.was_read and all(
                     epoch > one.epoch and first > one.start_offset for one in newest
                 ):
-                    cache.assign(epoch, first)  # written before the chain was: it goes on here
+                    cache.assign(epoch, first)  # written before the chain was: it continues here
                     continue
                 # Of a segment that was read the whole run is of this epoch.
                 for offset in (first, end - 1) if segment.was_read else (first,):

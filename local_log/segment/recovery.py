@@ -12,7 +12,7 @@ from local_log.producers.snapshots import ProducerSnapshots
 from local_log.producers.state import ProducerStates
 from local_log.producers.transactions import note_batch
 from local_log.segment.index_builder import IndexBuilder
-from local_log.segment.reading import CheckStop, RecentBatches, go_on, walk
+from local_log.segment.reading import CheckStop, RecentBatches, proceed, walk
 from local_log.segment.segment import LogSegment
 from runtime.disk import Disk
 
@@ -155,7 +155,7 @@ def write_indexes(disk: Disk, segment: LogSegment, built: IndexBuilder) -> None:
 
 
 def write_transaction_index(
-    disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = go_on
+    disk: Disk, segment: LogSegment, producers: ProducerStates, check_stop: CheckStop = proceed
 ) -> None:
     """Make a segment's transaction index again, or remove it where no transaction was aborted.
 
@@ -189,7 +189,7 @@ def build_producers(
     start: int,
     end: int,
     recent: Mapping[int, RecentBatches] = NOTHING_READ,
-    check_stop: CheckStop = go_on,
+    check_stop: CheckStop = proceed,
 ) -> ProducerStates:
     """Make the producer state at `end`: the newest snapshot, and the batches after it.
 

@@ -13,7 +13,7 @@ The ELR (KIP-966) has the replicas that left the ISR while it was below `min.ins
 high watermark stood still meanwhile, so that each of them has all that is committed. A replica that
 lost something since then (a power cut, its log directory) is not eligible.
 
-While a reassignment goes on its replicas are those that it wants, and behind them those that it
+While a reassignment continues its replicas are those that it wants, and behind them those that it
 takes out; both fetch and are in the ISR as any. It is complete when all that it wants are in the
 ISR: the change that says so takes the others out of replicas and ISR, and elects anew if one of
 them led.

@@ -22,7 +22,7 @@ _NAMED_MAX: Final = 3
 def unregister_broker(image: MetadataImage, *, broker_id: int) -> Steps[ControllerResult[None]]:
     """Take a broker out of the cluster, in steps.
 
-    DIFFERS: Kafka takes out a broker that serves, which then goes on as no broker of the cluster,
+    DIFFERS: Kafka takes out a broker that serves, which then continues as no broker of the cluster,
     and one with replicas: others have their records, or there is none to lose.
 
     Raises:

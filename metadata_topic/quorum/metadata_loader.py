@@ -7,7 +7,7 @@ pool. An image ends at the end of a batch, outside of any transaction (`image.lo
 A snapshot that a start found, or that was fetched, stands for everything before its end: the images
 begin anew with it, and subscribers get one delta against what they had.
 
-A record that cannot be read or replayed ends the node: going on without it would show a cluster
+A record that cannot be read or replayed ends the node: continuing without it would show a cluster
 that does not exist.
 
 Source: KIP-630, Loading Snapshots.
@@ -129,15 +129,18 @@ class MetadataLoader:
     def on_high_watermark(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed; a lower one than before is late."""
         self._committed = max(self._committed, offset)
-        self._go_on()
+        self._continue()
 
     def on_snapshot_installed(self, snapshot_id: SnapshotId) -> None:
-        """A snapshot on the disk stands for all that was applied; the log goes on from its end."""
+        """A snapshot on the disk stands for all that was applied.
+
+        The log continues from its end.
+        """
         self._fetched = snapshot_id
         self._committed = max(self._committed, snapshot_id.end_offset)
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._committed > self.end_offset:
             self._runner.start()
 

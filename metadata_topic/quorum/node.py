@@ -145,7 +145,7 @@ class MetadataNode:
             identity: of this node.
             ports: its pool `log-commit` flushes.
             settings: default: a sole voter.
-            on_failure: told once when the node cannot go on.
+            on_failure: told once when the node cannot continue.
         """
         self.node_id = identity.node_id
         self.cluster_id = identity.cluster_id

@@ -75,7 +75,7 @@ class ReplicaWorld:
         transport: to the other nodes.
         on_role: told after each change of role, epoch or leader.
         on_applied: told after each image, when subscribers and waiting callers know of it.
-        on_failure: told once, when the node cannot go on.
+        on_failure: told once, when the node cannot continue.
         before_install: called on a thread before a fetched snapshot takes the place of the log.
     """
 
@@ -275,7 +275,7 @@ class MetadataReplica:
         if self.failure is not None:
             return
         self.failure = error
-        log.error("the metadata node cannot go on: %s", error)
+        log.error("the metadata node cannot continue: %s", error)
         self._stop_timer()
         self._loader.close()
         self.snapshotter.abandon()
@@ -343,7 +343,7 @@ class MetadataReplica:
         self.snapshotter.on_leader_log_start(offset)
 
     def on_failure(self, error: BaseException) -> None:
-        """The driver cannot go on."""
+        """The driver cannot continue."""
         self.fail(error)
 
     def _applied(self, applied: Applied) -> None:

@@ -255,7 +255,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
-    """The node must end: going on could lose or invent committed records."""
+    """The node must end: continuing could lose or invent committed records."""
 
     reason: str
 

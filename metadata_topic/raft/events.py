@@ -195,7 +195,7 @@ class LogStartRaised:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The controller on this node cannot go on as the active one: somebody else must lead."""
+    """The controller on this node cannot continue as the active one: somebody else must lead."""
 
     random: float
 
@@ -204,7 +204,7 @@ class Resign:
 class AbleToLead:
     """Whether the controller on this node could be the active one.
 
-    One that could not neither stands nor goes on leading. It votes and fetches as ever.
+    One that could not neither stands nor continues leading. It votes and fetches as ever.
     """
 
     is_able: bool

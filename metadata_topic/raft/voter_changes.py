@@ -6,7 +6,7 @@ either of them knows of every commit by the other. For that to hold of all sets 
 1. a set differs from the one before by one voter,
 2. it is in force on a replica from the moment in which its record is in the log there,
 3. it is appended only once the set before it is committed, and so is a record of the leader's own
-   epoch: an older leader's record that nobody has seen commit may be gone on the others.
+   epoch: an older leader's record that nobody has seen commit may be continued the others.
 
 A truncation takes back what it cuts off (`voter_history`). The record is appended between two
 decisions of the active controller, whose batches have their offsets by then (`AppendTurn`).
@@ -216,7 +216,7 @@ def on_upgrade_request(replica: Replica, token: int, request: UpgradeKraftVersio
                 assert state.change is not None
                 state.change.asked |= {voter.key}
                 replica.send(node, ApiVersionsRequest(voter.key))
-        _go_on_with_upgrade(replica, state)
+        _continue_with_upgrade(replica, state)
 
 
 def _told(replica: Replica, state: Leader) -> VoterSet:
@@ -228,7 +228,7 @@ def _told(replica: Replica, state: Leader) -> VoterSet:
     return VoterSet(tuple(found.values()))
 
 
-def _go_on_with_upgrade(replica: Replica, state: Leader) -> None:
+def _continue_with_upgrade(replica: Replica, state: Leader) -> None:
     """Have the voters appended once all of them have answered where they say that they listen.
 
     Else the next leader is looked for where nobody is, and no restart helps.
@@ -387,7 +387,7 @@ def on_versions(replica: Replica, pending: Pending, response: ApiVersionsRespons
             text = f"does not answer at {pending.to.host}:{pending.to.port}, where it says it is"
             _end(replica, state, *_unsupported(asked.voter.id, request.level, text))
         else:
-            _go_on_with_upgrade(replica, state)
+            _continue_with_upgrade(replica, state)
     if not isinstance(request, AddVoterRequest) or request.voter.key != asked.voter:
         return  # of a change that is over
     error = ErrorCode.NETWORK_EXCEPTION if response is None else response.error

@@ -1,4 +1,4 @@
-"""Asks leaders about many partitions at once, and goes on asking while leaders change.
+"""Asks leaders about many partitions at once, and continues asking while leaders change.
 
 One request a broker and question, whatever the number of partitions. An answer that only says "not
 now" (an election, a broker that restarts) is asked for again within a deadline, after a new look at

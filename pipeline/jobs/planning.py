@@ -76,7 +76,7 @@ def ranges_left(
             gone[partition] = OffsetRange(start, bound.start)
             if fail_on_data_loss:
                 text = gone_text(topic, partition, gone[partition])
-                raise DataLossError(f"{text}; --skip-lost goes on without them")
+                raise DataLossError(f"{text}; --skip-lost continues without them")
             start = bound.start
         if start < bound.end:
             ranges[partition] = OffsetRange(start, bound.end)

@@ -177,7 +177,7 @@ class TableLedger:
             if (seen.committed or Committed(found.identity)) != found:
                 raise OvertakenError(
                     f"{self.target}: the table was rolled back meanwhile, so this export ends and"
-                    " commits nothing: run it again, it goes on from the state rolled back to"
+                    " commits nothing: run it again, it continues from the state rolled back to"
                 )
             wrong = not_there(files, self._place.files(staging) if files else {}, self.target)
             if wrong is not None:

@@ -69,7 +69,7 @@ def _until(
     heap: list[tuple[tuple[int, bytes], int, RemoteLogSegmentMetadata]],
     runs: list[LiveRun],
 ) -> int:
-    """Give the offsets `[at, end)` to what is on the heap; returns where painting goes on."""
+    """Give the offsets `[at, end)` to what is on the heap; returns where painting continues."""
     while heap and at < end:
         _, last, segment = heap[0]
         if last < at:

@@ -95,7 +95,7 @@ class Stream:
         Raises:
             DataLossError: records between start and end are gone, and that is an error.
         """
-        if self._latest is None:  # a query that goes on; maybe with its first batch again
+        if self._latest is None:  # a query that continues; maybe with its first batch again
             if start == self._initial:
                 start = _start_again(start, end, self._floating)
             self._seen, self._floating = dict(end), frozenset()

@@ -54,7 +54,7 @@ class PlainStreamReader(Shipped, DataSourceStreamReader):
     def partitions(
         self, start: Mapping[str, object], end: Mapping[str, object]
     ) -> list[InputPartition]:
-        """See Spark; also called with one offset twice, when a query goes on."""
+        """See Spark; also called with one offset twice, when a query continues."""
         found = self._driver().plan(from_map(start), from_map(end))
         if found is None:
             return []

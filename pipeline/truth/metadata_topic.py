@@ -107,7 +107,7 @@ class DivergedError(NotNowError):
 
 
 class _Question(NamedTuple):
-    """One Fetch: to whom, and where it goes on in which metadata partitions."""
+    """One Fetch: to whom, and where it continues in which metadata partitions."""
 
     node: int
     positions: tuple[tuple[int, Position], ...]
@@ -328,7 +328,7 @@ def _following(
 
 
 def _position_after(data: Buffer) -> Position:
-    """Where a reader goes on behind the whole batches; one of another end is asked for anew."""
+    """Where a reader continues behind the whole batches; one of another end is asked for anew."""
     last = at = 0
     while at + HEADER_SIZE <= len(data):
         _, length = _BATCH_FRONT.unpack_from(data, at)

@@ -122,7 +122,7 @@ class PartitionSettings(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         mode: "active", "read_only" (remote.log.copy.disable: nothing more is copied, total
-            retention goes on) or "drop" (tiering was switched off and its remote data is to go).
+            retention continues) or "drop" (tiering was switched off and its remote data is to go).
         copy_lag_ms, copy_lag_bytes: how long, or until how many newer bytes exist, a closed segment
             waits before it is copied; 0 ms: not at all.
     """
@@ -198,9 +198,9 @@ class OffsetForTimestamp(PartitionMessage, frozen=True, array_like=True, tag=Tru
 class AuxiliaryState(PartitionMessage, frozen=True, array_like=True, tag=True):
     """Epoch chain and producer snapshot of the remote segment that holds (`epoch`, `offset`).
 
-    It ends on the leader's chain, which goes on with the epochs `above`, as (epoch, start). Answer:
-    AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms` later the
-    answer comes too late.
+    It ends on the leader's chain, which continues with the epochs `above`, as (epoch, start).
+    Answer: AuxiliaryStateAnswer. Asked by a follower that starts above the log start; `wait_ms`
+    later the answer comes too late.
     """
 
     offset: int

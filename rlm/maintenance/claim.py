@@ -11,7 +11,7 @@ objects starts (`PluginCalls.let_write`); the tasks of the tier end at their nex
 
 The claim is validated and taken at the start, then taken again every interval and at a clean stop,
 so that a copy made while the tier ran is found out, too. While the store does not answer the tier
-goes on without it as far as the store is not needed.
+continues without it as far as the store is not needed.
 
 `validate` is pure; `Claim` belongs to the tier's thread, its calls to the plugin run in a pool.
 """

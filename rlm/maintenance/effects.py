@@ -214,7 +214,7 @@ class PassResult:
     Attributes:
         red: what a person should look at.
         again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
-        store_errors: calls of the plugin that failed while the pass went on.
+        store_errors: calls of the plugin that failed while the pass continued.
         is_held: work is left that waits until the store works again.
         is_throttled: work is left that waits until the copy quota has room.
         lag_bytes: what is left to be copied.

@@ -49,7 +49,7 @@ class StoreWaits:
         Args:
             kind: of pass.
             tip: whose.
-            is_held: it did not try the store, and goes on when the store works again.
+            is_held: it did not try the store, and continues when the store works again.
             failed: the store failed it, and it comes again by itself.
         """
         key = (tip.topic_id, tip.partition)
@@ -156,8 +156,8 @@ class HeldPasses:
             self.forget(key)
             self._start(key)
         if self._held:
-            self._timer = self._scheduler.call_later(0, self._go_on)
+            self._timer = self._scheduler.call_later(0, self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._timer = None
         self._look()

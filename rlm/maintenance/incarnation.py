@@ -109,7 +109,7 @@ def read(disk: Disk, path: Path) -> Counter:
     except FileNotFoundError:
         return NO_COUNTER
     except OSError as error:
-        log.warning("the incarnation cannot be read, it goes on by the clock: %s", error)
+        log.warning("the incarnation cannot be read, it continues by the clock: %s", error)
         return NO_COUNTER
     counter = parse(content)
     older = _OLDER.fullmatch(content)
@@ -121,7 +121,7 @@ def read(disk: Disk, path: Path) -> Counter:
         )
     if counter is None:
         log.error(
-            "the tier's incarnation is damaged, it goes on by the clock: file=%s content=%r",
+            "the tier's incarnation is damaged, it continues by the clock: file=%s content=%r",
             path,
             content[:40],
         )
@@ -140,7 +140,7 @@ def check_forms(disk: Disk, state_dir: Path, first_dir: Path) -> None:
     read(disk, path)
     try:
         is_older = not disk.exists(path) and disk.exists(older)
-    except OSError:  # of a disk that fails; a start may go on without the first directory
+    except OSError:  # of a disk that fails; a start may continue without the first directory
         return
     if is_older:
         raise OlderFormError(

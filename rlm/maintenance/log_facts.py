@@ -2,7 +2,7 @@
 
 A finished segment is *stored* as far as it is on the own chain: so far it is read, and so far there
 is no hole. It *counts as a copy* only where its last (epoch, offset) is on the own chain below the
-own high watermark. One that goes on in a lineage that was given up is copied again by the own
+own high watermark. One that continues in a lineage that was given up is copied again by the own
 borders: nothing goes locally that only such a segment holds, because no follower can begin at its
 end (model finding F1).
 

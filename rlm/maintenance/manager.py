@@ -157,7 +157,7 @@ class RemoteLogManager:
     def is_validated(self, tip: TopicIdPartition) -> bool:
         """Whether the broker's word on epochs may be gone by: an old chain is noticed first.
 
-        Where the claim is refused nobody validates, and reads go on.
+        Where the claim is refused nobody validates, and reads continue.
         """
         known = self._partitions.get((tip.topic_id, tip.partition))
         return known is None or not known.is_leader or known.validated or self._owning.owns_nothing

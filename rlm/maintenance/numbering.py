@@ -65,11 +65,11 @@ class Numbering:
         if number is not None:
             self.last = number
         waiting, self._waiting = list(self._waiting.values()), {}
-        self._go_on(waiting, error)
+        self._continue(waiting, error)
 
-    def _go_on(self, waiting: list[AssignedPartition], error: BaseException | None) -> None:
+    def _continue(self, waiting: list[AssignedPartition], error: BaseException | None) -> None:
         for known in waiting[:SLICE_PARTITIONS]:
             self._numbered(known, error)
         rest = waiting[SLICE_PARTITIONS:]
         if rest:
-            self._scheduler.call_later(0, lambda: self._go_on(rest, error))
+            self._scheduler.call_later(0, lambda: self._continue(rest, error))

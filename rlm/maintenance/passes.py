@@ -164,8 +164,8 @@ class Passes:
         error: BaseException | None,
     ) -> None:
         each.running = False
-        goes_on = result is not None and result.again_in_ms == 0
-        if not goes_on:
+        continues = result is not None and result.again_in_ms == 0
+        if not continues:
             each.ends.ended()
         self._world.telemetry.passed(known.tip.topic, each.kind)
         if isinstance(error, CallHangsError):
@@ -186,7 +186,7 @@ class Passes:
                 if not isinstance(error, StoreClosedError):
                     self._world.telemetry.copy_failed(known.tip.topic, error)
                 self._start(known, known.passes[EXPIRE])  # its STARTED id is dangling now
-        if goes_on:
+        if continues:
             self._start(known, each)  # behind those that wait
         else:
             each.timer = self._scheduler.call_later(delay_ms, partial(self._start, known, each))

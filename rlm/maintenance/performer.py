@@ -116,7 +116,7 @@ def run_task(task: Task[R], perform: Callable[[Effect], Any]) -> R:
         while True:
             try:
                 result = perform(effect)
-            except Exception as error:  # noqa: BLE001 - handed on to the task, which may go on
+            except Exception as error:  # noqa: BLE001 - handed on to the task, which may continue
                 effect = task.throw(error)
             else:
                 effect = task.send(result)

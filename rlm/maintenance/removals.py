@@ -77,14 +77,14 @@ class Removals:
         self._turns += 1
         number = self._running[partition] = self._turns
 
-        def ended(goes_on: bool | None, error: BaseException | None) -> None:
+        def ended(continues: bool | None, error: BaseException | None) -> None:
             if error is not None:
                 name = partition.topic_partition
                 log.warning("removing %s failed and is tried again: %s", name, error)
             if self._running.get(partition) != number:
                 return  # it was given up before
             del self._running[partition]
-            if goes_on:
+            if continues:
                 self._waiting.pop(partition, None)
                 self._waiting[partition] = None  # behind the others
             self._start()

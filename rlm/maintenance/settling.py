@@ -138,8 +138,8 @@ def lost_end(log: LogDescription, history: PartitionHistory) -> int:
     epoch, or since the log was opened, does not stand for what was lost. Stories H3, H6.
 
     An unclean election gives up what the new leader lacks. One that has nothing at all lacks what
-    the store has: it is no lineage to go on with, and offsets would be given again. Once an owner
-    since that election has settled, and carries a log start, there is such a lineage.
+    the store has: it is no lineage to continue with, and offsets would be given again. Once an
+    owner since that election has settled, and carries a log start, there is such a lineage.
     """
     if _has_nothing(log, history) and not _has_settled(history):
         history = replace(history, last_unclean_epoch=-1)

@@ -10,8 +10,8 @@ anybody may still read the chunk before: not before the broker has released each
 descriptors, which it does when it has copied out what it sends
 (docs/decisions/remote-regions-are-copied-from-a-mapping.md).
 
-For at most 3/8 it is loaded ahead of readers that go on. How much of it may be lent to whom is for
-`rlm.read.lending` to say.
+For at most 3/8 it is loaded ahead of readers that continue. How much of it may be lent to whom is
+for `rlm.read.lending` to say.
 """
 
 import logging
@@ -115,7 +115,7 @@ class ChunkCache:
     def enter(
         self, metadata: RemoteLogSegmentMetadata, chunk: Chunk, *, waited: bool = False
     ) -> None:
-        """A reader has come to a chunk, which it may go on to read in several steps."""
+        """A reader has come to a chunk, which it may continue to read in several steps."""
         key = _key(metadata, chunk.first, chunk.end)
         if self._chunks.get(key) is not chunk:
             return

@@ -79,7 +79,7 @@ class DiskIndexCache:
         *,
         past_cache: bool,
     ) -> bytes:
-        """The index's bytes, from here or from the store; what `fetch` raises goes on."""
+        """The index's bytes, from here or from the store; what `fetch` raises continues."""
         name = f"{metadata.start_offset}_{uuid_to_text(metadata.id.id)}{_SUFFIXES[kind]}"
         found = None if past_cache else self._read(name)
         if found is not None:

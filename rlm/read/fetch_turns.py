@@ -62,9 +62,9 @@ class FetchTurns:
         self._line.charge(turn.reader, more_bytes)
         self._quota.record(more_bytes, self._clock.monotonic_ms())
         if more_bytes < 0 and self._line:
-            self.go_on()
+            self.proceed()
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """There may be room: bytes were given back, or the limit was changed."""
         if self._timer is not None:
             self._timer.cancel()
@@ -78,14 +78,14 @@ class FetchTurns:
         calls within calls of thousands would not end.
         """
         if self._timer is not None or self._is_letting_in or self._is_due:
-            return  # closed until then, or it goes on without us
+            return  # closed until then, or it continues without us
         self._is_letting_in = True
         try:
             for _ in range(CALLS_MAX):
                 if not self._let_in_one(asking):
                     return
             self._is_due = True
-            self._scheduler.call_later(0, self._go_on)
+            self._scheduler.call_later(0, self._continue)
         finally:
             self._is_letting_in = False
 
@@ -95,7 +95,7 @@ class FetchTurns:
         now_ms = self._clock.monotonic_ms()
         wait_ms = self._quota.wait_ms(now_ms)
         if wait_ms > 0:
-            self._timer = self._scheduler.call_later(wait_ms, self.go_on)
+            self._timer = self._scheduler.call_later(wait_ms, self.proceed)
             return False
         turn = self._line.take()
         assert turn is not None, "the line is not empty"
@@ -105,6 +105,6 @@ class FetchTurns:
             turn.let_in()
         return True
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._is_due = False
         self._let_in(None)

@@ -7,7 +7,7 @@ takes as long as the client does. So that clients that do not read leave room fo
 - one connection holds at most its share of that: what each gets of those that hold something, but
   at least `CHUNKS_MIN` chunks;
 - a connection that holds nothing, when nothing is left to be lent, gets a copy of a few batches
-  outside the cache: it goes on, slowly, and all copies together are little.
+  outside the cache: it continues, slowly, and all copies together are little.
 
 Belongs to the owner's thread.
 """

@@ -2,7 +2,7 @@
 
 Belongs to the owner's thread. When some of it is there, they are called in their order until one
 comes back to wait: what is there did not do for it, so the others behind it are not asked. So an
-event costs no more than what it lets go on, however many wait. The waiters of one reader are
+event costs no more than what it lets continue, however many wait. The waiters of one reader are
 called first come, first served.
 """
 
@@ -160,10 +160,10 @@ class Line:
                     break
             else:
                 self._is_due = True
-                self._scheduler.call_later(0, self._go_on)
+                self._scheduler.call_later(0, self._continue)
         finally:
             self._called, self._is_calling = None, False
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._is_due = False
         self.call()

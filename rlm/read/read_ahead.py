@@ -1,4 +1,4 @@
-"""Loads ahead of readers that go on what they will want next, across the ends of segments.
+"""Loads ahead of readers that continue what they will want next, across the ends of segments.
 
 How much is for `read_ahead_policy` to say; where it lies is found out here. Owner's thread.
 """
@@ -64,7 +64,7 @@ class Sequences:
 
     @property
     def active(self) -> int:
-        """Readers that go on: who waits for an answer, and who is expected back."""
+        """Readers that continue: who waits for an answer, and who is expected back."""
         return self._resting + len(self._asking)
 
     def take(self, place: Place, now_ms: int) -> Sequence:

@@ -354,7 +354,7 @@ class ReadPath:
         """Go by other limits from now on."""
         self.loads.set_bound(config.reader_threads + config.reader_pending_max)
         self.quota.set_limit(config.fetch_bytes_per_second)
-        self._turns.go_on()
+        self._turns.proceed()
         bound = config.index_cache_bytes
         self._workers.run(EXPIRATION_POOL, lambda: self._index_files.set_bound(bound), _logged)
 
@@ -449,6 +449,6 @@ class ReadPath:
         )
         gauge(
             "tidemark_remote_read_ahead_readers",
-            "Readers of the remote tier that go on",
+            "Readers of the remote tier that continue",
             lambda: float(self._ahead.readers.active),
         )

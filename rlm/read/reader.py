@@ -300,7 +300,10 @@ class _OneRead:
         return None
 
     def _next_offset(self, found: Found) -> int:
-        """Where to go on: the next batch is of a later epoch, or larger than the answer may be."""
+        """Where to continue.
+
+        The next batch is of a later epoch, or larger than the answer may be.
+        """
         slot = bisect_left(found.chunk.table.last_offsets, found.offset)
         is_later = found.chunk.table.last_offsets[slot] >= self._question.epoch_end
         return self._question.epoch_end if is_later else -1
@@ -350,7 +353,7 @@ class _OneRead:
         return None
 
     def _window_bytes(self) -> int:
-        """How far the answer may go beyond what was asked for: a reader that goes on wants it."""
+        """How far the answer may go beyond what was asked for: a reader that continues wants it."""
         question = self._question
         if not self._sequence.pace.streak or not question.window_bytes:
             return 0

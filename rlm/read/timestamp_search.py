@@ -123,7 +123,7 @@ class _OneSearch:
         return best
 
     def _segment(self, metadata: RemoteLogSegmentMetadata, part: lineage.Span) -> Wait | None:
-        """Go on within one segment; None when the search moved on."""
+        """Continue within one segment; None when the search moved on."""
         owner, question = self._owner, self._question
         self._key = ("index", metadata.id.id)
         index = owner.indexes.get(metadata, self.attempt)

@@ -112,7 +112,7 @@ class Refusals:
         self._noted: dict[str, tuple[int, str]] = {}  # by address: when and why; replaced whole
 
     def note(self, error: KafkaError) -> None:
-        """What is wrong with a connection; librdkafka logs it, too, and goes on trying."""
+        """What is wrong with a connection; librdkafka logs it, too, and continues trying."""
         text = error.str()
         if error.code() == KafkaError._AUTHENTICATION and _BROKEN_OFF not in text:
             why = text.partition(_TIMES)[0]

@@ -394,7 +394,7 @@ class MetadataEngine:
         for tracked in (each for each in self._tracked.values() if each.caught_up):
             while tracked.without_barrier:
                 if budget <= 0:
-                    return  # the next turn goes on; callers get the lock in between
+                    return  # the next turn continues; callers get the lock in between
                 _, role = tracked.without_barrier.popitem(last=False)
                 if role.fence is not None and not role.superseded:
                     budget -= self._write_barrier(role, role.fence)
@@ -406,7 +406,7 @@ class MetadataEngine:
                     read.reached()
 
     def _read_to_end(self, tracked: Tracked, follower: Role | None) -> None:
-        """Let a follower, or without one the remover, go on when all is read that is there now."""
+        """Let a follower, or else the remover, continue when all is read that is there now."""
 
         def reached() -> None:
             if follower is None:
@@ -416,7 +416,9 @@ class MetadataEngine:
                 self._ends.succeed(follower.done)
 
         of = tracked if follower is None else follower
-        if follower is None:  # who waits for a follower to catch up goes on waiting, as it goes on
+        if (
+            follower is None
+        ):  # who waits for a follower to catch up continues waiting, as it continues
             tracked.end_reads.drop(of)
         tracked.end_reads.want(of, reached)
 

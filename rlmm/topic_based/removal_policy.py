@@ -43,7 +43,7 @@ class RemovalRed(RedKind):
         "{topic} was being deleted, and exists: the cluster metadata are of an earlier time. "
         "Nothing of it is copied or deleted",
         "the metadata log is of an earlier time than the deletion",
-        "delete the topic once more to go on, or bring back the newer metadata log",
+        "delete the topic once more to continue, or bring back the newer metadata log",
     )
     UNKNOWN = (
         "{topic} has remote segments, and the cluster metadata know neither that it exists nor "
@@ -63,7 +63,7 @@ class RemovalRed(RedKind):
     )
     NOT_TAKEN = (
         "the metadata log does not take what is known of removed topics: {error}",
-        "the record is tried again at each pass; deleting their remote data goes on",
+        "the record is tried again at each pass; deleting their remote data continues",
         "see that the disk of metadata.log.dir can be written and the controllers reached",
     )
     MORE = (

@@ -160,14 +160,14 @@ class Remover:
             if partition in self._hanging:
                 return False
         try:
-            goes_on = self._take(partition, turn)
+            continues = self._take(partition, turn)
         except (MetadataError, RemoteStorageError, TimeoutError) as e:
             if not self._is_over(turn):
                 self._failed(partition, e)
             return False
         if not self._is_over(turn):
             self._succeeded(partition)
-        return goes_on
+        return continues
 
     def _take(self, partition: TopicIdPartition, turn: _Turn) -> bool:
         ends_at_ms = self._clock.monotonic_ms() + TURN_MS

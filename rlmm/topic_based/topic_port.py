@@ -22,7 +22,7 @@ class TopicRed(RedKind):
     DAMAGED = (
         "{name} cannot be read on: its batch at offset {offset} is damaged. Nothing is copied, "
         "raised or deleted for the partitions whose remote segments it lists",
-        "bytes of that log changed on its disk; all other metadata partitions go on",
+        "bytes of that log changed on its disk; all other metadata partitions continue",
         "stop the broker and bring the directory of that partition back from a copy; without one "
         "start the broker again and see `tidemark log inspect {topic} {partition}`",
     )

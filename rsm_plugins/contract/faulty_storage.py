@@ -84,7 +84,7 @@ class FaultyStorage(RemoteStorageManager):
         self.down = False
 
     def replace_inner(self, inner: RemoteStorageManager) -> None:
-        """Go on with another plugin on the same store, as a new process does."""
+        """Continue with another plugin on the same store, as a new process does."""
         self._inner = inner
 
     def fail_next(self, operation: Operation, error: Exception, times: int = 1) -> None:
@@ -104,7 +104,7 @@ class FaultyStorage(RemoteStorageManager):
         self._gates[operation] = threading.Event()
 
     def let_go(self, operation: Operation) -> None:
-        """Hanging calls go on."""
+        """Hanging calls continue."""
         gate = self._gates.pop(operation, None)
         if gate is not None:
             gate.set()

@@ -104,7 +104,7 @@ async def test_one_is_stopped_wiped_paused_and_killed(tmp_path: Path) -> None:
         assert await asyncio.to_thread(consume, here, "t", len(said), "h") == said
 
 
-async def test_one_that_falls_behind_goes_on_with_a_snapshot(tmp_path: Path) -> None:
+async def test_one_that_falls_behind_continues_with_a_snapshot(tmp_path: Path) -> None:
     """Only processes show that a broker makes its own snapshots, and lives on by a fetched one."""
     settings = {
         "broker.session.timeout.ms": "3000",

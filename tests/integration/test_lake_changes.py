@@ -43,7 +43,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-def test_fixed_offsets_give_the_same_rows_while_the_log_goes_on(filled: BrokerProcess) -> None:
+def test_fixed_offsets_give_the_same_rows_while_the_log_continues(filled: BrokerProcess) -> None:
     rng, asked = Random(1), {ORDERS: OffsetRange(500, 2_990)}
     assert remote_end(filled) < 2_990  # the rest is served by the broker
     before = rows_of_log(where(filled), ranges=asked)
@@ -107,7 +107,7 @@ def test_a_topic_made_again_is_another_one(filled: BrokerProcess) -> None:
 def test_reads_beside_retention_give_the_same_rows_until_they_are_lost_by_name(
     filled: BrokerProcess,
 ) -> None:
-    """Producing, copying, expiring and total retention go on all the while."""
+    """Producing, copying, expiring and total retention continue all the while."""
     asked, reads = {ORDERS: OffsetRange(500, 2_990)}, 0
     before = rows_of_log(where(filled), ranges=asked)
     alter(filled, ResourceType.TOPIC, "orders", retention_bytes="8000000")

@@ -1,7 +1,8 @@
 """Partitions move from two of four brokers to the others, written and read all the time.
 
-Only real processes show that clients, the group's coordinator, the tiers and Kafka's own tool go on
-with the brokers that a partition moves to, and what is left on the disks of those that it left.
+Only real processes show that clients, the group's coordinator, the tiers and Kafka's own tool
+continue with the brokers that a partition moves to, and what is left on the disks of those that it
+left.
 """
 
 import asyncio
@@ -110,7 +111,7 @@ class Load:
         acknowledged, value_of = self.tiered.acknowledged, self.tiered.value_of
         self.lagging = Lagging(cluster.servers, TIERED, acknowledged, value_of)
 
-    async def goes_on(self, when: str) -> None:
+    async def continues(self, when: str) -> None:
         for one in (self.plain, self.tiered):
             await until_acknowledged(one, one.least + 20, when)
         assert not self.group.wrong, self.group.wrong[:5]
@@ -149,7 +150,7 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
     async with four_brokers(tmp_path) as cluster:
         load = Load(cluster)
         try:
-            await load.goes_on("before")
+            await load.continues("before")
             await until_tiered(cluster)
             wanted: dict[str, Replicas] = dict(everywhere((PLAIN, TIERED), NEW))
             for topic in (OFFSETS, REMOTE_METADATA):
@@ -167,10 +168,10 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
                     begins = cluster.node(one).local_segments(TIERED, index)[0]
                     assert begins > 50, "it has copied what is remote"
             assert await asyncio.to_thread(going, cluster.servers) == {}
-            await load.goes_on("after the move")
+            await load.continues("after the move")
             for one in OLD:
                 assert await cluster.node(one).stop() == 0
-            await load.goes_on("without the old ones")
+            await load.continues("without the old ones")
             await load.validate()
         finally:
             await load.stop()
@@ -181,11 +182,11 @@ async def test_two_brokers_are_drained_and_stopped(tmp_path: Path) -> None:
 
 async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None:
     """One of the new brokers is paused; later an old one is down while its replicas leave, and with
-    it what it leads of the remote metadata: with one replica of these nobody could go on."""
+    it what it leads of the remote metadata: with one replica of these nobody could continue."""
     async with four_brokers(tmp_path, SETTINGS | METADATA_REPLICATED) as cluster:
         load = Load(cluster)
         try:
-            await load.goes_on("before")
+            await load.continues("before")
             lost = cluster.node(14)
             lost.pause()
             wanted = everywhere((PLAIN, TIERED), NEW)
@@ -202,7 +203,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
                 for topic in (PLAIN, TIERED)
                 for index in range(PARTITIONS)
             }
-            await load.goes_on("while it is moved")
+            await load.continues("while it is moved")
             none = everywhere((PLAIN, TIERED), None)
             assert set(await asyncio.to_thread(reassign, here.servers, none)) == {0}
             assert await asyncio.to_thread(going, here.servers) == {}
@@ -211,7 +212,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             lost.resume()
             await cluster.until_all_serve()
             await until_gone(cluster, NEW, PLAIN, TIERED)
-            await load.goes_on("after it was cancelled")
+            await load.continues("after it was cancelled")
 
             down = cluster.node(12)
             down.kill()
@@ -233,7 +234,7 @@ async def test_a_move_is_listed_cancelled_and_done_again(tmp_path: Path) -> None
             assert set(await asyncio.to_thread(reassign, cluster.servers, back)) == {0}
             await until_moved(cluster, {PLAIN: (12, 13), TIERED: (12, 13)})
             await until_gone(cluster, (11, 14), PLAIN, TIERED)
-            await load.goes_on("with one that is back")
+            await load.continues("with one that is back")
             await load.validate()
         finally:
             await load.stop()

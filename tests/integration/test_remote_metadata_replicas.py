@@ -48,7 +48,7 @@ async def fill(cluster: Cluster, topic: str, *, without: int = -1) -> dict[int, 
     return led
 
 
-async def test_tiers_go_on_while_a_broker_with_their_metadata_is_away(tmp_path: Path) -> None:
+async def test_tiers_continue_while_a_broker_with_their_metadata_is_away(tmp_path: Path) -> None:
     async with tiers_combined(tmp_path) as cluster:
         assert [one for one, _ in replicas(cluster.nodes[0].address)] == [cluster.ids] * 4
         led = await fill(cluster, "before")

@@ -32,7 +32,7 @@ GOES_ON_S = 60.0
 """A session of 3 s, and what a busy machine takes."""
 
 
-async def test_groups_go_on_when_their_coordinator_is_killed(tmp_path: Path) -> None:
+async def test_groups_continue_when_their_coordinator_is_killed(tmp_path: Path) -> None:
     async with apart(tmp_path / "cluster") as cluster:
         await create(cluster)
         await cluster.until_whole()

@@ -106,11 +106,11 @@ async def until_copied(cluster: TakeOver, writer: Writer, reader: Reader, *, mor
 
 
 async def progress(writer: Writer, reader: Reader) -> None:
-    """Wait until both clients have gone on."""
+    """Wait until both clients have continued."""
     written, read = writer.count + 20, reader.count + 20
     await until_asked(
         lambda: (writer.count >= written and reader.count >= read) or writer.wrong or reader.wrong,
-        "clients go on",
+        "clients continue",
         deadline_s=PATIENCE_S,
     )
 

@@ -1,6 +1,6 @@
 """Tiered topics with three replicas: the leader copies, all expire, and all may lead next.
 
-Only real processes show that the tier of another process goes on with the store and the metadata
+Only real processes show that the tier of another process continues with the store and the metadata
 of one that was killed.
 """
 

@@ -67,10 +67,10 @@ def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
     assert f"the local records of offsets 0 to {count - 1}" in shown
     broker.start()
     until(lambda: reasons(broker) == [], "health is green")
-    produce(broker, "orders", [(None, b"goes on")])
+    produce(broker, "orders", [(None, b"continues")])
     found = read_all(broker, "orders")
     assert [value[:7] for _, _, value in found[:remote_end]] == [b"before "] * remote_end
-    assert [value for _, _, value in found[remote_end:]] == [b"goes on"]
+    assert [value for _, _, value in found[remote_end:]] == [b"continues"]
     assert found[-1][0] >= max(remote_end, count)
     assert before <= objects(broker)
     broker.kill()

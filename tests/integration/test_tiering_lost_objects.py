@@ -76,6 +76,6 @@ def test_the_loss_of_the_first_log_directory_does_not_end_tiering_for_the_others
     assert len(read_all(broker, topic)) == 45
     assert not (kept / "remote-log-index-cache").exists()
     produce(broker, topic, [(None, bytes(100_000)) for _ in range(30)])
-    until(lambda: len(broker.remote_segments(topic)) >= 6, "copying goes on")
+    until(lambda: len(broker.remote_segments(topic)) >= 6, "copying continues")
     off = "the index cache on disk is off"
     until(lambda: any(off in each for each in reasons(broker)), "health says what is off")

@@ -71,14 +71,14 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     assert f"given twice:        offsets {end} to " in shown
     broker.start()
     until(lambda: reasons(broker) == [], "health is green")
-    append(broker, "goes on", 1)
+    append(broker, "continues", 1)
     found = read_all(broker, "orders")
     kinds = [value.split()[0].rstrip(b"\0") for _, _, value in found[end:]]
     assert kinds == [*[b"anew"] * 40, b"goes"]
     broker.kill()
     broker.start()
     until(lambda: reasons(broker) == [], "what was adopted stays so, nothing announced since")
-    append(broker, "goes on", 25)
+    append(broker, "continues", 25)
     until(lambda: len(broker.local_segments("orders")) == 1, "copied and expired here")
     assert read_all(broker, "orders")[: len(found)] == found
     broker.kill()
@@ -137,7 +137,7 @@ def test_what_retention_left_in_the_store_is_read_above_an_older_copy_that_begin
     assert f"offsets below {remote_end} are read from the remote store" in adopt(broker, "--yes")
     broker.start()
     until(lambda: end_offsets(broker, "orders") == (log_start, remote_end), "validated sound")
-    append(broker, "goes on", 1)
+    append(broker, "continues", 1)
     found = [offset for offset, *_ in read_all(broker, "orders")]
     assert found == [*range(log_start, remote_end + 1)]
     assert reasons(broker) == []

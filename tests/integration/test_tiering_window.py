@@ -135,7 +135,7 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_validation_and_skips_noth
         put_back(broker, newest)
         broker.start()
         produce(broker, "orders", [(None, b"after the right directory came back")])
-        message = until(lambda: consumer.poll(1), "the consumer goes on")
+        message = until(lambda: consumer.poll(1), "the consumer continues")
         assert (message.error(), message.offset()) == (None, end)
         assert message.value() == b"after the right directory came back"
     until(lambda: reasons(broker) == [], "health is green")
@@ -153,7 +153,7 @@ def test_above_an_old_log_end_a_consumer_waits_for_the_validation_and_skips_noth
         assert epoch_end(client, 0) == ErrorCode.NONE
 
 
-def test_parked_reads_of_remote_records_go_on_when_their_segments_are_known(
+def test_parked_reads_of_remote_records_continue_when_their_segments_are_known(
     make_broker: MakeBroker,
 ) -> None:
     """None of them looks again by itself: unless called, they wait out the time they may."""

@@ -1,7 +1,7 @@
 """What groups take in memory is counted as a naive look at all of it counts, and stays bounded.
 
 Clients join, assign, commit, also in transactions, leave, fall silent, and groups are deleted,
-under a bound that changes. Whatever is refused, consumers that go on as before are not.
+under a bound that changes. Whatever is refused, consumers that continue as before are not.
 """
 
 from typing import Any

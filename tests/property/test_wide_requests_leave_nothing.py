@@ -73,7 +73,7 @@ class Whatever(RawHandler):
             return InTurn(serve, 10)
         most = rng.choice([1, 500, 2_500, 9_000])
         count = rng.choice([None, self._fails, lambda: most // 3, lambda: most])
-        return InTurn(serve, most, count, goes_on=rng.random() < 0.3)
+        return InTurn(serve, most, count, continues=rng.random() < 0.3)
 
     async def _parked(self) -> list[object]:
         await self._gate()
@@ -87,7 +87,7 @@ class Whatever(RawHandler):
             if rng.random() < 0.3:
                 in_turn.let_go()
             if rng.random() < 0.2:
-                in_turn.goes_on = True
+                in_turn.continues = True
             await (self._gate() if rng.random() < 0.7 else asyncio.sleep(0))
         if not self.is_calm and rng.random() < 0.2:
             raise rng.choice(ERRORS)()

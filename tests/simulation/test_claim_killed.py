@@ -94,7 +94,7 @@ def test_killed_again_and_again_with_a_store_that_comes_and_goes_it_stays_its_ow
             dies(machine, Death(at, is_done))
         back = Life(machine).live(AT_REST_S, down=True)
         back.storage.down = False
-        back.go_on(120)
+        back.proceed(120)
         assert back.reasons == []
         machine.check_at_rest()
 
@@ -112,8 +112,8 @@ def test_a_copy_that_is_killed_at_any_step_is_red_once_the_original_has_started(
         before = objects_of(machine)
         other = Life(copy).live(AT_REST_S)
         assert is_older_copy(other) == (not wrote), f"{death}: both write, or neither does"
-        original.go_on(INTERVAL_S)
-        other.go_on(INTERVAL_S)
+        original.proceed(INTERVAL_S)
+        other.proceed(INTERVAL_S)
         assert is_older_copy(original) == wrote
         assert is_older_copy(other) == (not wrote)
         if not wrote:

@@ -25,8 +25,8 @@ def test_k8_of_two_that_start_at_once_one_is_red_at_the_next_claim(tmp_path: Pat
     other = Life(copy)
     one = StartsBeside(machine, other).live(1)
     assert one.reasons == other.reasons == [], "nobody can know yet"
-    other.go_on(INTERVAL_S)
-    one.go_on(INTERVAL_S)
+    other.proceed(INTERVAL_S)
+    one.proceed(INTERVAL_S)
     assert bool(one.reasons) != bool(other.reasons)
 
 

@@ -92,7 +92,7 @@ def probes_at_most(outage_ms: int) -> int:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_outage_costs_an_id_a_probe_and_then_all_go_on(make: Make, seed: int) -> None:
+def test_an_outage_costs_an_id_a_probe_and_then_all_continue(make: Make, seed: int) -> None:
     rng = Random(seed)
     count, copiers, call_ms = rng.randrange(8, 20), rng.randrange(1, 5), rng.randrange(400, 900)
     tier = make(count, copiers=copiers, call_ms=call_ms, seed=seed)

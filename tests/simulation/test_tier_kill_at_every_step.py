@@ -260,7 +260,7 @@ def test_tiering_switched_off_with_drop_moves_the_log_start_first_and_empties_th
     scene.check_no_leak()
 
 
-def test_read_only_copies_nothing_more_and_total_retention_goes_on(scene: Scene) -> None:
+def test_read_only_copies_nothing_more_and_total_retention_continues(scene: Scene) -> None:
     scene.broker.fill(3)
     scene.pass_all()
     scene.broker.expire_local()

@@ -206,7 +206,7 @@ def test_h7_a_chain_that_no_index_tells_is_red_until_records_are_deleted(scene: 
     scene.check_readable()
     scene.broker.fill(1)
     scene.pass_all()
-    assert scene.broker.copied == scene.broker.end - 1, "copying goes on by itself"
+    assert scene.broker.copied == scene.broker.end - 1, "copying continues by itself"
 
 
 def test_h7_two_indexes_that_differ_below_the_local_start_are_red(scene: Scene) -> None:

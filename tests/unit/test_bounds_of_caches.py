@@ -52,7 +52,7 @@ def test_places_of_few_batches_are_remembered(tmp_path: Path) -> None:
     assert places.recent_place(count - 1) == ((count - 1) * 100, 100)
 
 
-def test_readers_that_go_on_are_bounded() -> None:
+def test_readers_that_continue_are_bounded() -> None:
     gone: list[int] = []
     readers = Sequences(gone.append)
     for n in range(READERS_MAX + 10):

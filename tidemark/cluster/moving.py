@@ -39,7 +39,7 @@ class Facts:
         return {place: one for place, one in self.going.items() if broker_id in one.adding}
 
     def settled(self, one: PartitionState) -> tuple[int, ...]:
-        """The replicas that a partition has once what goes on is complete."""
+        """The replicas that a partition has once what continues is complete."""
         return settled(one, self.going)
 
 
@@ -73,7 +73,7 @@ class Loads:
     """What an empty replica counts, so that these are spread, too."""
 
     def __init__(self, facts: Facts) -> None:
-        """Count what will be there once all that goes on is complete."""
+        """Count what will be there once all that continues is complete."""
         self._sizes = facts.sizes
         self.by_broker: Counter[int] = Counter()
         for one in facts.everything:

@@ -35,7 +35,7 @@ def raised_factor(
 ) -> RaisedFactor:
     """Choose replicas so that each partition of `topics` has `factor`, or keeps more.
 
-    Replicas that are leaving do not count, and go on to leave.
+    Replicas that are leaving do not count, and continue to leave.
 
     Args:
         everything: all partitions: how many replicas a broker has counts.

@@ -53,7 +53,7 @@ def fields(pairs: Iterable[tuple[str, object]], width: int | None) -> str:
 
     Args:
         pairs: names with values; None is shown as "-".
-        width: columns of the terminal: what is longer goes on, after a comma where there is one.
+        width: columns of the terminal: what is longer continues, after a comma where there is one.
             None: there is none, and it is one line.
     """
     lines: list[str] = []

@@ -57,7 +57,7 @@ def drain_command(
 
     Each replica goes to a rack that has no other replica of its partition, if there is one, and
     there to the emptiest broker. Topics are read and written meanwhile. The command may be ended at
-    any time, and given again: what has begun goes on. The broker may be down; what it has is then
+    any time, and given again: what has begun continues. The broker may be down; what it has is then
     copied from the leaders. A throttle ends with the command.
 
     Exit code 0: the broker has no replica. 1: partitions are left, and named.
@@ -106,7 +106,7 @@ def add_command(
 
     They come from the fullest brokers, large ones first; no partition is in fewer racks than
     before. Topics are read and written meanwhile. The command may be ended at any time, and given
-    again: what has begun goes on. A throttle ends with the command.
+    again: what has begun continues. A throttle ends with the command.
 
     Exit code 0: done. 1: partitions were refused, and are named.
     """
@@ -165,7 +165,7 @@ class _Moving:
             cluster: is asked.
             facts: of which the plan was made.
             moves: the plan.
-            begun: what goes on already, and is waited for.
+            begun: what continues already, and is waited for.
             throttle: holds back what moves.
         """
         self._cluster, self._throttle = cluster, throttle
@@ -264,7 +264,7 @@ def _show(moves: Sequence[Move]) -> None:
 
 
 def _interrupted() -> None:
-    click.echo("interrupted: what has begun goes on; the same command shows how far it is")
+    click.echo("interrupted: what has begun continues; the same command shows how far it is")
     sys.exit(_INTERRUPTED)
 
 

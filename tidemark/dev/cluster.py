@@ -178,12 +178,12 @@ class DevCluster:
         return f"{', '.join(away)}: not there yet" if away else ""
 
     def _wait(self, say: Say) -> int:
-        """Wait until none is left; one that ends is said, and the others go on."""
+        """Wait until none is left; one that ends is said, and the others continue."""
         while len(self._has_ended) < len(self._nodes):
             time.sleep(_LOOK_S)
             for node in self._ended(say):
                 say(
-                    f"  The others go on. Start it again by hand:\n"
+                    f"  The others continue. Start it again by hand:\n"
                     f"    tidemark start --config {node.config_file}"
                 )
         say("no node is left")

@@ -219,7 +219,7 @@ def beyond_the_disk(config: BrokerConfig, lost: list[str], disk: Disk) -> list[s
             f"{len(tiered)} of them are tiered ({', '.join(tiered[:_SHOWN_MAX])}"
             f"{', ...' if len(tiered) > _SHOWN_MAX else ''}): what was copied stays in the "
             "remote store; where nobody has local records, `tidemark remote restore-partition` "
-            "goes on above it once they have begun anew."
+            "continues above it once they have begun anew."
         )
     if REMOTE_LOG_METADATA_TOPIC in topics.values():
         lines.append(

@@ -146,7 +146,7 @@ def split_node(
 
     Raises:
         SplitError, ConfigError, DirectoryError, UnusableMetadataError: nothing was changed.
-        OSError: the disk failed; the same call again goes on.
+        OSError: the disk failed; the same call again continues.
     """
     voters = _controllers(config, controllers)
     into = into.resolve()

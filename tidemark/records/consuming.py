@@ -154,7 +154,7 @@ class Reading:
     def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
         """The group gave partitions, perhaps none.
 
-        The consumer goes on where the group has committed, which its first event shows: a record,
+        The consumer continues where the group has committed, which its first event shows: a record,
         or the end.
         """
         numbers = [one.partition for one in partitions]

@@ -1,7 +1,7 @@
 """What a log is to be whose end or epoch chain is lost: the deciding of `remote adopt`. Pure.
 
 Log end: no offset that was given is given again, so the log ends at the highest offset that is
-proved to have been given, or above. What finished segments hold stays readable: where they go on
+proved to have been given, or above. What finished segments hold stays readable: where they continue
 beyond the local end, the log begins anew where they end, and the local segments, whose offsets they
 hold too, are set aside. Else the local segments stay, also where other records, lost since, had
 their offsets before. What neither tier holds is a gap. What was given until then is remembered as

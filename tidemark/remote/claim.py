@@ -1,8 +1,8 @@
 """A broker's claim on the store, and its own counter: compared, and brought together by a person.
 
 A tier whose store holds a higher claim than its own files know copies and deletes nothing
-(`rlm.maintenance.claim`). Who knows that these files are the ones to go on with says so here: the
-counter is set to the claim, and the next start goes on above both. Only a damaged claim is
+(`rlm.maintenance.claim`). Who knows that these files are the ones to continue with says so here:
+the counter is set to the claim, and the next start continues above both. Only a damaged claim is
 replaced: while the store holds none, an older copy would be taken for the right one.
 """
 
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def wanted(self) -> Counter:
-        """The counter with which it goes on: above everything known, and all of it its own.
+        """The counter with which it continues: above everything known, and all of it its own.
 
         A damaged claim is not known; it was not above the clock.
         """

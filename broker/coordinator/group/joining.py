@@ -46,7 +46,7 @@ def join(turn: Turn, group: ClassicGroup, asked: Asked) -> None:
 def has_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> bool:
     """Whether memory is left for what a JoinGroup would have kept.
 
-    For a member that says no more than before, or that says little, there always is: it goes on.
+    For a member that says no more than before, or that says little, there always is: it continues.
     """
     request = asked.request
     said = said_bytes(protocols_of(request))
@@ -62,7 +62,7 @@ def has_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> bool:
 
 
 def refuse_for_memory(turn: Turn, group: ClassicGroup | None, asked: Asked) -> None:
-    """Refuse a JoinGroup; a group goes on without the member.
+    """Refuse a JoinGroup; a group continues without the member.
 
     DIFFERS: Kafka has no such bound. Clients tell the application what this code says.
     """

@@ -57,7 +57,7 @@ def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
 
 
 def join_time_is_up(turn: Turn, group: ClassicGroup) -> None:
-    """The timer of the join phase fired: extend an initial delay, or go on with those here."""
+    """The timer of the join phase fired: extend an initial delay, or continue with those here."""
     if group.status is not GroupStatus.PREPARING_REBALANCE:
         return
     delay_ms = min(turn.limits.initial_rebalance_delay_ms, group.initial_delay_left_ms)

@@ -116,7 +116,7 @@ class _Assigned:
     totals: Totals
 
     def written(self, error: ErrorCode | None, now: Now) -> Decision:
-        """Answer the members that wait, unless the group went on to another rebalance."""
+        """Answer the members that wait, unless the group continued to another rebalance."""
         group = self.group
         is_current = group.generation == self.generation
         if not is_current or group.status is not GroupStatus.COMPLETING_REBALANCE:

@@ -97,7 +97,7 @@ class Interceptor:
             del self._delayed[done]
 
     def release(self) -> None:
-        """Let the requests go on that removed faults delay."""
+        """Let the requests continue that removed faults delay."""
         for done, entry in list(self._delayed.items()):
             if entry.is_removed:
                 _settle(done)
@@ -150,7 +150,7 @@ class _Faulty:
     ) -> Any:
         for entry in decision.delays:
             await self._faults.wait(entry)
-        in_turn.goes_on = True
+        in_turn.continues = True
         return await _awaited(self._strike(decision, request, body))
 
     def _strike(self, decision: Decision, request: Any, body: bytearray) -> Any:

@@ -92,7 +92,7 @@ class ControllerLoop:
     def on_committed(self, offset: int) -> None:
         """Everything below `offset` (exclusive) is committed."""
         self._committed = offset
-        self._go_on()
+        self._continue()
 
     def on_applied(self, image: MetadataImage, offset: int) -> None:
         """Readers of this node see `image`.
@@ -102,9 +102,9 @@ class ControllerLoop:
             offset: committed records up to here (exclusive) have been read.
         """
         self.image, self._applied = image, offset
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._term is None:
             self._begin_term_if_ready()
         else:
@@ -153,7 +153,7 @@ class ControllerLoop:
         term.end(why)
 
     def _fail_term(self, reason: str) -> None:
-        self._end_term("this controller cannot go on")
+        self._end_term("this controller cannot continue")
         self._give_up(reason)
 
     def _pass_on(self, epoch: int, reason: str) -> None:
@@ -162,7 +162,7 @@ class ControllerLoop:
             self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
-        log.error("this controller cannot go on: %s", reason)
+        log.error("this controller cannot continue: %s", reason)
         self._world.resign(reason)
 
     def close(self) -> None:

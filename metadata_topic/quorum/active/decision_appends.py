@@ -69,7 +69,7 @@ class AppendListener(Protocol):
         ...
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing of what was gathered is in the log, which goes on."""
+        """Nothing of what was gathered is in the log, which continues."""
         ...
 
     def on_broken(self, reason: str) -> None:

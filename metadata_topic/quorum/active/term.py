@@ -67,7 +67,7 @@ class ControllerTerm:
             world: what the controller stands on.
             epoch: of the quorum, led by this node.
             image: everything before the log's end is applied in it, or in a dead transaction.
-            fail: ends the term because it cannot go on.
+            fail: ends the term because it cannot continue.
         """
         self.epoch = epoch
         self.decided = image
@@ -183,7 +183,7 @@ class ControllerTerm:
         self._turn_timer = None
         for _ in range(_DECISIONS_A_TURN):
             if self._steps is None and not self._begin_next():
-                return  # nothing to do, or `settle` goes on
+                return  # nothing to do, or `settle` continues
             if not self._step() or self.is_over:
                 break
         if self._steps is not None or self._waiting:
@@ -220,7 +220,7 @@ class ControllerTerm:
         return BatchPlace(base_offset, self.epoch, self._world.clock.wall_ms(), flushed_end)
 
     def _step(self) -> bool:
-        """Go on with the decision under way; whether it is taken now."""
+        """Continue with the decision under way; whether it is taken now."""
         assert self._steps is not None
         try:
             next(self._steps)
@@ -273,7 +273,9 @@ class ControllerTerm:
         self._fail(reason)
 
     def on_not_appended(self, error: KafkaError) -> None:
-        """Nothing was written, and the log goes on: forget what was decided since the last append.
+        """Nothing was written, and the log continues.
+
+        Forget what was decided since the last append.
 
         Descriptors or memory ran out, say. The decision under way rests on what is forgotten, too.
         """

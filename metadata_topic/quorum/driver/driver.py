@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 
 class RaftFailureError(TidemarkError):
-    """The replica must not go on: it could lose or invent committed records."""
+    """The replica must not continue: it could lose or invent committed records."""
 
 
 class RaftDriver:
@@ -138,7 +138,7 @@ class RaftDriver:
 
         Raises:
             KafkaError: nothing could be written for a reason outside of the disk, descriptors or
-                memory; nothing was appended and the log goes on.
+                memory; nothing was appended and the log continues.
         """
         can_append = self._leads(epoch) and not self._is_stepping and not self._is_over
         if not can_append or batches[0].base_offset != self._log.end_offset:
@@ -180,7 +180,7 @@ class RaftDriver:
         self._handle(AbleToLead(is_able, self._rng.random()))
 
     def fail(self, error: BaseException) -> None:
-        """End the replica where it is, because what stands on it cannot go on."""
+        """End the replica where it is, because what stands on it cannot continue."""
         self._fail(error)
 
     def close(self, done: Callable[[], None]) -> None:

@@ -83,7 +83,7 @@ class QuorumListener(Protocol):
         ...
 
     def on_failure(self, error: BaseException) -> None:
-        """The node cannot go on; told once."""
+        """The node cannot continue; told once."""
         ...
 
 

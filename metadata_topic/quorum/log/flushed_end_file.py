@@ -15,7 +15,7 @@ proves nothing: Apache Kafka does not write it.
 `restart` is the id (end offset, epoch) of a snapshot that is about to replace the whole log; -1 -1
 at all other times. `led` is the epoch that this node led when it wrote the file, -1 for none: only
 batches of that epoch say something about this node's disk, see `log_verdict`. The checksum of a
-line goes on from that of the first five, so that it counts in no other file. A power cut may tear
+line continues from that of the first five, so that it counts in no other file. A power cut may tear
 or lose lines; the highest of the sound ones counts.
 """
 

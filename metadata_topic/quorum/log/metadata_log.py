@@ -308,7 +308,8 @@ class MetadataLog:
         if held is not None and held.base_offset < offset:
             raise OtherLogError(
                 f"{self._log.directory}: the leader's log of epoch {held.partition_leader_epoch} "
-                f"ends, or goes on differently, at offset {offset}, inside of the batch that this "
+                f"ends, or continues differently, at offset {offset}, inside of the batch that "
+                "this "
                 f"node has at offsets {held.base_offset} to {held.last_offset}: it is another log. "
                 "Nothing was cut. Put the controllers' newest metadata directory back; a broker "
                 "that is to follow this log fetches it anew if that directory is moved away"

@@ -148,7 +148,7 @@ def _has_batches(chain: Sequence[SegmentSurvey]) -> bool:
 
 
 def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> bool:
-    """Whether the newest snapshot goes on beyond a log that has lost nothing by its own note.
+    """Whether the newest snapshot continues beyond a log that has lost nothing by its own note.
 
     A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
     of another life, or log and note are an older copy that was put back.
@@ -234,7 +234,7 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
         f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
         "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
         f"changed. If this node made the snapshot: {_way_out(facts)}. Only if it is of another "
-        f"life: Move {snapshot.file_name} out of the directory, and the node goes on with its log"
+        f"life: Move {snapshot.file_name} out of the directory, and the node continues with its log"
     )
 
 
@@ -254,6 +254,7 @@ def _way_out(facts: DirectoryFacts) -> str:
         return f"{way}; there is no snapshot of the metadata"
     name = facts.usable_snapshot.file_name
     return (
-        f"{way}. The newest snapshot is {name}; the same page says how the only controller goes on "
+        f"{way}. The newest snapshot is {name}; the same page says how the only controller "
+        "continues "
         "from it, losing every change made after it"
     )

@@ -3,7 +3,7 @@
 A fetched snapshot grows in a `.part` file whose name has a random part, so that it never meets one
 that is written here. It is checked whole before it gets its name: every checksum, header,
 footer and cluster. From then on the log must begin at its end; that intent is on disk before the
-name is, so a start after a kill in between goes on with it.
+name is, so a start after a kill in between continues with it.
 
 Calls may wait for the disk; they come one after the other, but for `read_chunk`.
 

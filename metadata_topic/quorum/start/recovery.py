@@ -65,7 +65,7 @@ class FoundMetadata:
     Attributes:
         verdict: which part of the log counts.
         loader: holds the image of snapshot and log, if they were replayed; nobody took it yet.
-        snapshot_id: the snapshot that the log goes on from, None if there was none.
+        snapshot_id: the snapshot that the log continues from, None if there was none.
         snapshots: all that can be kept, oldest first.
         damaged: newer snapshots that cannot be read, to be put aside, and why.
         last_epoch: the highest epoch in log and snapshots, also where they are damaged; 0 if none.

@@ -234,7 +234,7 @@ MUTANTS: list[Mutant] = [
         "land F 1 2.1; settle B",
     ),
     Mutant(
-        "a log that is cut below its local start goes on from there",
+        "a log that is cut below its local start continues from there",
         {"cut_below_local_is_bootstrap": False},
         COPIED,
         "elect uncleanly B; learn A; report A 1; expire A; expire A; fetch A",

@@ -241,7 +241,7 @@ class Tiering(Replica):
             yield ("read", name), partial(self._with, world, one, position=NONE)
         own = self._own(world, broker)
         if topic.fence(own) > pair:
-            return  # Another one owns it; a task may go on.
+            return  # Another one owns it; a task may continue.
         if broker.owner == 0:
             first = len(world.tail) - rules.lag if broker.position == NONE else broker.position
             seen = set()

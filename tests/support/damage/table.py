@@ -400,7 +400,7 @@ TABLE: tuple[Row, ...] = (
         _each(
             _NOTHING, neighbour=_EITHER, old=_EITHER, unreadable=frozenset({WHOLE, OFFLINE, EXIT})
         ),
-        "goes on above the highest that was read; one below the store's claim is an older copy",
+        "continues above the highest that was read; one below the store's claim is an older copy",
     ),
     Row(
         "lock of the tier",

@@ -159,7 +159,7 @@ class Fire:
         before = sum(self.seen.committed.values())
         until(
             lambda: sum(self.seen.committed.values()) > before or self.seen.wrong,
-            f"commits go on; {self._said()}",
+            f"commits continue; {self._said()}",
             deadline_s=90,
         )
 

@@ -115,7 +115,7 @@ def in_order(member: Member) -> None:
 
 
 def alone(stage: Stage) -> None:
-    """One member reads all, commits, and another one goes on from there."""
+    """One member reads all, commits, and another one continues from there."""
     stage.filled()
     first = stage.join("first")
     owns(first, stage.partitions(4))
@@ -232,7 +232,7 @@ def cooperative(stage: Stage) -> None:
 
 
 def mixed(stage: Stage) -> None:
-    """A cooperative member is refused by a group of eager ones, which goes on."""
+    """A cooperative member is refused by a group of eager ones, which continues."""
     stage.filled()
     first = stage.join("first", strategy="range")
     owns(first, stage.partitions(4))

@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def patience_us(self) -> int:
-        """So long after it came, or its broker went on, there must be an answer."""
+        """So long after it came, or its broker continued, there must be an answer."""
         return self.node.span_us(self.timeout_ms + GRACE_MS + IMAGE_MS + SLACK_MS)
 
     def __str__(self) -> str:
@@ -181,8 +181,8 @@ class Askers:
             return
         image_end = call.node.metadata.image.provenance.end_offset
         late_us = call.asked_us + call.node.span_us(IMAGE_MS)
-        goes_on = call.node.metadata.failure is None and not call.node.closing
-        if goes_on and image_end <= place and self.world.now_us < late_us:
+        continues = call.node.metadata.failure is None and not call.node.closing
+        if continues and image_end <= place and self.world.now_us < late_us:
             self._breaks(
                 "who made a change sees it", call, f"image to {image_end}, change at {place}"
             )

@@ -83,7 +83,7 @@ class Lives:
         assert node.broker is not None
         known = world.oracle.reference.brokers.get(node.id)
         if known is not None and known.incarnation_id == node.broker.incarnation_id:
-            world.breaks("a broker goes on while it is the one of its id", f"{node}: {error!r}")
+            world.breaks("a broker continues while it is the one of its id", f"{node}: {error!r}")
             return
         world.tell(f"{node} ends: {error}")
         world.at_node(world.now_us, node, world.crash_for, node, 300)

@@ -29,7 +29,7 @@ CONFIGS = {"retention.ms": range(1_000, 10**9), "max.message.bytes": range(10_00
 
 
 class Changes:
-    """Some clients, each with topics of its own; `run` goes on until it is cancelled.
+    """Some clients, each with topics of its own; `run` continues until it is cancelled.
 
     Attributes:
         history: of all of them.
@@ -56,7 +56,7 @@ class Changes:
         await asyncio.gather(*(one.wait() for one in self._idle))
 
     def go(self) -> None:
-        """Go on after a rest."""
+        """Continue after a rest."""
         self._may_go.set()
 
     async def _client(self, number: int, idle: asyncio.Event) -> None:

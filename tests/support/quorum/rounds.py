@@ -163,7 +163,7 @@ async def _handed_on(quorum: Quorum, leader: Leader, deed: str, changes: Changes
 
 
 async def _follower_sleeps(quorum: Quorum, leader: Leader, changes: Changes, rng: Random) -> str:
-    """Longer than the leader waits for anybody: changes go on, and it catches up."""
+    """Longer than the leader waits for anybody: changes continue, and it catches up."""
     node_id = rng.choice([one for one in quorum.controllers if one != leader.node_id])
     sleeper, began = quorum.controllers[node_id], time.monotonic()
     done = changes.history.acknowledged + BETWEEN

@@ -337,7 +337,7 @@ class Losses:
         return node.node_id
 
     async def _lose_store(self, how: str) -> str:
-        """Local work goes on without it; a tier that starts meanwhile does not find it."""
+        """Local work continues without it; a tier that starts meanwhile does not find it."""
         said = f"{how} the store"
         self._cluster.store.lose(how)
         try:

@@ -205,7 +205,7 @@ class QuorumNode:
         self.disk = LogMirror(machine, self.key.directory_id)
 
     def put_copy_back(self) -> None:
-        """Go on from the copy of its directory; it is down."""
+        """Continue from the copy of its directory; it is down."""
         assert not self.up
         assert self.copy is not None
         self.has_lost_vote = False

@@ -115,7 +115,7 @@ class VoterRules:
             )
 
     def resigns(self, node: "QuorumNode", event: Event, effects: list[Effect]) -> None:
-        """A leader goes on while it is heard, and is no removed one; asked after the step."""
+        """A leader continues while it is heard, and is no removed one; asked after the step."""
         gives_up = any(
             isinstance(one, RoleChanged) and one.role is Role.RESIGNED for one in effects
         )

@@ -158,19 +158,19 @@ class QuorumWorld:
             raise self.broken
 
     def run(self, steps: int) -> None:
-        """Go on until the cores have made so many steps in all."""
+        """Continue until the cores have made so many steps in all."""
         while self.steps < steps and self.timeline.next_us is not None:
             self.turn()
 
     def run_for(self, ms: int) -> None:
-        """Go on for a time."""
+        """Continue for a time."""
         until = self.now_us + ms * 1000
         while (next_us := self.timeline.next_us) is not None and next_us <= until:
             self.turn()
         self.timeline.now_us = max(until, self.now_us)
 
     def run_until(self, holds: Callable[[], bool], within_ms: int = 60_000) -> bool:
-        """Go on until something holds; whether it does."""
+        """Continue until something holds; whether it does."""
         until = self.now_us + within_ms * 1000
         while not holds():
             steps = self.steps
@@ -267,12 +267,12 @@ class QuorumWorld:
                 node.process.end()
 
     def become_equal(self) -> None:
-        """Go on until all logs are equal."""
+        """Continue until all logs are equal."""
         if not self.run_until(self.all_equal, EQUAL_WITHIN_MS):
             raise Violation("calm makes all logs equal", f"{self.states}")
 
     def _commit_one_more(self) -> None:
-        """Whoever votes by now, they go on committing: a controller writes for itself, too."""
+        """Whoever votes by now, they continue committing: a controller writes for itself, too."""
         oracle = self.oracle
         before = oracle.high_watermark
         if not self.run_until(lambda: oracle.high_watermark > before, EQUAL_WITHIN_MS):

@@ -147,7 +147,9 @@ class ReplicaSide(BrokerSide):
         if self.is_over:
             return
         if not node.is_due_to_disk(error) and not node.disk_failures:
-            world.breaks("a broker starts and goes on", f"{node}: {type(error).__name__}: {error}")
+            world.breaks(
+                "a broker starts and continues", f"{node}: {type(error).__name__}: {error}"
+            )
             return
         world.tell(f"{node} ends by its disk: {error}")
         world.at_node(world.now_us, node, world.crash_for, node, 500)

@@ -257,7 +257,7 @@ class Producer:
         self.send(names[int(world.work_rng.random() * len(names))])
 
     def send(self, name: TopicPartition) -> None:
-        """Send a batch, and go on when it is answered."""
+        """Send a batch, and continue when it is answered."""
         clients, world = self.clients, self.clients.world
         count = 1 + int(world.work_rng.random() * RECORDS_MAX)
         clients.written += 1
@@ -388,9 +388,9 @@ class Consumer:
         """Read something later."""
         world = self.clients.world
         if not self.clients.is_over:
-            world.at(world.now_us + 1 + int(world.work_rng.random() * 300_000), self.go_on)
+            world.at(world.now_us + 1 + int(world.work_rng.random() * 300_000), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Read some of a partition."""
         clients, world = self.clients, self.clients.world
         names = self._names()
@@ -497,7 +497,7 @@ class LastReader(Consumer):
     def think(self) -> None:
         world = self.clients.world
         if self.late:
-            world.at(world.now_us + 20_000, self.go_on)
+            world.at(world.now_us + 20_000, self.proceed)
 
     def _names(self) -> list[TopicPartition]:
         return [self.name]

@@ -61,9 +61,9 @@ class FollowerReader:
     def think(self) -> None:
         """Read something later."""
         if not self.clients.is_over:
-            self.world.at(self.world.now_us + 1 + int(self.rng.random() * THINK_US), self.go_on)
+            self.world.at(self.world.now_us + 1 + int(self.rng.random() * THINK_US), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Read some of a partition."""
         chosen = self.choose()
         if chosen is None:
@@ -256,7 +256,7 @@ class LastFollowerReader(FollowerReader):
 
     def think(self) -> None:
         if self.late:
-            self.world.at(self.world.now_us + 20_000, self.go_on)
+            self.world.at(self.world.now_us + 20_000, self.proceed)
 
     def choose(self) -> "tuple[Told, ReplicaNode] | None":
         return self.told, self.node

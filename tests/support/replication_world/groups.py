@@ -1,4 +1,4 @@
-"""Consumers with a group: what was committed is what they go on from, whichever broker has it.
+"""Consumers with a group: what was committed is what they continue from, whichever broker has it.
 
 Each has a group of its own, without members (generation -1), on `__consumer_offsets` with three
 replicas. A commit says its number in the metadata of each offset: so an answer of OffsetFetch tells
@@ -91,9 +91,9 @@ class GroupConsumer(Consumer):
 
     def think(self) -> None:
         world = self.clients.world
-        world.at(world.now_us + 1 + int(world.work_rng.random() * THINKS_US), self.go_on)
+        world.at(world.now_us + 1 + int(world.work_rng.random() * THINKS_US), self.proceed)
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         clients = self.clients
         told, chance = self.told, clients.world.work_rng.random()
         if told is None or not clients.names:
@@ -109,7 +109,7 @@ class GroupConsumer(Consumer):
             self._waits = True
             self._commit(self._coordinator, told)
         else:
-            super().go_on()
+            super().proceed()
 
     @property
     def told(self) -> "Told | None":

@@ -188,7 +188,7 @@ class MoveRules:
         known = self._image_of(told, node)
         if left is None or (known is not None and known.partition_epoch < left):
             what = f"{node} has deleted it, knows {known}, left in {left}"
-            self._breaks("files go on an image that says so", told, what)
+            self._breaks("files continue an image that says so", told, what)
 
     def _is_back(self, told: "Told", node: "ReplicaNode") -> bool:
         """Whether a broker that left serves it, and has carried out all that it was told."""
@@ -223,7 +223,7 @@ class MoveRules:
                 raise Violation("a replica that left is not served", what)
 
     def is_over(self, told: "Told") -> bool:
-        """Whether no move goes on, and those that left have nothing any more."""
+        """Whether no move continues, and those that left have nothing any more."""
         image = told.image
         others = [one for one in told.copies if one not in image.replicas]
         return (

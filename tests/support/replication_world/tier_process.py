@@ -197,7 +197,7 @@ class TierWorkers:
             self._busy[pool] += 1
             work = partial(self._work, pool, self._jobs[pool].popleft())
             at_us = process.timeline.now_us + process.wait_us()
-            process.later(at_us, lambda work=work: Job(process, work).go_on())  # type: ignore[misc]
+            process.later(at_us, lambda work=work: Job(process, work).proceed())  # type: ignore[misc]
 
     def _work(self, pool: str, work: Callable[[], None]) -> None:
         try:
@@ -295,7 +295,7 @@ class TierManager(TopicBasedRemoteLogMetadataManager):
         try:
             super().turn()
         except Exception as error:
-            node.world.breaks("a metadata manager goes on", f"{node}: {error!r}")
+            node.world.breaks("a metadata manager continues", f"{node}: {error!r}")
 
 
 class TierSupervisor(Supervisor):

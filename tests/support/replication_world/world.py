@@ -169,7 +169,7 @@ class ReplicationWorld(NodesWorld):
             raise Violation("calm brings all in sync", "; ".join(map(self.replicas_of, late)))
         if not self.run_until(lambda: not any(one.late for one in data.groups), READ_WITHIN_MS):
             waits = [f"{one.group_id}: {one.late}" for one in data.groups if one.late]
-            raise Violation("a group goes on from its commit to the end", "; ".join(waits))
+            raise Violation("a group continues from its commit to the end", "; ".join(waits))
         if self.plan.tier is not None:
             self._tiers_rest()
         return calm

@@ -63,7 +63,7 @@ class Orders:
         (self._directory / "hang-copies").touch()
 
     def let_copy(self) -> None:
-        """They go on, and hang no more."""
+        """They continue, and hang no more."""
         (self._directory / "hang-copies").unlink()
 
     def close_slowly(self) -> None:

@@ -329,7 +329,7 @@ class Life(Pair):
         """Nothing yet: the manager is made first."""
 
     def live(self, seconds: int = 4, *, down: bool = False) -> "Life":
-        """Start, own the partition, and go on for so long; raises where it dies.
+        """Start, own the partition, and continue for so long; raises where it dies.
 
         Args:
             seconds: on its own clock.
@@ -339,15 +339,15 @@ class Life(Pair):
         self.storage.down = down
         assert self.ask(Connect()).message == Ack()
         self.assign()
-        self.go_on(seconds)
+        self.proceed(seconds)
         return self
 
     def is_elected(self) -> None:
         """The broker names another leader epoch to the tier that runs."""
         self.assign()
-        self.go_on(4)
+        self.proceed(4)
 
-    def go_on(self, seconds: int) -> None:
+    def proceed(self, seconds: int) -> None:
         for _ in range(seconds * 2):
             self.scheduler.advance(500)
             self.pump()

@@ -150,7 +150,7 @@ class MemoryPort:
             self._report(self.waiting.popleft(), AppendFailed("dropped by the test", maybe_written))
 
     def orphan_waiting(self) -> "MemoryPort":
-        """The writer dies; what it had sent goes on by itself. Returns a port that holds it."""
+        """The writer dies; what it had sent continues by itself. Returns a port that holds it."""
         ghost = MemoryPort(self._topic)
         ghost.held = ghost.silent = True
         ghost.waiting = deque(_Waiting(w.partition, w.value, None) for w in self.waiting)

@@ -175,14 +175,14 @@ def start(
 
 
 async def _served(in_turn: InTurn) -> Any:
-    """As the network does it: it is counted first; what goes on does so without its client."""
+    """As the network does it: it is counted first; what continues does so without its client."""
     if in_turn.count is not None:
         in_turn.count()
     serving = asyncio.ensure_future(in_turn.serve(in_turn))
     try:
         return await asyncio.shield(serving)
     except asyncio.CancelledError:
-        if not in_turn.goes_on:
+        if not in_turn.continues:
             serving.cancel()
         raise
 

@@ -34,7 +34,7 @@ def steps_of(move: LogMove) -> list[Step]:
 
 
 def swapped_in(manager: LogManager, move: LogMove) -> PartitionLog:
-    """Copy the rest and let the copy take the place of the log; the log that goes on."""
+    """Copy the rest and let the copy take the place of the log; the log that continues."""
     old = move.log
     old.roll()
     old.loan.lend(truncates=True)

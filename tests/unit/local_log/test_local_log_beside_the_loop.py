@@ -80,7 +80,7 @@ def _drop_below(log, offset):
     retain(log, NOW_MS)
 
 
-def test_look_up_by_time_goes_on_when_the_segment_it_reads_is_dropped(tmp_path, disk):
+def test_look_up_by_time_continues_when_the_segment_it_reads_is_dropped(tmp_path, disk):
     log = _reopened(tmp_path, disk)
     start = log.segments.all[3].base_offset
     disk.on_touch(".timeindex", lambda: _drop_below(log, start))

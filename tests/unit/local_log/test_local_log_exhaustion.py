@@ -1,4 +1,4 @@
-"""Without descriptors or memory a question fails, the log and its directory go on.
+"""Without descriptors or memory a question fails, the log and its directory continue.
 
 What an append left behind where it failed is as if it had never been.
 """

@@ -44,7 +44,7 @@ def records_of(log: PartitionLog) -> bytes:
     )
 
 
-def test_a_moved_log_goes_on_as_it_was_in_the_other_directory(tmp_path: Path) -> None:
+def test_a_moved_log_continues_as_it_was_in_the_other_directory(tmp_path: Path) -> None:
     host, manager = hosted(tmp_path)
     old = log_of(manager)
     append(old, epoch=3, base_sequence=0, **PRODUCER)

@@ -188,7 +188,7 @@ def test_a_log_that_is_another_by_now_is_not_swapped(tmp_path: Path) -> None:
     assert manager.dirs[0].works
 
 
-# -- what goes on meanwhile
+# -- what continues meanwhile
 
 
 def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) ->
     swap = manager.plan_swap(manager.build_future(ORDERS, BEGINNING))
     old.loan.lend(truncates=True)
 
-    def go_on() -> None:
+    def proceed() -> None:
         """What a broker does for all logs, and what pool threads still do for this one."""
         manager.checkpoint_high_watermarks()
         manager.checkpoint_log_starts()
@@ -221,11 +221,11 @@ def test_the_old_log_says_nothing_any_more_and_writes_nothing(tmp_path: Path) ->
         manager.run_retention(NOW_MS + 10**12)
         manager.expire_producers(NOW_MS + 10**12)
 
-    go_on()
+    proceed()
     assert {name: host.checkpoint(name) for name in CHECKPOINTS} == before
     swapped_in = swap.carry_out()
     files = {path.name: path.read_bytes() for path in host.directory().iterdir()}
-    go_on()
+    proceed()
     assert {name: host.checkpoint(name)[ORDERS] for name in MARKS} == MARKS
     with pytest.raises(LogClosed):
         old.flush()
@@ -287,7 +287,7 @@ def test_a_topic_that_is_not_tiered_any_more_is_swapped_all_the_same(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE])
-def test_a_failing_disk_takes_the_directory_offline_and_a_start_goes_on(
+def test_a_failing_disk_takes_the_directory_offline_and_a_start_continues(
     tmp_path: Path, operation: str, path_part: str, after: int, error: int
 ) -> None:
     host = host_of(tmp_path)

@@ -122,7 +122,7 @@ def test_damage_costs_what_is_damaged_and_never_the_log(
         assert copy.name.split(".")[-2] == str(position)
         assert copy.read_bytes() == damaged[position:]
         assert path.read_bytes()[:position] == before[:position]
-    # Nothing is wrong any more, and the log goes on.
+    # Nothing is wrong any more, and the log continues.
     append(log)
     following = log.log_end_offset
     log.update_high_watermark(following)

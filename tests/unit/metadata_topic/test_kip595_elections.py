@@ -44,7 +44,7 @@ def test_k595_06_an_observer_never_votes_or_stands_and_finds_the_leader() -> Non
         for fetch in node.take(FetchRequest):
             asked.add(fetch.to.id)
             node.answer(fetch, None)
-    assert asked == {1, 2, 3}, "it goes on asking, all of them"
+    assert asked == {1, 2, 3}, "it continues asking, all of them"
     assert {one.role for one in node.wanted(RoleChanged)} == {Role.UNATTACHED}
     node.run_until(node.now_ms + 5_000)
     (fetch,) = node.take(FetchRequest)
@@ -104,7 +104,7 @@ def test_k595_21_a_candidate_has_its_vote_before_it_asks() -> None:
     assert all(one.after == durable[0].number for one in votes)
 
 
-def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_goes_on() -> None:
+def test_k595_27_a_vote_answered_by_another_cluster_is_reported_and_the_asker_continues() -> None:
     node = ToldCore()
     first, second = node.stand()
     node.answer(first, VoteResponse(ErrorCode.INCONSISTENT_CLUSTER_ID, Standing(99)))

@@ -279,7 +279,7 @@ def test_a_log_cut_to_nothing_is_not_begun_anew(home: Home) -> None:
 
 
 def test_a_snapshot_without_its_log_is_refused_and_the_way_out_works(home: Home) -> None:
-    """docs/metadata-log.md says how to go on from a snapshot."""
+    """docs/metadata-log.md says how to continue from a snapshot."""
 
     async def work(node: MetadataNode) -> None:
         await three_topics(node)

@@ -89,7 +89,7 @@ async def elected(node: MetadataNode, quorum: DrivenQuorum) -> "asyncio.Future[N
     return ready
 
 
-async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_waiting(
+async def test_a_leader_whose_first_question_is_not_answered_in_time_continues_waiting(
     tmp_path: Path,
 ) -> None:
     """Its quorum is slow, or its disk: the broker on it starts later, instead of never."""
@@ -109,7 +109,7 @@ async def test_a_leader_whose_first_question_is_not_answered_in_time_goes_on_wai
     await ready
 
 
-async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting(
+async def test_a_node_that_led_and_is_deposed_before_it_is_ready_continues_waiting(
     tmp_path: Path,
 ) -> None:
     node, quorum = first_of_three(tmp_path)
@@ -121,7 +121,7 @@ async def test_a_node_that_led_and_is_deposed_before_it_is_ready_goes_on_waiting
         quorum.advance(100)
         await turns(5)
     assert not node.is_leader
-    assert not ready.done(), "it has not caught up with those who go on without it"
+    assert not ready.done(), "it has not caught up with those who continue without it"
     quorum.cut = set()
     for _ in range(200):
         quorum.advance(100)
@@ -172,6 +172,6 @@ def test_a_new_leader_names_no_high_watermark_before_it_commits_in_its_epoch() -
     assert high_watermark(node) == 5
     node.lead()
     assert high_watermark(node) == -1
-    assert node.core.high_watermark == 5, "it goes on to know it"
+    assert node.core.high_watermark == 5, "it continues to know it"
     node.ask(FetchRequest(key(3), node.core.epoch, 9, node.core.epoch))
     assert high_watermark(node) == node.core.high_watermark == 9

@@ -141,7 +141,8 @@ DIFFERS = (
         ),
     ),
     Differs(
-        "the leader calls a voter that takes it for lost: Kafka's goes on with its pre-vote, ours "
+        "the leader calls a voter that takes it for lost: Kafka's continues with its pre-vote, "
+        "ours "
         "follows again",
         frozenset({"role"}),
         lambda row, theirs: (

@@ -109,7 +109,7 @@ def test_what_all_voters_have_said_goes_into_the_log_in_one_batch() -> None:
     assert node.core.replica.node_of(3) == Node(3, "moved", 9093), "the settings' is the old one"
 
 
-def test_followers_go_on_to_count_by_the_disks_that_they_named() -> None:
+def test_followers_continue_to_count_by_the_disks_that_they_named() -> None:
     node = leader(voter(1), voter(3))
     node.now_ms += 60_000  # long after it was elected
     fetch(node, key(1))

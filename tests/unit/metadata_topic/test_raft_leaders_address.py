@@ -172,7 +172,7 @@ def test_a_restarted_voter_follows_the_leader_of_the_epoch_it_stood_in(
     assert node.core.election == replace(node.core.election, epoch=EPOCH, voted=key(2))
 
 
-def test_a_voter_that_lost_its_leader_goes_on_asking_whatever_others_name() -> None:
+def test_a_voter_that_lost_its_leader_continues_asking_whatever_others_name() -> None:
     node = unattached()
     node.answer(node.follow(1, EPOCH), node.records())
     node.tick(node.now_ms + 2_000)

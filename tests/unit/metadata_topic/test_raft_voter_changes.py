@@ -342,7 +342,7 @@ def test_who_is_left_alone_fetches_from_its_leader_before_it_stands() -> None:
     assert asked.request.offset == 1, "so that the leader sees it committed"
 
 
-def test_of_two_voters_the_other_is_removed_and_the_leader_goes_on_alone() -> None:
+def test_of_two_voters_the_other_is_removed_and_the_leader_continues_alone() -> None:
     node = leader(2, 3)
     remove(node, key(3))
     let_append(node)
@@ -547,7 +547,7 @@ def test_a_follower_that_is_listed_elsewhere_says_so_once_it_follows() -> None:
     assert {one.to for one in found} == {leading(1, 1).leader}
     assert 2 <= len(found) <= 4, "again after a fetch timeout, as long as that is not in its log"
     *_, last = node.wanted(Send)
-    assert isinstance(last.request, FetchRequest), "it goes on to fetch"
+    assert isinstance(last.request, FetchRequest), "it continues to fetch"
 
 
 def test_one_that_is_listed_where_it_is_says_nothing() -> None:

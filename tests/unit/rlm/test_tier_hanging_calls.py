@@ -19,7 +19,7 @@ CALL_MAX_MS = 1_000
 
 
 class HangingDeletes:
-    """The first deletions take longer than a call may; the tier's timers go on meanwhile."""
+    """The first deletions take longer than a call may; the tier's timers continue meanwhile."""
 
     def __init__(self, pair: Pair, left: int = 1) -> None:
         self.pair, self.left = pair, left
@@ -35,7 +35,7 @@ class HangingDeletes:
         if self.left:
             self.left -= 1
             self.pair.scheduler.advance(CALL_MAX_MS + 2_500)
-            if self.left:  # the other threads of the pool go on as well
+            if self.left:  # the other threads of the pool continue as well
                 self.pair.workers.turn()
         self.running -= 1
         self.inner(metadata)

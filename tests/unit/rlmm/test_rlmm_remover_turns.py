@@ -84,7 +84,7 @@ def test_a_call_that_returns_as_it_is_found_hanging_leaves_nothing_out(setup: Se
     assert setup.state() is FINISHED
 
 
-def test_a_slow_deletion_goes_on_by_turns(setup: Setup) -> None:
+def test_a_slow_deletion_continues_by_turns(setup: Setup) -> None:
     deletion = Deletion(setup)
     deletion.meanwhile = lambda: setup.clock.advance(TURN_MS // 2)
     assert setup.remover.remove(PARTITION)

@@ -501,7 +501,7 @@ def test_the_way_back_is_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.rounds(seconds=60)
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "power cut"])
-def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_goes_on(
+def test_after_a_crash_at_any_step_one_side_can_start_and_a_second_call_continues(
     tmp_path: Path, kills: bool
 ) -> None:
     """Never can both the node and the new cluster start: the broker would live twice."""

@@ -77,7 +77,7 @@ def test_a_group_that_could_not_be_written_is_not_counted() -> None:
     assert world.state.kept_bytes == 0
 
 
-def test_without_room_groups_that_are_there_go_on_and_others_are_refused() -> None:
+def test_without_room_groups_that_are_there_continue_and_others_are_refused() -> None:
     world = World()
     ids = world.stable("g", members=1, protocols=[("range", bytes(20_000))])
     world.commit_offsets("simple", {("t", 0): 1})
@@ -108,7 +108,7 @@ def members_of(world: World) -> list[str]:
     return list(world.state._groups["g"].members)
 
 
-def test_without_any_room_consumers_go_on_and_nothing_grows(full: World) -> None:
+def test_without_any_room_consumers_continue_and_nothing_grows(full: World) -> None:
     kept = full.state.kept_bytes
     leader, follower = members_of(full)
     assert full.commit_errors(
@@ -149,7 +149,7 @@ def test_a_short_note_of_an_offset_always_takes_the_place_of_another(full: World
     assert full.commit_errors(said) == [E.INVALID_COMMIT_OFFSET_SIZE]
 
 
-def test_a_member_that_says_too_much_is_refused_and_the_others_go_on(full: World) -> None:
+def test_a_member_that_says_too_much_is_refused_and_the_others_continue(full: World) -> None:
     leader, follower = members_of(full)
     waiting = full.join("g", leader)
     asked = full.join("g", follower, protocols=[("range", bytes(1_001))])
@@ -202,7 +202,7 @@ def test_one_request_cannot_take_more_than_what_is_left() -> None:
     assert {each.group_id for each in world.state.groups()} == {"simple"}
 
 
-async def test_above_the_bound_new_groups_are_refused_and_those_there_go_on(
+async def test_above_the_bound_new_groups_are_refused_and_those_there_continue(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sum goes over all partitions: the groups here are in different ones."""

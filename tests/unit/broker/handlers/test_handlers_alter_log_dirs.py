@@ -103,7 +103,7 @@ def hold(broker: World) -> HeldPool:
     return pool
 
 
-def test_a_replica_moves_and_its_leader_goes_on(broker: World) -> None:
+def test_a_replica_moves_and_its_leader_continues(broker: World) -> None:
     target = broker.other()
     partition = broker.replicas.partitions[TP]
     epoch, said = partition.leader_epoch, len(broker.events)
@@ -326,7 +326,7 @@ def test_a_later_target_takes_the_place_of_the_one_before(broker: World, held: H
     assert not broker.logs.moves.under_way
 
 
-def test_asked_again_for_the_same_target_it_goes_on(broker: World, held: HeldPool) -> None:
+def test_asked_again_for_the_same_target_it_continues(broker: World, held: HeldPool) -> None:
     target = broker.other()
     run(ask(broker, held, target))
     (move,) = broker.logs.moves.under_way.values()
@@ -405,7 +405,7 @@ async def stop_while_a_thread_works(broker: World, held: HeldPool, target: int) 
     await stopping
 
 
-def test_a_stopped_broker_goes_on_with_its_moves(broker: World, held: HeldPool) -> None:
+def test_a_stopped_broker_continues_with_its_moves(broker: World, held: HeldPool) -> None:
     target = broker.other()
     run(stop_while_a_thread_works(broker, held, target))
     assert broker.where("t") == 1 - target
@@ -416,7 +416,9 @@ def test_a_stopped_broker_goes_on_with_its_moves(broker: World, held: HeldPool) 
     assert not list(broker.paths[target].glob("*-future"))
 
 
-def test_a_move_that_cannot_go_on_after_a_start_is_forgotten(broker: World, held: HeldPool) -> None:
+def test_a_move_that_cannot_continue_after_a_start_is_forgotten(
+    broker: World, held: HeldPool
+) -> None:
     target = broker.other()
     run(ask(broker, held, target))
     broker.logs.close()

@@ -241,7 +241,7 @@ def test_a_loss_is_no_longer_this_brokers_where_another_one_leads(world: World, 
     world.change("t", leader=2, leader_epoch=4)
     world.change("t", leader=1, leader_epoch=5)
     assert hosted(world).verdict is Validation.OPEN
-    hosted(world).append(batch(b"goes on"), now_ms=NOW_MS)
+    hosted(world).append(batch(b"continues"), now_ms=NOW_MS)
 
 
 def test_a_parked_fetch_is_woken_by_each_change_of_the_validation(world: World) -> None:

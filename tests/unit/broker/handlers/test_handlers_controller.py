@@ -381,7 +381,9 @@ async def test_elsewhere_all_of_it_is_answered_with_not_controller(listener: Lis
     assert (await listener.ask(listener.isr, asked)).error_code == not_controller
 
 
-async def test_a_cancelled_caller_is_forgotten_and_its_decision_goes_on(listener: Listener) -> None:
+async def test_a_cancelled_caller_is_forgotten_and_its_decision_continues(
+    listener: Listener,
+) -> None:
     task = asyncio.ensure_future(listener.submit(lambda _: ControllerResult((), "answer")))
     await asyncio.sleep(0)
     task.cancel()

@@ -167,7 +167,7 @@ def test_a_topic_that_is_there_is_appended_to_beside_others(world: World, versio
 
 
 @pytest.mark.parametrize(("acks", "at_first"), [(1, False), (0, True)])
-async def test_a_wide_request_goes_on_without_its_client_from_its_first_append_on(
+async def test_a_wide_request_continues_without_its_client_from_its_first_append_on(
     world: World, acks: int, at_first: bool
 ) -> None:
     """With acks=0 the client hangs up rightly; else nothing is appended for one that has gone."""
@@ -175,10 +175,10 @@ async def test_a_wide_request_goes_on_without_its_client_from_its_first_append_o
     body = encoded(7, ask(7, topics | {"there": [None] * 300}, acks=acks))
     asked = context(ApiKey.PRODUCE, 7)
     in_turn = ProduceHandler(world.replicas).raw(asked, memoryview(bytearray(body)), 0)
-    assert in_turn.goes_on is at_first
+    assert in_turn.continues is at_first
     with suppress(CloseConnection):
         await in_turn.serve(in_turn)
-    assert in_turn.goes_on
+    assert in_turn.continues
     assert world.log("here", 0).log_end_offset == 1
 
 

@@ -107,7 +107,7 @@ def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(worl
     assert f"{epochs.in_vain}. Way out" in world.replicas.offline[tp]
     world.change("t", leader_epoch=9)
     assert world.replicas.offline == {}
-    world.append("t", b"goes on")
+    world.append("t", b"continues")
     assert [tuple(entry) for entry in world.log("t").epochs.entries()] == [(8, 0), (9, 1)]
     world.replicas.epoch_refused(replica)
     assert world.replicas.offline == {}, "it came too late to matter"

@@ -91,7 +91,7 @@ class Parked(Echo):
         super().__init__()
         self.parked: list[asyncio.Future[list[object]]] = []
         self.begun = self.ended = 0
-        self.goes_on = False
+        self.continues = False
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         answer = super().raw(context, frame, offset)
@@ -99,7 +99,7 @@ class Parked(Echo):
             self.parked.append(asyncio.get_running_loop().create_future())
             return self.parked[-1]
         if type(answer) is InTurn:
-            answer.goes_on = self.goes_on
+            answer.continues = self.continues
         return answer
 
     async def _later(self, body: memoryview, in_turn: InTurn) -> list[object]:
@@ -110,22 +110,22 @@ class Parked(Echo):
             self.ended += 1
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("is_alone", [False, True])
 async def test_an_earlier_one_that_fails_ends_what_is_served_behind_it(
-    goes_on: bool, is_alone: bool
+    continues: bool, is_alone: bool
 ) -> None:
     """Its memory is given back when nothing uses it, also where others are still answered."""
     handler = Parked()
-    handler.goes_on = goes_on
+    handler.continues = continues
     async with serving(handler) as harness:
         client, memory = await harness.connect(), harness.server.memory
         client.send(frame(b"park", correlation_id=1) * (1 if is_alone else 2))
         client.send(frame(b"turns".ljust(200_000), correlation_id=2))
         await until(lambda: handler.begun == 1)
         handler.parked[-1].set_exception(CloseConnection("as the test wants it"))
-        await until(lambda: bool(goes_on or handler.ended))
-        if goes_on:
+        await until(lambda: bool(continues or handler.ended))
+        if continues:
             assert memory.used_bytes > 200_000, "it is in use"
             handler.gate.set()
         await until(lambda: not memory.used_bytes)

@@ -163,7 +163,7 @@ async def _all_send_more(harness: Harness, clients: list[Client], sent: int) -> 
     return sent
 
 
-async def test_a_slow_sender_goes_on_while_nobody_waits() -> None:
+async def test_a_slow_sender_continues_while_nobody_waits() -> None:
     async with full() as (harness, clients):
         sent = HALF
         for _ in range(3):
@@ -198,7 +198,7 @@ class Later(RawHandler):
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         self.begun += 1
-        return InTurn(partial(self._serve, own_body(frame, offset)), goes_on=self.to_its_end)
+        return InTurn(partial(self._serve, own_body(frame, offset)), continues=self.to_its_end)
 
     async def _serve(self, body: memoryview, _: InTurn) -> list[object]:
         await self.gate.wait()
@@ -220,7 +220,7 @@ async def test_a_request_that_is_served_in_turns_holds_its_memory_until_it_is_an
 
 
 @pytest.mark.parametrize("to_its_end", [False, True])
-async def test_work_that_goes_on_without_its_client_keeps_its_memory(to_its_end: bool) -> None:
+async def test_work_that_continues_without_its_client_keeps_its_memory(to_its_end: bool) -> None:
     handler = Later(to_its_end=to_its_end)
     async with serving(handler, limits=LIMITS) as harness:
         for n in range(3):

@@ -40,11 +40,11 @@ class Wide(RawHandler):
 
     def __init__(self) -> None:
         self.gate, self.running, self.served = asyncio.Event(), 0, 0
-        self.goes_on, self.lets_go = False, False
+        self.continues, self.lets_go = False, False
 
     def raw(self, context: RequestContext, frame: memoryview, offset: int) -> Any:
         body = own_body(frame, offset)
-        return InTurn(partial(self._serve, body), ELEMENTS, goes_on=self.goes_on)
+        return InTurn(partial(self._serve, body), ELEMENTS, continues=self.continues)
 
     async def _serve(self, body: memoryview, in_turn: InTurn) -> list[object]:
         self.running += 1
@@ -149,10 +149,10 @@ async def test_a_request_that_has_waited_for_long_ends_its_connection_with_one_w
         assert harness.server.wide.memory.used_bytes == 0
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on: bool) -> None:
+@pytest.mark.parametrize("continues", [False, True])
+async def test_a_client_that_has_gone_is_served_only_where_that_continues(continues: bool) -> None:
     handler = Wide()
-    handler.goes_on = goes_on
+    handler.continues = continues
     async with serving(handler, limits=LIMITS) as harness:
         clients = await connected(harness, 6, "127.0.1.1")
         await until(lambda: handler.running + waiting(harness) == 6)
@@ -164,7 +164,7 @@ async def test_a_client_that_has_gone_is_served_only_where_that_goes_on(goes_on:
         await until(lambda: _swept(harness))
         handler.gate.set()
         await until(lambda: harness.server.wide.memory.used_bytes == 0 and not waiting(harness))
-        assert handler.served == (6 if goes_on else 0)
+        assert handler.served == (6 if continues else 0)
 
 
 async def test_what_ends_while_it_waits_leaves_the_line_and_takes_nothing() -> None:

@@ -413,7 +413,7 @@ async def test_a_change_whose_controller_is_gone_is_asked_again_of_the_next() ->
 
 
 async def test_a_change_whose_connection_alone_was_lost_is_answered_soon() -> None:
-    """Its controller goes on: no other comes, however long the client would wait."""
+    """Its controller continues: no other comes, however long the client would wait."""
     async with serving(hangs_up, APIS) as node, asked(led_at(node.port)) as active:
         waiting = Waiting(active, timeout_ms=60_000)
         await until(lambda: waiting.scheduler.waiting)

@@ -75,11 +75,11 @@ async def test_the_metadata_log_is_read_and_logs_are_closed_beside_the_loop(
 
 async def test_whoever_cancels_a_job_gets_its_end_first() -> None:
     mark, begun, ended = StopMark(), threading.Event(), threading.Event()
-    go_on = threading.Event()
+    proceed = threading.Event()
 
     def job() -> None:
         begun.set()
-        go_on.wait(30)
+        proceed.wait(30)
         try:
             mark.check()
         finally:
@@ -92,7 +92,7 @@ async def test_whoever_cancels_a_job_gets_its_end_first() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert not task.done(), "the job still works"
-    go_on.set()
+    proceed.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()

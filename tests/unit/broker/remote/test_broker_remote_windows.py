@@ -230,7 +230,7 @@ async def test_windows_go_with_their_tier() -> None:
     assert code_of(again) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_chunks_left_behind_are_released_while_the_window_goes_on() -> None:
+async def test_chunks_left_behind_are_released_while_the_window_continues() -> None:
     bench = Bench()
     bench.hosted.log.local_log_start_offset = 40
     future = ask(bench, 10, max_bytes=40)

@@ -105,7 +105,10 @@ def test_below_min_insync_replicas_nothing_becomes_committed(world: World) -> No
 
 
 def test_a_leader_takes_followers_under_the_epoch_that_it_leads(world: World) -> None:
-    """Replicas are added: the leader epoch stays, and acks=all goes on with one copy until then."""
+    """Replicas are added.
+
+    The leader epoch stays, and acks=all continues with one copy until then.
+    """
     world.brokers = {one: broker(one) for one in (NODE, 2, 3)}
     world.add_topic("t", leader_epoch=4, min_insync_replicas=2)
     world.append("t", b"1")
@@ -206,7 +209,7 @@ def test_a_member_that_had_all_before_an_append_does_not_lag_by_it(world: World)
     cluster = Cluster(world, isr=(1, 2))
     world.append("t", b"1")
     cluster.fetch(2, 1)
-    world.clock.advance(2 * LAG_MS)  # its session goes on, and says nothing of quiet partitions
+    world.clock.advance(2 * LAG_MS)  # its session continues, and says nothing of quiet partitions
     world.append("t", b"2")
     cluster.after(LAG_MS)
     world.append("t", b"3")

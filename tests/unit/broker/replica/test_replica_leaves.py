@@ -123,7 +123,7 @@ def test_a_replica_that_comes_back_begins_anew_and_is_noted_before_it_is_served(
     assert partition.log.log_end_offset == 0
 
 
-def test_a_replica_that_is_back_in_the_same_image_goes_on_with_its_log(broker: OneBroker) -> None:
+def test_a_replica_that_is_back_in_the_same_image_continues_with_its_log(broker: OneBroker) -> None:
     """The broker lagged, and reads both changes at once."""
     broker.served("t")
     broker.commit(replicas_are(OTHER), replicas_are(OTHER, NODE))

@@ -561,7 +561,7 @@ def announce_another(pair: Pair) -> None:
 
 
 async def until_held(pair: Pair, pool: HeldPool) -> None:
-    """The append of the next records is on the pool, and does not go on."""
+    """The append of the next records is on the pool, and does not continue."""
     pool.is_holding = True
     pair.leader.append("t", b"a", b"b")
     while not pool.held:

@@ -85,7 +85,7 @@ async def followed(pair: Pair) -> bytes:
         (cut_short, 1),
     ],
 )
-async def test_wrong_batches_are_not_written_and_named_while_others_go_on(
+async def test_wrong_batches_are_not_written_and_named_while_others_continue(
     tmp_path: Path, change: Change, batches: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with following(tmp_path) as pair:

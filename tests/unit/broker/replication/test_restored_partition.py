@@ -129,7 +129,7 @@ async def test_it_begins_at_the_segments_end_and_takes_records_above_all_that_wa
         assert partition.log.unvalidated_end == 5_010, "not 0: it would be lost for ever"
 
 
-async def test_nothing_is_taken_before_it_is_validated_and_producers_go_on_then(
+async def test_nothing_is_taken_before_it_is_validated_and_producers_continue_then(
     tmp_path: Path,
 ) -> None:
     async with lost(tmp_path) as one:

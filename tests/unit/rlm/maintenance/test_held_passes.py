@@ -1,4 +1,4 @@
-"""Passes that wait for the store: which of them probes it, and when the others go on."""
+"""Passes that wait for the store: which of them probes it, and when the others continue."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_pass_that_comes_again_by_itself_waits_behind_the_others(world: World)
     assert world.started == [2]
 
 
-def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
+def test_after_a_probe_that_worked_all_continue_at_once(world: World) -> None:
     world.waits(1, 2, 3)
     world.scheduler.advance(PROBE_MS)
     world.probes(1, works=True)
@@ -92,7 +92,7 @@ def test_after_a_probe_that_worked_all_go_on_at_once(world: World) -> None:
     assert world.held.count == 1, "the one that failed comes again by its own pauses"
 
 
-def test_they_go_on_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
+def test_they_continue_at_once_also_where_another_than_the_probe_has_worked(world: World) -> None:
     """A call that had begun before: no probe is due for a while."""
     world.waits(1, 2)
     world.held.gate.worked()
@@ -137,7 +137,7 @@ def test_health_is_red_only_while_a_partition_waits_for_the_store() -> None:
     assert not waits.gate(EXPIRE).is_open, "the next that needs it probes"
 
 
-def test_very_many_go_on_in_slices_while_the_store_works(world: World) -> None:
+def test_very_many_continue_in_slices_while_the_store_works(world: World) -> None:
     world.waits(*range(1, SLICE_PARTITIONS + 3))
     world.held.gate.worked()
     world.held.ended((TOPIC, 0), is_held=False, failed=False)

@@ -66,7 +66,7 @@ def test_the_claim_is_taken_before_anything_is_copied(root: Path) -> None:
     assert red(pair) == []
 
 
-def test_a_restart_goes_on_above_its_claim(root: Path) -> None:
+def test_a_restart_continues_above_its_claim(root: Path) -> None:
     stop(start(root))
     again = start(root, wall_ms=5)
     assert red(again) == []
@@ -77,7 +77,7 @@ def test_a_restart_goes_on_above_its_claim(root: Path) -> None:
 
 
 def older_copy(root: Path, **more: object) -> Path:
-    """Directories copied while the tier ran, which then went on and was stopped."""
+    """Directories copied while the tier ran, which then continued and was stopped."""
     pair = start(root, **more)
     copy = root.parent / "copy"
     shutil.copytree(root, copy)
@@ -285,7 +285,7 @@ def test_a_number_that_cannot_be_noted_is_not_claimed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\0" * 30])
-def test_a_lost_counter_is_not_validated_and_goes_on_above_the_claim(
+def test_a_lost_counter_is_not_validated_and_continues_above_the_claim(
     root: Path, content: bytes | None
 ) -> None:
     high = NOW_MS + 10**12
@@ -335,7 +335,7 @@ def test_a_tier_whose_clone_has_started_stops_writing(root: Path) -> None:
     assert "another machine" in red(one)[0]
     assert one.log.copied == -1, "the clone may delete what was copied"
     assert one.log.verdict is Validation.OPEN, "these files may be the older ones"
-    assert bytes_of(one.read(0)), "remote reads go on"
+    assert bytes_of(one.read(0)), "remote reads continue"
     before = writes(one)
     one.log.fill(3, records=20)
     passes(one, 120_000)

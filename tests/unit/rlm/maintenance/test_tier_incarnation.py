@@ -83,7 +83,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "a directory"])
-def test_a_damaged_counter_goes_on_by_the_clock(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_counter_continues_by_the_clock(tmp_path: Path, damage: str) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
     before = incarnations(tmp_path, clock).take()
     DAMAGES[damage](tmp_path / FILE_NAME)
@@ -99,7 +99,7 @@ def test_each_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
         content[bit // 8] ^= 1 << bit % 8
 
 
-def test_a_counter_that_cannot_be_read_goes_on_by_the_clock(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_read_continues_by_the_clock(tmp_path: Path) -> None:
     clock = ManualClock(wall_ms=NOW_MS)
     before = incarnations(tmp_path, clock).take()
     disk = FaultyDisk()

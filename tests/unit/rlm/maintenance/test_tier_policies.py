@@ -320,7 +320,7 @@ def test_a_dangling_copy_goes_and_an_own_running_one_stays() -> None:
     assert reasons(given, 0, {started.metadata.id.id}) == []
 
 
-def test_a_deletion_that_was_begun_goes_on() -> None:
+def test_a_deletion_that_was_begun_continues() -> None:
     begun = remote(5, 20, 29, state=SegmentState.DELETE_SEGMENT_STARTED)
     assert reasons(facts(CLOSED, [begun]), 0) == [(20, "begun")]
 

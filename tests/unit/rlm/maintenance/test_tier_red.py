@@ -1,4 +1,4 @@
-"""A tier whose partition is red: what health says, and that it goes on by itself afterwards."""
+"""A tier whose partition is red: what health says, and that it continues by itself afterwards."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def restart(pair: Pair) -> None:
     pair.assign()
 
 
-def test_a_lost_chain_is_red_under_one_barrier_and_copying_goes_on_after_the_way_out(
+def test_a_lost_chain_is_red_under_one_barrier_and_copying_continues_after_the_way_out(
     pair: Pair,
 ) -> None:
     for path in pair.store.rglob("*.indexes"):

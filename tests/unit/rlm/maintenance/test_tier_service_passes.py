@@ -123,7 +123,7 @@ def test_what_is_not_to_be_copied_is_no_lag(pair: Pair) -> None:
     assert lag(pair) == (0, 0)
 
 
-def test_passes_that_are_asked_for_go_on_until_all_is_copied_and_try_a_store_that_was_away(
+def test_passes_that_are_asked_for_continue_until_all_is_copied_and_try_a_store_that_was_away(
     pair: Pair,
 ) -> None:
     pair.storage.down = True

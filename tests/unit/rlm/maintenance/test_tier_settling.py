@@ -107,7 +107,7 @@ def test_a_lineage_that_has_settled_is_not_restored_over_what_it_has() -> None:
     ],
     ids=["validated before", "not validated", "its own ones, too", "led by another before"],
 )
-def test_a_log_whose_records_were_all_deleted_is_a_lineage_to_go_on_with(
+def test_a_log_whose_records_were_all_deleted_is_a_lineage_to_continue_with(
     chain: Chain, end: int, unvalidated_end: int
 ) -> None:
     """Model findings F6 and F7: its chain keeps the epoch of the last record."""

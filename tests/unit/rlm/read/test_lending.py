@@ -98,7 +98,7 @@ def test_two_chunks_are_lent_however_many_read(pair: Pair) -> None:
     assert bytes_of(pair.read(segment(2), holder="one", wait_ms=50))
 
 
-def test_a_read_goes_on_when_its_connection_gives_something_back(pair: Pair) -> None:
+def test_a_read_continues_when_its_connection_gives_something_back(pair: Pair) -> None:
     for number in range(100):
         pair.read(0, holder=f"other {number}")
     first, _ = (pair.read(segment(n), holder="one") for n in (1, 2))

@@ -1,4 +1,4 @@
-"""A line: first come, first served, and an event costs what it lets go on, not what waits."""
+"""A line: first come, first served, and an event costs what it lets continue, not what waits."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reads that are parked look again when they can go on, and not before, however many they are."""
+"""Parked reads look again when they can continue, and not before, however many they are."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -138,7 +138,7 @@ def test_what_is_answered_has_no_timer_that_keeps_it(pair: Pair) -> None:
     assert pair.scheduler.waiting == before
 
 
-def test_reads_go_on_where_a_partition_is_only_followed_for_want_of_the_claim(
+def test_reads_continue_where_a_partition_is_only_followed_for_want_of_the_claim(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -183,7 +183,7 @@ def test_a_read_that_is_answered_waits_for_nothing_any_more(pair: Pair) -> None:
     assert not any(waiters)
 
 
-def test_reads_that_find_no_memory_go_on_when_some_is_given_back(tmp_path: Path) -> None:
+def test_reads_that_find_no_memory_continue_when_some_is_given_back(tmp_path: Path) -> None:
     pair = Pair(tmp_path, chunk_bytes=400, chunk_cache_bytes=1_000)
     pair.log.fill(SEGMENTS, records=RECORDS_EACH)
     pair.assign()
@@ -211,7 +211,7 @@ def small(tmp_path: Path) -> Pair:
     return pair
 
 
-def test_a_read_without_memory_goes_on_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
+def test_a_read_without_memory_continues_as_soon_as_the_broker_gives_some_back(small: Pair) -> None:
     held = small.read(0, holder="one")
     waiting = small.ask_to_read(RECORDS_EACH, wait_ms=LATE_MS)
     small.pump()

@@ -229,7 +229,7 @@ class NoMemoryFiles(Disk):
         return super().memfd(name)
 
 
-def test_a_tier_without_descriptors_answers_late_and_goes_on(tmp_path: Path) -> None:
+def test_a_tier_without_descriptors_answers_late_and_continues(tmp_path: Path) -> None:
     disk = NoMemoryFiles()
     pair = Pair(tmp_path, disk=disk)
     pair.log.fill(1, records=20)

@@ -85,7 +85,7 @@ def test_concurrent_readers_of_a_missing_chunk_share_one_fetch(pair: Pair) -> No
     assert pair.calls(Operation.FETCH) == 1
 
 
-def test_a_reader_that_goes_on_finds_the_next_chunk_loaded_ahead(pair: Pair) -> None:
+def test_a_reader_that_continues_finds_the_next_chunk_loaded_ahead(pair: Pair) -> None:
     first = pair.read(0, max_bytes=300)
     assert isinstance(first.message, ReadAnswer)
     second = pair.read(first.message.next_offset, max_bytes=300)
@@ -340,7 +340,7 @@ def test_a_damaged_chunk_gives_its_memory_back(pair: Pair) -> None:
     assert chunks.total_bytes == 0
 
 
-def test_an_answer_goes_on_for_a_reader_that_goes_on(pair: Pair) -> None:
+def test_an_answer_continues_for_a_reader_that_continues(pair: Pair) -> None:
     first = pair.read(0, max_bytes=100, window_bytes=2_000).message
     assert isinstance(first, ReadAnswer)
     assert first.batch_ends == b"", "one question is no sequence"

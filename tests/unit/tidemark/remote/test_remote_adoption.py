@@ -78,7 +78,7 @@ def test_of_a_log_begun_anew_over_remote_records_all_local_ones_are_given_up(end
     assert decided.adopted.chain == (EpochEntry(1, 0),)
 
 
-def test_local_records_that_the_remote_ones_go_on_from_are_not_given_up() -> None:
+def test_local_records_that_the_remote_ones_continue_from_are_not_given_up() -> None:
     known = history(finished(0, 19, (1, 0)), finished(20, 39, (1, 20), (2, 32)), given=40)
     decided = adopt_end(log(10, 35, ((1, 0), (3, 32))), known)
     assert decided.given_up == (32, 35), "the same ones up to there"

@@ -129,7 +129,7 @@ def test_the_same_offsets_of_another_lineage_are_no_duplicate() -> None:
 
 
 def test_what_another_lineage_copies_below_its_first_epoch_is_no_duplicate() -> None:
-    """The first copy goes on in the lineage that was given up, and ends for nobody else."""
+    """The first copy continues in the lineage that was given up, and ends for nobody else."""
     below, above = metadata(0, 4, number=77), metadata(5, 20, number=78, epoch=1)
     held_all = held(ONE) | held(below) | held(above)
     assert kinds(seen(entry(ONE, 5), entry(below, 9), entry(above, 11), held=held_all)) == []

@@ -13,7 +13,7 @@ KEEP_MS = 7 * DAY_MS
 
 
 def later(world: World, ms: int) -> None:
-    """Move the wall clock only: sessions go on."""
+    """Move the wall clock only: sessions continue."""
     world.wall_ms += ms
 
 
