@@ -351,7 +351,7 @@ class RemoteLogMetadataManager(ABC):
         return {}
 
     def unreadable(self) -> Sequence[RedText]:
-        """Why metadata partitions cannot be read or reached, a line for each, with the way out."""
+        """Why metadata partitions cannot be read or reached, a line for each, with the remedy."""
         return ()
 
     def failure(self) -> str | None:

@@ -1,6 +1,6 @@
-"""What health says where something of the tier is red: what is wrong, and the way out.
+"""What health says where something of the tier is red: what is wrong, and the remedy.
 
-Every such text is made here, of a member of a `RedKind`, and a kind cannot be without a way out.
+Every such text is made here, of a member of a `RedKind`, and a kind cannot be without a remedy.
 A test compares the table in docs/operations.md with the kinds, so that each is explained there.
 """
 
@@ -10,7 +10,7 @@ from string import Formatter
 from typing import NewType
 
 RedText = NewType("RedText", str)
-"""A text that names its way out; only `RedKind.text` and `joined` make one."""
+"""A text that names its remedy; only `RedKind.text` and `joined` make one."""
 
 NOT_RED = RedText("")
 
@@ -23,25 +23,25 @@ class _Facts(dict[str, object]):
 
 
 class RedKind(Enum):
-    """One way to be red, as (what health says, its meaning, the way out).
+    """One way to be red, as (what health says, its meaning, the remedy).
 
-    What health says and the way out hold facts as `{name}`; the meaning is for the documentation.
+    What health says and the remedy hold facts as `{name}`; the meaning is for the documentation.
     """
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """What health says, its meaning, the way out."""
-        says, meaning, way_out = self.value
-        return says, meaning, way_out
+        """What health says, its meaning, the remedy."""
+        says, meaning, remedy = self.value
+        return says, meaning, remedy
 
     def said(self, **facts: object) -> str:
-        """What is wrong, without the way out: for log lines."""
+        """What is wrong, without the remedy: for log lines."""
         return Formatter().vformat(self.parts[0], (), _Facts(facts))
 
     def text(self, **facts: object) -> RedText:
-        """What health says with these facts, and the way out."""
-        way_out = Formatter().vformat(self.parts[2], (), _Facts(facts))
-        return RedText(f"{self.said(**facts)}. Way out: {way_out}")
+        """What health says with these facts, and the remedy."""
+        remedy = Formatter().vformat(self.parts[2], (), _Facts(facts))
+        return RedText(f"{self.said(**facts)}. Remedy: {remedy}")
 
 
 def joined(reasons: Iterable[RedText]) -> RedText:

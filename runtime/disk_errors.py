@@ -45,7 +45,7 @@ def is_exhausted(error: OSError) -> bool:
     return error.errno in EXHAUSTED
 
 
-def way_out(error: OSError) -> str:
+def remedy(error: OSError) -> str:
     """What an operator can do about an error of exhaustion, for a log line."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return MORE_FILES
@@ -124,5 +124,5 @@ def is_of_exhaustion(logger: logging.Logger, what: str, error: OSError) -> bool:
     """Whether `what` cannot be used for now only; then it is said, once a minute."""
     if not is_exhausted(error):
         return False
-    exhaustion.error(logger, f"{what} cannot be used now: {error}: {way_out(error)}")
+    exhaustion.error(logger, f"{what} cannot be used now: {error}: {remedy(error)}")
     return True

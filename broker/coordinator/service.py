@@ -282,7 +282,7 @@ class GroupCoordinator:
                 shard.partition.topic_partition,
                 len(failures),
                 failures[0],
-                _way_out(failures[0]),
+                _remedy(failures[0]),
             )
         return count
 
@@ -329,7 +329,7 @@ def _removes_group_of(record: GroupRecord, groups: Container[str]) -> bool:
     return key_type(record.key) == GROUP_KEY_TYPE and key_group(record.key)[0] in groups
 
 
-def _way_out(error: Exception) -> str:
+def _remedy(error: Exception) -> str:
     """What a person can do, where the batch was too large."""
     if isinstance(error, _TOO_LARGE):
         return f"; raise max.message.bytes and segment.bytes of {OFFSETS_TOPIC}"

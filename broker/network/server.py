@@ -34,7 +34,7 @@ from runtime.disk_errors import (
     descriptors_for_connections,
     descriptors_max,
     open_descriptors,
-    way_out,
+    remedy,
 )
 from runtime.log_context import escape
 from runtime.metrics import Registry
@@ -204,7 +204,7 @@ class Server(Shared):
             except OSError as error:
                 # Out of descriptors: the backlog waits until some are free again.
                 self._short_of_descriptors.inc(1, listener.name)
-                self._short.error(log, f"cannot accept: {error}: {way_out(error)}")
+                self._short.error(log, f"cannot accept: {error}: {remedy(error)}")
                 self.loop.remove_reader(listening)
                 self._scheduler.call_later(
                     SWEEP_MS, lambda: self._accept_again(listening, listener)

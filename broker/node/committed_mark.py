@@ -101,7 +101,7 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
     return Comparison.SAME if there == batch else Comparison.OTHER
 
 
-def way_out(marks: Marks) -> str:
+def remedy(marks: Marks) -> str:
     """What a person does about a log that is not ours."""
     paths = [path for noted in marks.values() for path in noted]
     files = ", ".join(str(path / name) for path in paths for name in (COMMITTED_METADATA, LIVES))

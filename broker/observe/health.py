@@ -24,7 +24,7 @@ GREEN: Final = "green"
 YELLOW: Final = "yellow"
 RED: Final = "red"
 _SHOWN_MAX: Final = 100
-_SAYS_IT: Final = "Way out:"
+_SAYS_IT: Final = "Remedy:"
 """Reasons of the tier and of lost partitions carry their own remedy, which knows more."""
 
 _LOG: Final = "the log of this node has the cause"
@@ -53,7 +53,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "remote-metadata": "start as many brokers as __remote_log_metadata has replicas",
     "replicas": "start the brokers that have the other replicas",
     "snapshots": "make room on the disk of metadata.log.dir",
-    "tier": "where a reason names no way out, the log of this broker has the cause",
+    "tier": "where a reason names no remedy, the log of this broker has the cause",
 }
 """What to do, by the name of the part; `/health`, the page and `tidemark status` say it."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Final
 
-from broker.node.committed_mark import Comparison, Marks, way_out
+from broker.node.committed_mark import Comparison, Marks, remedy
 from broker.node.identity_check import Doubts, Identity, Look, other_cluster, other_voters
 from broker.process.controller_questions import ControllerQuestions, Said
 from metadata_topic.quorum.errors import QuorumConfigError
@@ -194,7 +194,7 @@ def _younger_log(me: Identity, marks: Marks, others: Mapping[CommittedBatch, Loo
     return (
         f"node.id={me.key.id} ({me.place}): {leader} has cluster.id={me.cluster_id}, but not "
         f"the metadata log of this broker, which knows a committed batch {batches} that is not "
-        f"there: the log is a younger one, or an older copy. {way_out(refused)}"
+        f"there: the log is a younger one, or an older copy. {remedy(refused)}"
     )
 
 

@@ -15,7 +15,7 @@ from broker.handlers.controllers.changes import (
     ChangeParts,
     creation_without_broker,
 )
-from broker.node.committed_mark import Comparison, Marks, read_marks, way_out
+from broker.node.committed_mark import Comparison, Marks, read_marks, remedy
 from broker.node.directories import Directories
 from broker.node.endpoints import controller_endpoints
 from broker.node.identity_check import Identity
@@ -112,7 +112,7 @@ class QuorumMember:
         goes only by UnregisterBroker.
 
         Raises:
-            QuorumConfigError: it is not there; names the offset and the way out.
+            QuorumConfigError: it is not there; names the offset and the remedy.
         """
         config = self._config
         if not self._unproven or config.node_id in image.brokers:
@@ -123,7 +123,7 @@ class QuorumMember:
             f"this broker, which had registered before offset {mark.base_offset} (epoch "
             f"{mark.epoch}) of the metadata log, and that log begins later by now. Either the "
             "broker was unregistered, or this is a younger log, in which its partitions are not. "
-            f"{way_out(self._unproven)}"
+            f"{remedy(self._unproven)}"
         )
 
     async def _listen(self, on_stop: OnStop) -> None:

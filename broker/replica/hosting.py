@@ -665,7 +665,7 @@ class Hosting:
         self._put_offline(
             one.topic_partition,
             f"its log was written under leader epoch {written}, and the metadata say {given}: they "
-            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Way out, where it "
+            f"are of an earlier time, or {EPOCH_CHECKPOINT} is damaged; {step}. Remedy, where it "
             "stays so: put the newest copy of the metadata directory, or that file, back",
         )
 

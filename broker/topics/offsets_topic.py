@@ -75,7 +75,7 @@ class OffsetsTopic:
     async def make(self) -> None:
         """Make it unless it exists; all who ask meanwhile wait for the same attempt.
 
-        What goes wrong is in the log, with the way out: clients only hear that they shall try
+        What goes wrong is in the log, with the remedy: clients only hear that they shall try
         again.
         """
         if self.exists:
@@ -105,12 +105,12 @@ class OffsetsTopic:
         self._silent_until_s = now_s + _SAID_AGAIN_S
         factor = self._config.offsets_topic_replication_factor
         brokers = len(self._image().brokers)
-        way_out = ""
+        remedy = ""
         if factor > brokers:
-            way_out = (
+            remedy = (
                 f"; offsets.topic.replication.factor={factor} needs as many brokers, and there are "
                 f"{brokers}: set it to {brokers} and restart, or start more brokers"
             )
         log.error(
-            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, way_out
+            "%s cannot be made, so no consumer group works: %s%s", OFFSETS_TOPIC, error, remedy
         )

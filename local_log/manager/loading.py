@@ -65,7 +65,7 @@ class Refused:
 
     Attributes:
         directories: log directories its files lie in.
-        reason: for people, with the way out.
+        reason: for people, with the remedy.
         recovery_point: what the checkpoint is to say; UNKNOWN if that is not known.
         foreign: those of the directories whose files say that they are another partition.
     """

@@ -79,7 +79,7 @@ class Placement:
     Attributes:
         opened: index of the found directory to open.
         is_begun: there is none, and the replica may be begun.
-        offline: why neither is right, for people, with the way out.
+        offline: why neither is right, for people, with the remedy.
         aside: indexes of found directories to be renamed away; their files stay.
     """
 

@@ -91,7 +91,7 @@ class OpenedLog:
 
 
 def refused(topic_partition: TopicPartition, facts: RefusalFacts) -> LogRefused:
-    """The error that names what is wrong and the way out."""
+    """The error that names what is wrong and the remedy."""
     topic, partition = topic_partition
     return LogRefused(
         "; ".join(map(describe, facts.faults)),

@@ -11,7 +11,7 @@ class UnusableMetadataError(TidemarkError):
     """The metadata directory holds what cannot be relied on.
 
     Raised before anything on the disk is changed. The message names the file, the position in it
-    and the way out.
+    and the remedy.
     """
 
 

@@ -43,7 +43,7 @@ def restored_chain(
 
 
 def chain_is_lost(log: LogDescription, lost: ChainLost, why: str) -> Red:
-    """Red, with the ways out."""
+    """Red, with the remedies."""
     offset = log.local_log_start_offset
     return Red(Loss.CHAIN, TierRed.CHAIN.text(problem=lost.problem, why=why, offset=offset))
 

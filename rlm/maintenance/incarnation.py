@@ -44,7 +44,7 @@ _OLDER = re.compile(rb"(\d{1,19})(?: ([0-9a-f]{8}))?\n")
 
 
 class OlderFormError(TidemarkError):
-    """The file is whole and of a form that is not read any more; names file and way out."""
+    """The file is whole and of a form that is not read any more; names file and remedy."""
 
 
 class Counter(NamedTuple):

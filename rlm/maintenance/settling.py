@@ -47,7 +47,7 @@ class ChainLost:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A person must look: which loss, and a sentence with the way out.
+    """A person must look: which loss, and a sentence with the remedy.
 
     Attributes:
         used: of a leader epoch that is too low: the highest that was used before.

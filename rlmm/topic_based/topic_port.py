@@ -98,7 +98,7 @@ class Unreadable:
     Said again as long as that is so; other events of the partition say that it no longer is.
 
     Attributes:
-        reason: for people, with partition, offset and way out.
+        reason: for people, with partition, offset and remedy.
     """
 
     partition: int

@@ -53,7 +53,7 @@ async def test_a_younger_metadata_log_is_refused(tmp_path: Path) -> None:
         aside = [one.name for one in node.logs.iterdir() if one.name.endswith("-stray")]
         assert aside == []
 
-        await controller.stop()  # the old log is the way out
+        await controller.stop()  # the old log is the remedy
         shutil.move(controller.logs, tmp_path / "young")
         shutil.copytree(kept, controller.logs)
         await controller.start()

@@ -1,4 +1,4 @@
-"""A log directory that is missing, empty, or of another time: nothing begins anew, and ways out."""
+"""A log directory that is missing, empty, or of another time: nothing begins anew, and remedies."""
 
 import json
 import os

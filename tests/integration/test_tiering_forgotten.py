@@ -1,4 +1,4 @@
-"""A tiered partition that was begun anew over its own remote segments, and its way out."""
+"""A tiered partition that was begun anew over its own remote segments, and its remedy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The ways out of a lost log end and of a lost chain, by command: health ends green."""
+"""The remedies of a lost log end and of a lost chain, by command: health ends green."""
 
 import shutil
 from pathlib import Path

@@ -60,7 +60,7 @@ def assert_red(scene: Scene, loss: Loss) -> str:
         scene.clock.advance(COPY_MAX_MS + 1)
     after = (scene.objects(), len(scene.metadata.log), scene.broker.log_start, deletions(scene))
     assert after == before
-    assert "Way out" in red
+    assert "Remedy" in red
     return red
 
 

@@ -1,4 +1,4 @@
-"""`tidemark directories`: look at a node's log directories, and the ways out for lost ones."""
+"""`tidemark directories`: look at a node's log directories, and the remedies for lost ones."""
 
 import sys
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`tidemark remote`: look at the remote tier of a cluster, and the ways out of its losses."""
+"""`tidemark remote`: look at the remote tier of a cluster, and the remedies of its losses."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""`tidemark remote adopt`: the way out of a lost log end and of a lost epoch chain."""
+"""`tidemark remote adopt`: the remedy of a lost log end and of a lost epoch chain."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ def command(
 ) -> None:
     """Show all nodes of a cluster, its topics, and how far the remote tier is.
 
-    Exit code 0: all is green. 1: it is not; with the reasons, and the ways out. 2: no node answers;
+    Exit code 0: all is green. 1: it is not; with the reasons, and the remedies. 2: no node answers;
     then with the last lines of the logs that `tidemark dev` keeps in --data.
     """
     settings = client_settings(command_config)

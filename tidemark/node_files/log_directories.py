@@ -1,4 +1,4 @@
-"""The log directories of a node as its disks and its metadata see them, and the two ways out.
+"""The log directories of a node as its disks and its metadata see them, and the two remedies.
 
 A broker keeps a directory offline that is missing, or that is a copy of another time. A person who
 knows better says so here: `accept` takes such a copy as it is, `forget` gives a lost directory up.

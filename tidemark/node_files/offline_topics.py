@@ -137,7 +137,7 @@ def inspections(config: BrokerConfig, topic: str, partition: int, disk: Disk) ->
 
 
 def placement_problem(config: BrokerConfig, topic: str, partition: int, disk: Disk) -> str:
-    """Say why a start does not even look at the log of a partition, with the way out.
+    """Say why a start does not even look at the log of a partition, with the remedy.
 
     Directories of another time are not validated here: `tidemark directories list` shows them.
 

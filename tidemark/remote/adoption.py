@@ -42,7 +42,7 @@ class AdoptRefusedError(TidemarkError):
 
 @dataclass(frozen=True, slots=True)
 class EndAdoption:
-    """The way out of a lost log end.
+    """The remedy of a lost log end.
 
     Attributes:
         adopted: what the next start makes.

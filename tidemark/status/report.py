@@ -61,7 +61,7 @@ class Reason(NamedTuple):
     """Why a cluster is not green.
 
     Attributes:
-        remedy: the way out; "" where the reason of a node says it itself.
+        remedy: the remedy; "" where the reason of a node says it itself.
     """
 
     text: str
@@ -86,7 +86,7 @@ class Report:
 
     Attributes:
         reasons: why it is not green: red ones first.
-        remedies: the way out of those whose words do not say it.
+        remedies: the remedy of those whose words do not say it.
         facts: what was validated.
         topics: those that lack most in the remote tier first.
     """

@@ -1,4 +1,4 @@
-"""Requests and answers on their way out: each leaves once the vote or epoch it names is durable.
+"""Requests and answers on their remedy: each leaves once the vote or epoch it names is durable.
 
 A message waits for nothing else: not for the log, and not for a newer state of `quorum-state` than
 the one that it names.

@@ -221,7 +221,7 @@ def _damage(
     return DamagedMetadataError(
         f"{facts.directory}/{segment.name} is damaged at position {segment.whole_bytes} (offset "
         f"{segment.end_offset}): {what}. This is no torn tail: {why}. Nothing was changed. "
-        f"{_way_out(facts)}"
+        f"{_remedy(facts)}"
     )
 
 
@@ -233,7 +233,7 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
         f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
         f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
         "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
-        f"changed. If this node made the snapshot: {_way_out(facts)}. Only if it is of another "
+        f"changed. If this node made the snapshot: {_remedy(facts)}. Only if it is of another "
         f"life: Move {snapshot.file_name} out of the directory, and the node continues with its log"
     )
 
@@ -241,11 +241,11 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
 def _lost_log(facts: DirectoryFacts, end: int) -> DamagedMetadataError:
     return DamagedMetadataError(
         f"{facts.directory}: all segments of the metadata log are gone, and they were flushed to "
-        f"offset {end}. Nothing was changed. {_way_out(facts)}"
+        f"offset {end}. Nothing was changed. {_remedy(facts)}"
     )
 
 
-def _way_out(facts: DirectoryFacts) -> str:
+def _remedy(facts: DirectoryFacts) -> str:
     way = (
         "Restore the file from a copy, or, one of several controllers, let it fetch the log again: "
         "docs/metadata-log.md says when that is safe"

@@ -99,7 +99,7 @@ def refused(directory: Path, **known: object) -> RefusalFacts:
     with pytest.raises(LogRefused) as error:
         open_log(directory, **known)
     assert files_of(directory) == before
-    assert "tidemark log accept orders 0" in error.value.way_out
+    assert "tidemark log accept orders 0" in error.value.remedy
     return error.value.facts
 
 

@@ -111,7 +111,7 @@ def test_while_its_directory_is_missing_nothing_else_is_taken_for_it(
     assert (placement.opened, placement.is_begun, placement.aside) == (None, False, ())
 
 
-def test_a_lost_one_names_its_way_out() -> None:
+def test_a_lost_one_names_its_remedy() -> None:
     assert "tidemark directories forget lost" in place(LOST, [], {A}).offline
     assert "tidemark directories forget lost" in place(BEFORE_AND_MISSING, [], {A}).offline
 

@@ -369,7 +369,7 @@ def test_bad_input_an_epoch_above_the_last_is_refused_from_near_it_too(kind: str
 @pytest.mark.parametrize(
     ("voters", "epoch"), [((1, 2, 3), EPOCH_MAX + 1), ((2,), EPOCH_MAX + 1), ((2,), EPOCH_MAX)]
 )
-def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_way_out(
+def test_a_quorum_state_that_leaves_no_epoch_ends_the_start_with_the_remedy(
     voters: tuple[int, ...], epoch: int
 ) -> None:
     node = ToldCore(voters=voters, election=ElectionState(epoch))

@@ -1,4 +1,4 @@
-"""Whatever health says of the tier names its way out, and docs/operations.md explains it."""
+"""Whatever health says of the tier names its remedy, and docs/operations.md explains it."""
 
 import ast
 import re
@@ -28,19 +28,19 @@ def test_all_kinds_are_walked() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_each_names_what_is_wrong_and_the_way_out(kind: RedKind) -> None:
-    says, meaning, way_out = kind.parts
-    assert min(len(says), len(meaning), len(way_out)) > 10
+def test_each_names_what_is_wrong_and_the_remedy(kind: RedKind) -> None:
+    says, meaning, remedy = kind.parts
+    assert min(len(says), len(meaning), len(remedy)) > 10
     facts = {name: f"<{name}>" for name in facts_of(kind)}
     text = kind.text(**facts)
-    what, _, then = text.partition(". Way out: ")
+    what, _, then = text.partition(". Remedy: ")
     assert what == Formatter().vformat(says, (), facts)
-    assert then == Formatter().vformat(way_out, (), facts)
+    assert then == Formatter().vformat(remedy, (), facts)
 
 
 def facts_of(kind: RedKind) -> set[str]:
-    says, _, way_out = kind.parts
-    return {name for _, name, _, _ in Formatter().parse(says + way_out) if name}
+    says, _, remedy = kind.parts
+    return {name for _, name, _, _ in Formatter().parse(says + remedy) if name}
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -96,11 +96,11 @@ def test_the_documentation_explains_each() -> None:
 
 
 def row_of(kind: RedKind) -> str:
-    says, meaning, way_out = (re.sub(r"\{\w+\}", "...", part) for part in kind.parts)
-    return f"| `{says}` | {meaning} | {way_out} |"
+    says, meaning, remedy = (re.sub(r"\{\w+\}", "...", part) for part in kind.parts)
+    return f"| `{says}` | {meaning} | {remedy} |"
 
 
 def test_several_reasons_are_one_text() -> None:
-    assert joined([TierRed.NEWER_OWNER.text(), TierRed.MARKED.text()]).count("Way out") == 2
+    assert joined([TierRed.NEWER_OWNER.text(), TierRed.MARKED.text()]).count("Remedy") == 2
     assert joined([]) == NOT_RED
-    assert TierRed.METADATA.text(error="{odd}").startswith("metadata: {odd}. Way out: ")
+    assert TierRed.METADATA.text(error="{odd}").startswith("metadata: {odd}. Remedy: ")

@@ -168,7 +168,7 @@ def test_the_removal_is_read_again_before_each_segment(setup: Setup) -> None:
 
 
 def test_a_removal_that_no_log_tells_is_unknown_also_where_it_was_marked(setup: Setup) -> None:
-    """Kafka, or a version of before 0.1.0, marked it: `remote forget` is the way out."""
+    """Kafka, or a version of before 0.1.0, marked it: `remote forget` is the remedy."""
     setup.delete_topic()
     setup.run_pass()
     setup.restore(MetadataLog(topic_ids=set()))
@@ -249,7 +249,7 @@ def test_many_red_ids_are_counted_beyond_twenty() -> None:
     ]
     reasons = first_of(text_of(Standing.UNKNOWN, one) for one in many)
     assert len(reasons) == 21
-    assert reasons[-1].startswith("and 5 more such topic ids. Way out: ")
+    assert reasons[-1].startswith("and 5 more such topic ids. Remedy: ")
 
 
 # ---------------------------------------------------------------- against a naive validate

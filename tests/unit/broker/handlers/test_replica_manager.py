@@ -104,7 +104,7 @@ def test_a_log_of_a_later_leader_epoch_asks_for_a_higher_one_once_it_is_led(worl
     assert "asked for a higher one" in world.replicas.offline[tp]
     epochs.in_vain = "the controller refuses a higher one"
     world.replicas.epoch_refused(replica)
-    assert f"{epochs.in_vain}. Way out" in world.replicas.offline[tp]
+    assert f"{epochs.in_vain}. Remedy" in world.replicas.offline[tp]
     world.change("t", leader_epoch=9)
     assert world.replicas.offline == {}
     world.append("t", b"continues")

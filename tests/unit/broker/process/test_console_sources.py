@@ -107,8 +107,8 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     assert one(world, tier).problem == "1 of its replicas is not in sync"
     partition.verdict = Loss.HOLE
     assert one(world, tier).problem == "hole"
-    tier.red[topic_id, 0] = "a hole, and the way out"
-    assert one(world, tier).problem == "a hole, and the way out"
+    tier.red[topic_id, 0] = "a hole, and the remedy"
+    assert one(world, tier).problem == "a hole, and the remedy"
     partition.log.set_offline(OSError("gone"))
     found = one(world, tier)
     assert (found.problem, found.is_led, found.leader) == ("offline: its disk failed", False, -1)

@@ -33,7 +33,7 @@ def restart(pair: Pair) -> None:
     pair.assign()
 
 
-def test_a_lost_chain_is_red_under_one_barrier_and_copying_continues_after_the_way_out(
+def test_a_lost_chain_is_red_under_one_barrier_and_copying_continues_after_the_remedy(
     pair: Pair,
 ) -> None:
     for path in pair.store.rglob("*.indexes"):
@@ -166,7 +166,7 @@ def test_a_higher_leader_epoch_that_nobody_gives_is_said(pair: Pair, is_on_chain
     pair.log.epoch_in_vain = "the controller refuses a higher one: damage"
     lower_epoch(pair, is_on_chain=is_on_chain)
     (reason,) = pair.reasons()
-    assert "refuses a higher one: damage. Way out" in reason
+    assert "refuses a higher one: damage. Remedy" in reason
 
 
 def test_a_broker_that_does_not_answer_is_asked_for_a_higher_leader_epoch_again(

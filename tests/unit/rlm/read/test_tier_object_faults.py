@@ -217,7 +217,7 @@ def test_a_bounded_number_is_named_and_the_rest_counted() -> None:
     found = faults.red()
     assert len(found) == NAMED_MAX + 1
     more = f"and {REMEMBERED_MAX - NAMED_MAX} more remote objects are missing or damaged"
-    assert found[-1].reason.startswith(f"{more}. Way out: ")
+    assert found[-1].reason.startswith(f"{more}. Remedy: ")
 
 
 def test_a_damaged_stretch_is_well_when_all_of_it_was_read_well() -> None:
