@@ -79,7 +79,7 @@ from local_log.manager.log_dir import LogDir
 from metadata_topic.controller.brokers import Registration
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.image.image import MetadataImage
-from rlm.red_kinds import TierRed
+from rlm.health_reasons import TierReason
 from runtime.disk import raise_file_limit
 from runtime.ports import Ports
 from runtime.work import run_in_steps
@@ -602,7 +602,7 @@ class Broker(ServerProcess):
     def _foreign_controllers(self) -> tuple[str, ...]:
         """What the tier does without while the active controller is Apache Kafka's."""
         is_foreign = self._active.serves(ApiKey.RAISE_LEADER_EPOCHS) is False
-        return (TierRed.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
+        return (TierReason.KAFKA_CONTROLLERS.text(),) if is_foreign else ()
 
     def _directory_failed(self, directory: LogDir) -> None:
         """A log directory went offline; as in Kafka the last one takes the broker with it."""

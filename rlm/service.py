@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafka_protocol.errors import ErrorCode
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Received, Reply
 from rlm.link.messages import (
     Ack,
@@ -46,7 +47,6 @@ from rlm.plugin_calls import PluginCalls
 from rlm.plugins import Plugins, Store
 from rlm.quota import RateQuota
 from rlm.read.read_path import ReadPath
-from rlm.red_kinds import TierRed
 from rlm.telemetry import MetricsPages, Telemetry
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, READER_POOL, VALIDATION_POOL, Workers
 from rlmm.api import features_off
@@ -287,30 +287,33 @@ class Tier:
         self.manager.census.take(self._tell)
 
     def _tell(self, counted: Counted) -> None:
-        red = counted.reds()
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self.manager.passes.waits.reds())
-        red.extend(self.reads.red())
-        red.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.red())
+        unhealthy = counted.unhealthy_ones()
+        unhealthy.extend(
+            PartitionHealth(b"", -1, reason)
+            for reason in self.manager.passes.waits.unhealthy_ones()
+        )
+        unhealthy.extend(self.reads.unhealthy())
+        unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in self._plugins.unhealthy())
         metadata = self._plugins.metadata
-        red.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
+        unhealthy.extend(PartitionHealth(b"", -1, reason) for reason in metadata.unreadable())
         # Once a stop has begun, a manager that is closed did not fail.
         failure = "" if self._stopping else metadata.failure()
         if failure:
-            red.append(PartitionHealth(b"", -1, TierRed.MANAGER.text(error=failure)))
-        if self.claim.red:
-            red.append(PartitionHealth(b"", -1, self.claim.red))
+            unhealthy.append(PartitionHealth(b"", -1, TierReason.MANAGER.text(error=failure)))
+        if self.claim.unhealthy:
+            unhealthy.append(PartitionHealth(b"", -1, self.claim.unhealthy))
         late = self._plugins.deletions.long_failing()
-        if late is not None and late.is_red:
-            red.append(PartitionHealth(b"", -1, late.reason))
-        yellow = [] if late is None or late.is_red else [late.reason]
+        if late is not None and late.is_unhealthy:
+            unhealthy.append(PartitionHealth(b"", -1, late.reason))
+        yellow = [] if late is None or late.is_unhealthy else [late.reason]
         if off := features_off(metadata):
-            yellow.append(TierRed.FEATURES_OFF.text(features="; ".join(off)))
+            yellow.append(TierReason.FEATURES_OFF.text(features="; ".join(off)))
         yellow += self._plugins.yellow()
         health = Health(
             counted.assigned,
             counted.ready,
             self.calls.abandoned,
-            red,
+            unhealthy,
             yellow,
             self.telemetry.totals() | self._plugins.deletions.totals(),
         )

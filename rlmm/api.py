@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from kafka_protocol.errors import TidemarkError
 from kafka_protocol.types import TopicIdPartition
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
 from runtime.clock import Clock
 
@@ -350,7 +350,7 @@ class RemoteLogMetadataManager(ABC):
         """Records read since the start, by what became of them, for metrics."""
         return {}
 
-    def unreadable(self) -> Sequence[RedText]:
+    def unreadable(self) -> Sequence[HealthText]:
         """Why metadata partitions cannot be read or reached, a line for each, with the remedy."""
         return ()
 

@@ -1,7 +1,7 @@
 """Whether this broker is a member of its cluster, by its own image of the metadata.
 
 A broker that is fenced or whose registration is gone serves nobody, whatever else is well. It sees
-that here, comes back by itself, and is red while it does not. A registration under its id by
+that here, comes back by itself, and is unhealthy while it does not. A registration under its id by
 another incarnation ends it: two processes of one id must not both continue.
 """
 
@@ -122,7 +122,7 @@ class MembershipWatch:
             await pause(self._ports.scheduler, RETRY_MS)
 
     def problems(self) -> Sequence[str]:
-        """Why the broker is red; nothing while the image may be old."""
+        """Why the broker is unhealthy; nothing while the image may be old."""
         if self._lost_ms is None or not self._is_on or self._ports.waits_for():
             return ()
         lost_ms = self._ports.clock.monotonic_ms() - self._lost_ms

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rlm.red_kinds import TierRed
+from rlm.health_reasons import TierReason
 from runtime.clock import Clock
 from runtime.metrics import Registry
 
@@ -98,7 +98,7 @@ class DiskForecast:
     def problems(self) -> list[str]:
         """For health, while nothing expires: a line for each directory full within a week."""
         return [
-            TierRed.DISK_FILLS.text(
+            TierReason.DISK_FILLS.text(
                 path=path, hours=f"{found.hours:.1f}", rate=f"{found.bytes_per_second / 1e6:.2f}"
             )
             for path, found in self._forecasts().items()

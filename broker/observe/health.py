@@ -2,10 +2,10 @@
 
 Three pages answer three different callers. `/health` is for whoever restarts dead processes: as
 long as the event loop turns it answers 200, and its JSON says green, yellow or red. It does not
-turn into 503 when the tier is red, because a restart would not repair a remote store. `/ready` is
-for load balancers and scripts: 200 from the moment clients are served until shutdown begins, else
-503; of a node that is only a controller 200 while it knows a leader and has applied what is
-committed.
+turn into 503 when the tier is unhealthy, because a restart would not repair a remote store.
+`/ready` is for load balancers and scripts: 200 from the moment clients are served until shutdown
+begins, else 503; of a node that is only a controller 200 while it knows a leader and has applied
+what is committed.
 """
 
 import json
@@ -99,18 +99,18 @@ class Health:
         return f"{self.stage}: {progress}" if progress else self.stage
 
     def report(self) -> dict[str, object]:
-        """State of every part, with the reasons of those that are red or yellow.
+        """State of every part, with the reasons of those that are unhealthy or yellow.
 
         `remedies` has what to do by reason, for the reasons that do not say it.
         """
-        red, yellow = _lines(self.checks), _lines(self.warnings)
+        unhealthy, yellow = _lines(self.checks), _lines(self.warnings)
         parts = dict.fromkeys(self.checks, GREEN)
-        parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(red, RED)
-        reasons = [*_named(red), *_named(yellow)]
+        parts |= dict.fromkeys(yellow, YELLOW) | dict.fromkeys(unhealthy, RED)
+        reasons = [*_named(unhealthy), *_named(yellow)]
         return {
             "node_id": self.node_id,
             "stage": self.shown_stage,
-            "status": RED if red else YELLOW if yellow else GREEN,
+            "status": RED if unhealthy else YELLOW if yellow else GREEN,
             "parts": parts,
             "reasons": reasons,
             "remedies": {one: found for one in reasons if (found := remedy(one))},

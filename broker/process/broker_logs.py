@@ -224,9 +224,9 @@ def watch_disks(logs: LogManager, tier: RemoteTier | None, health: Health, ports
     )
     forecast.register(ports.metrics)
 
-    def is_tier_red() -> bool:
+    def is_tier_unhealthy() -> bool:
         return tier is not None and bool(tier.state().reasons)
 
-    health.checks["disk"] = lambda: forecast.problems() if is_tier_red() else ()
-    health.warnings["disk"] = lambda: () if is_tier_red() else forecast.warnings()
+    health.checks["disk"] = lambda: forecast.problems() if is_tier_unhealthy() else ()
+    health.warnings["disk"] = lambda: () if is_tier_unhealthy() else forecast.warnings()
     return Task("disk forecast", EVERY_MS, forecast.look, in_pool=True)

@@ -75,7 +75,10 @@ class BrokerTier:
             health.notes["tier"] = tier.validations.progress
 
     def _problems(self, state: TierState) -> Sequence[str]:
-        """What is red; a tier that is well and waits for its topic is yellow, see `waits_for`."""
+        """What is unhealthy.
+
+        A tier that is well and waits for its topic is yellow, see `waits_for`.
+        """
         return () if self.waits_for and state.process == "configured" else state.reasons
 
     def show_registration(self, health: Health, node: MetadataNode) -> None:

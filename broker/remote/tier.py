@@ -31,6 +31,7 @@ from kafka_protocol.wire.primitives import uuid_to_text
 from metadata_topic.image.model import RemoteStore
 from metadata_topic.quorum.node import MetadataNode
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, Received, Reply
 from rlm.link.messages import (
     AuxiliaryStateAnswer,
@@ -40,7 +41,6 @@ from rlm.link.messages import (
     SetStoreFaults,
     StoreFaultHit,
 )
-from rlm.red_kinds import TierRed
 from rsm_plugins.store_faults import StoreFault
 from runtime.clock import offset_of
 from runtime.ports import Ports
@@ -315,8 +315,8 @@ class RemoteTier:
 
     def on_down(self) -> None:
         """The tier has ended: nothing that it was asked will be answered."""
-        red = () if self._health is None else self._health.red
-        self._last_words = [each.reason for each in red if each.partition < 0]
+        unhealthy = () if self._health is None else self._health.unhealthy
+        self._last_words = [each.reason for each in unhealthy if each.partition < 0]
         self._health = None
         if self._answers is not None:  # else it ended before the broker was attached: none reads
             self._reads.on_tier_down()
@@ -337,28 +337,32 @@ class RemoteTier:
         """What the tier has counted since its start, see `Health`; nothing unless up."""
         return {} if self._health is None else self._health.totals
 
-    def red_partitions(self) -> dict[tuple[bytes, int], str]:
-        """Why partitions are red, by topic id and partition; the first hundred or so."""
-        red = () if self._health is None else self._health.red
-        return {(one.topic_id, one.partition): one.reason for one in red if one.partition >= 0}
+    def unhealthy_partitions(self) -> dict[tuple[bytes, int], str]:
+        """Why partitions are unhealthy, by topic id and partition; the first hundred or so."""
+        unhealthy = () if self._health is None else self._health.unhealthy
+        return {
+            (one.topic_id, one.partition): one.reason for one in unhealthy if one.partition >= 0
+        }
 
     def state(self) -> TierState:
         """How the tier is now."""
         supervisor, health = self._supervisor, self._health
         reasons: list[str] = []
         if supervisor.reason:
-            reasons.append(TierRed.PROCESS.text(reason=supervisor.reason))
+            reasons.append(TierReason.PROCESS.text(reason=supervisor.reason))
         if reasons and health is None:
             reasons += [f"tier process, before it ended: {each}" for each in self._last_words]
         if health is not None:
-            for red in health.red:
-                if red.partition < 0:  # of the whole tier, not of one partition
-                    reasons.append(red.reason)
+            for unhealthy in health.unhealthy:
+                if unhealthy.partition < 0:  # of the whole tier, not of one partition
+                    reasons.append(unhealthy.reason)
                     continue
-                name = self._replicas.topic_names.get(red.topic_id, uuid_to_text(red.topic_id))
-                reasons.append(f"{name}-{red.partition}: {red.reason}")
+                name = self._replicas.topic_names.get(
+                    unhealthy.topic_id, uuid_to_text(unhealthy.topic_id)
+                )
+                reasons.append(f"{name}-{unhealthy.partition}: {unhealthy.reason}")
             if health.abandoned_calls:
-                reasons.append(TierRed.HANGING.text(count=health.abandoned_calls))
+                reasons.append(TierReason.HANGING.text(count=health.abandoned_calls))
         return TierState(
             process=supervisor.state,
             reasons=reasons,

@@ -649,7 +649,7 @@ class Hosting:
             self.offline[tp] = reason
 
     def _put_all_offline(self, batch: Sequence[Change], error: Exception) -> None:
-        """A defect: what it stopped is red until a restart."""
+        """A defect: what it stopped is unhealthy until a restart."""
         for one in batch:
             if isinstance(one, Wanted) and self._newest.get(one.topic_partition) is one:
                 self._put_offline(one.topic_partition, f"it could not be made: {error!r}")

@@ -1,8 +1,8 @@
 """Asks the controller for leader epochs above those that were used before.
 
 Two parts of a broker find that a leader epoch is too low: the replica manager, by the log, and the
-tier, by what remote metadata records carry. The partition is red until the controller has answered
-and the image says the new one.
+tier, by what remote metadata records carry. The partition is unhealthy until the controller has
+answered and the image says the new one.
 
 Invariants: one request to the controller at a time, with the partitions that wait, a bounded number
 of them; where fewer than that wait, further ones collect in a pause before the next request; of a

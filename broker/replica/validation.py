@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, TypeAlias, assert_never
 
+from rlm.health_reasons import TierReason
 from rlm.link.messages import CopiedThrough, Loss, LossFound, Report, ValidationWithdrawn
-from rlm.red_kinds import TierRed
 from runtime.clock import Clock
 
 LATE_AFTER_MS: Final = 300_000
@@ -104,7 +104,7 @@ class ValidationTally:
             return ()
         validated, total = self.concerned - self.unvalidated, self.concerned
         return (
-            TierRed.VALIDATING.text(
+            TierReason.VALIDATING.text(
                 validated=validated, total=total, minutes=took_ms // _MINUTE_MS
             ),
         )

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 from rlm.config import TierConfig
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.place import StoreIdentity
 from rsm_plugins.store_faults import StoreCall, StoreFault
 
@@ -384,7 +384,7 @@ class OpenedSegment(PartitionMessage, frozen=True, array_like=True, tag=True):
 
 
 class Loss(StrEnum):
-    """Why an owner is red: what was lost. Nothing is copied, raised or deleted then."""
+    """Why an owner is unhealthy: what was lost. Nothing is copied, raised or deleted then."""
 
     LEADER_EPOCH = "leader epoch too low"
     LOG_END = "log end lost"
@@ -429,7 +429,7 @@ class Restoration(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LossFound(PartitionMessage, frozen=True, array_like=True, tag=True):
-    """Validated, and not sound: the owner is red, and nothing counts as copied. Answer: Ack.
+    """Validated, and not sound: the owner is unhealthy, and nothing counts as copied. Answer: Ack.
 
     Attributes:
         restoration: of a lost log end where nothing is left here; else None.
@@ -518,7 +518,7 @@ class PartitionHealth(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: bytes
     partition: int
-    reason: RedText
+    reason: HealthText
 
 
 class Health(Message, frozen=True, array_like=True, tag=True):
@@ -535,8 +535,8 @@ class Health(Message, frozen=True, array_like=True, tag=True):
     assigned: int
     ready: int
     abandoned_calls: int
-    red: list[PartitionHealth]
-    yellow: list[RedText] = []
+    unhealthy: list[PartitionHealth]
+    yellow: list[HealthText] = []
     totals: dict[str, float] = {}
 
 

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.messages import Assign, PartitionSettings
 from rlm.maintenance.copy_policy import CopyTurn
 from rlm.maintenance.effects import PassResult
 from rlm.maintenance.ownership import Ownership
-from rlm.red_kinds import TierRed
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from runtime.rng import Backoff
 from runtime.scheduler import Timer
 
 COPY, EXPIRE = "copy", "expire"
-_FAILED = {COPY: TierRed.COPY, EXPIRE: TierRed.EXPIRE}
+_FAILED = {COPY: TierReason.COPY, EXPIRE: TierReason.EXPIRE}
 
 
 class CountDown:
@@ -70,13 +70,13 @@ class Pass:
     running: bool = False
     again: bool = False
     timer: Timer | None = None
-    red: RedText = NOT_RED
+    unhealthy: HealthText = HEALTHY
     ends: PassEnds = field(default_factory=PassEnds)
     turn: CopyTurn = field(default_factory=CopyTurn)
 
     def failed(self, error: object) -> None:
-        """It is red for `error`."""
-        self.red = _FAILED[self.kind].text(error=error)
+        """It is unhealthy for `error`."""
+        self.unhealthy = _FAILED[self.kind].text(error=error)
 
     def passed(self, result: PassResult, interval_ms: int) -> float:
         """It has ended without an error; says after how long it comes again."""
@@ -86,7 +86,7 @@ class Pass:
             self.failed(f"{result.store_errors} deletions failed")
             pause_ms = self.backoff.next_ms()
         elif not result.is_held:  # else what the last try found is still so
-            self.red = result.red
+            self.unhealthy = result.unhealthy
             self.backoff.reset()
         return 0 if self.again else pause_ms
 
@@ -110,7 +110,7 @@ class AssignedPartition:
     ownership: Ownership | None = None
     ready: bool = False
     validated: bool = False
-    red: RedText = NOT_RED
+    unhealthy: HealthText = HEALTHY
     above: int = -1
     own_backoff: Backoff | None = None
     own_timer: Timer | None = None
@@ -128,9 +128,9 @@ class AssignedPartition:
             assign.unclean_epoch,
         )
 
-    def reds(self) -> list[RedText]:
+    def unhealthy_ones(self) -> list[HealthText]:
         """What is wrong with it."""
-        found = [self.red, *(each.red for each in self.passes.values())]
+        found = [self.unhealthy, *(each.unhealthy for each in self.passes.values())]
         return [reason for reason in dict.fromkeys(found) if reason]
 
     def end_ownership(self) -> None:

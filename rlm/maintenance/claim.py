@@ -22,12 +22,12 @@ from enum import Enum
 
 from kafka_protocol.errors import TidemarkError
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.maintenance.incarnation import Counter, Incarnations
 from rlm.plugin_calls import Cancellation
 from rlm.plugins import Store
-from rlm.red_kinds import TierRed
 from rlm.workers import EXPIRATION_POOL, Workers
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.api import ClaimKeeper, RetriableRemoteStorageError
 from runtime.log_context import Outage
 from runtime.ports import Ports
@@ -53,13 +53,13 @@ class ClaimState(Enum):
 class LaterClaimError(TidemarkError):
     """The store holds a claim that these files have never made."""
 
-    def __init__(self, red: RedText) -> None:
-        super().__init__(red)
-        self.red = red
+    def __init__(self, unhealthy: HealthText) -> None:
+        super().__init__(unhealthy)
+        self.unhealthy = unhealthy
 
 
-def validate(found: int | None, known: Counter) -> RedText:
-    """Say why the claim found in the store is not of these files; NOT_RED where it is.
+def validate(found: int | None, known: Counter) -> HealthText:
+    """Say why the claim found in the store is not of these files; HEALTHY where it is.
 
     A number that was noted here proves nothing of those below it: it may never have been written,
     and another machine's clock may be behind.
@@ -70,10 +70,10 @@ def validate(found: int | None, known: Counter) -> RedText:
             ever validated, so nothing can be said.
     """
     if found is None or known.claimed is None or found in (*known.before, known.claimed):
-        return NOT_RED
+        return HEALTHY
     if found < (*known.before, known.claimed)[0]:
-        return NOT_RED
-    return TierRed.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
+        return HEALTHY
+    return TierReason.CLAIM_REFUSED.text(found=found, claimed=known.claimed)
 
 
 class Claim:
@@ -81,7 +81,7 @@ class Claim:
 
     Attributes:
         state: what is known of it.
-        red: what is wrong, for health.
+        unhealthy: what is wrong, for health.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Claim:
         self._ended = self._once_more = False
         self._refused, self._outage = Cancellation(), Outage(log, "taking the claim on the store")
         self.state = ClaimState.NOT_KEPT if self._keeper is None else ClaimState.UNASKED
-        self.red = NOT_RED
+        self.unhealthy = HEALTHY
         store.calls.let_write(self.state is ClaimState.NOT_KEPT)
 
     @property
@@ -169,7 +169,7 @@ class Claim:
 
     def _without_an_answer(self) -> None:
         if self.state is ClaimState.UNASKED:
-            self.red = TierRed.CLAIM_AWAY.text(error="the store has not answered yet")
+            self.unhealthy = TierReason.CLAIM_AWAY.text(error="the store has not answered yet")
             self._become(ClaimState.AWAY)
 
     def _validate_and_write(self, given_up: Callable[[], None]) -> int:
@@ -198,20 +198,20 @@ class Claim:
         if self.state is ClaimState.REFUSED:
             return
         if number is not None:
-            self.red = NOT_RED
+            self.unhealthy = HEALTHY
             self._outage.succeeded()
             log.info("the claim on the store is taken: number=%d", number)
             self._again(self._interval_ms)
             self._become(ClaimState.HELD)
         elif isinstance(error, LaterClaimError):
-            self.red = error.red
-            log.error("%s", self.red)
+            self.unhealthy = error.unhealthy
+            log.error("%s", self.unhealthy)
             self._become(ClaimState.REFUSED)
         elif self.state is ClaimState.HELD:
             self._outage.failed(error)
             self._again(self._interval_ms)
         else:
-            self.red = TierRed.CLAIM_AWAY.text(error=error)
+            self.unhealthy = TierReason.CLAIM_AWAY.text(error=error)
             self._outage.failed(f"nothing is copied until then: {error}")
             self._again(self._backoff.next_ms())
             self._become(ClaimState.AWAY)

@@ -94,7 +94,7 @@ def nothing_copied_report(facts: LogFacts) -> CopiedThrough:
 
 
 def loss_report(facts: LogFacts, loss: Loss, restoration: Restoration | None = None) -> LossFound:
-    """While red nothing is known to be remote, so that the broker expires nothing locally."""
+    """While unhealthy nothing is known to be remote, so that the broker expires nothing locally."""
     log = facts.log
     return LossFound(log.topic_id, log.partition, log.leader_epoch, loss, restoration)
 
@@ -147,10 +147,10 @@ def copy_pass(
     while True:
         facts: LogFacts = yield Validate()
         if facts.hole() is not None:
-            red = hole_of(facts)
+            unhealthy = hole_of(facts)
             # The broker must not go by what was true before it.
-            yield Report(loss_report(facts, red.loss))
-            return PassResult(red=red.reason)
+            yield Report(loss_report(facts, unhealthy.loss))
+            return PassResult(unhealthy=unhealthy.reason)
         taken: bool = yield Report(copied_through_report(facts))
         if not taken:
             # The log has changed since it was validated. What would be announced now, the broker

@@ -12,7 +12,7 @@ from kafka_protocol.types import EpochEntry
 from rlm.link import messages
 from rlm.link.messages import OpenedSegment
 from rlmm.api import SegmentUpdate
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rsm_plugins.segment import LogSegmentData, RemoteLogSegmentMetadata
 
 
@@ -212,7 +212,7 @@ class PassResult:
     """How a pass ended when nothing was raised.
 
     Attributes:
-        red: what a person should look at.
+        unhealthy: what a person should look at.
         again_in_ms: come back earlier than at the next interval; 0: the pass is not through.
         store_errors: calls of the plugin that failed while the pass continued.
         is_held: work is left that waits until the store works again.
@@ -220,7 +220,7 @@ class PassResult:
         lag_bytes: what is left to be copied.
     """
 
-    red: RedText = NOT_RED
+    unhealthy: HealthText = HEALTHY
     again_in_ms: int | None = None
     store_errors: int = 0
     is_held: bool = False

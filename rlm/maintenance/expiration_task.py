@@ -12,6 +12,7 @@ other partitions.
 from contextlib import nullcontext
 from typing import Final
 
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionSettings
 from rlm.maintenance.effects import (
     Carry,
@@ -36,7 +37,6 @@ from rlm.maintenance.retention_policy import (
 )
 from rlm.maintenance.settling import hole_of
 from rlm.maintenance.store_gate import StoreGate
-from rlm.red_kinds import TierRed
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
@@ -59,7 +59,7 @@ def expiration_pass(
     own_copies.look()
     facts: LogFacts = yield Validate()
     if facts.hole() is not None:
-        return PassResult(red=hole_of(facts).reason)
+        return PassResult(unhealthy=hole_of(facts).reason)
     yield Carry(facts.log.log_start_offset)
     now_ms: int = yield WallMs()
     members = facts.log.members_log_start
@@ -67,7 +67,7 @@ def expiration_pass(
     if move is not None:
         taken: bool = yield MoveStart(move.offset, move.reason)
         if not taken:
-            return PassResult(red=TierRed.LOG_START_REFUSED.text(offset=move.offset))
+            return PassResult(unhealthy=TierReason.LOG_START_REFUSED.text(offset=move.offset))
         # The next pass carries it, and its description says what followers have by then, also those
         # that join now.
         return PassResult(again_in_ms=0 if members >= move.offset else FOLLOWERS_MS)

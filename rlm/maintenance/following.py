@@ -15,6 +15,7 @@ from typing import Final
 
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.copy_task import copied_through_report, withdraw_validation
@@ -23,10 +24,9 @@ from rlm.maintenance.log_facts import LogFacts
 from rlm.maintenance.ownership import Ownership
 from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import MakeTask, TaskRun
-from rlm.red_kinds import TierRed
 from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import Fence, MetadataNotReadyError
-from rlmm.red import NOT_RED
+from rlmm.health_text import HEALTHY
 from runtime.rng import Backoff
 from runtime.scheduler import Scheduler, Timer
 
@@ -146,11 +146,11 @@ class Following:
             return
         delay_ms: float = 0 if has_withdrawn else self._interval_ms
         if error is None:
-            known.own_backoff, known.red = None, NOT_RED
+            known.own_backoff, known.unhealthy = None, HEALTHY
         else:
             known.own_backoff = known.own_backoff or self._new_backoff()
             delay_ms = known.own_backoff.next_ms()
             if not isinstance(error, LinkFailureError):  # else its next role is on the way
-                known.red = TierRed.METADATA.text(error=error)
+                known.unhealthy = TierReason.METADATA.text(error=error)
         again = partial(self._run, known, withdraws=has_withdrawn and error is not None)
         known.own_timer = self._scheduler.call_later(delay_ms, again)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.copy_task import withdraw_validation
@@ -23,7 +24,6 @@ from rlm.maintenance.performer import World
 from rlm.maintenance.settling import too_low
 from rlm.maintenance.takeover_task import fenced_by_later_epoch, take_over
 from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
-from rlm.red_kinds import TierRed
 from rlm.workers import VALIDATION_POOL, Workers
 from rlmm.api import REMOVER_FENCE, Fence, MetadataError, MetadataRefusedError
 from rsm_plugins.api import RemoteStorageError
@@ -83,8 +83,8 @@ class Owning:
         if error is None:
             self.own(known)
             return
-        known.red = TierRed.INCARNATION.text(error=error)
-        log.warning("cannot own %s: %s", known.tip.topic_partition, known.red)
+        known.unhealthy = TierReason.INCARNATION.text(error=error)
+        log.warning("cannot own %s: %s", known.tip.topic_partition, known.unhealthy)
         self.own_again(known, fresh=False)
 
     def own(self, known: AssignedPartition) -> None:
@@ -129,9 +129,9 @@ class Owning:
                 self._ask_for_epoch(known, error.fence.leader_epoch)
                 return
             marked = error.fence == REMOVER_FENCE
-            known.red = (TierRed.MARKED if marked else TierRed.NEWER_OWNER).text()
+            known.unhealthy = (TierReason.MARKED if marked else TierReason.NEWER_OWNER).text()
         else:
-            known.red = TierRed.METADATA.text(error=error)
+            known.unhealthy = TierReason.METADATA.text(error=error)
         self.own_again(known, fresh=True)
 
     def _ask_for_epoch(self, known: AssignedPartition, used: int) -> None:
@@ -141,10 +141,10 @@ class Owning:
         def asked(
             same: AssignedPartition, result: PassResult | None, error: BaseException | None
         ) -> None:
-            red = too_low(epoch, used).reason if result is None else result.red
-            if red != same.red:
-                log.error("%s: %s", tip.topic_partition, red)
-            same.red = red
+            unhealthy = too_low(epoch, used).reason if result is None else result.unhealthy
+            if unhealthy != same.unhealthy:
+                log.error("%s: %s", tip.topic_partition, unhealthy)
+            same.unhealthy = unhealthy
             if not isinstance(error, LinkEndedError):
                 self.own_again(same, fresh=False)
 
@@ -184,15 +184,15 @@ class Owning:
         self, known: AssignedPartition, result: PassResult | None, error: BaseException | None
     ) -> None:
         if error is not None and not isinstance(error, RemoteStorageError):
-            known.red = TierRed.TAKING_OVER.text(error=error)
+            known.unhealthy = TierReason.TAKING_OVER.text(error=error)
             self.own_again(known, fresh=isinstance(error, MetadataError))
             return
-        red = TierRed.TAKING_OVER.text(error=error) if result is None else result.red
-        if red and red != known.red:
-            log.error("%s: %s", known.tip.topic_partition, red)
-        known.red, known.validated = red, error is None
+        unhealthy = TierReason.TAKING_OVER.text(error=error) if result is None else result.unhealthy
+        if unhealthy and unhealthy != known.unhealthy:
+            log.error("%s: %s", known.tip.topic_partition, unhealthy)
+        known.unhealthy, known.validated = unhealthy, error is None
         self._readable(known.tip)
-        if red:  # until a person has ended it; the barrier holds
+        if unhealthy:  # until a person has ended it; the barrier holds
             self._settle_again(known)
             return
         known.ready, known.own_backoff = True, None
@@ -210,7 +210,7 @@ class Owning:
     def records_lost(self, known: AssignedPartition) -> None:
         """What was known may never have been true: the broker is told so, then it is owned anew."""
         self._spend(known)
-        known.red = TierRed.METADATA.text(error="the metadata topic lost records")
+        known.unhealthy = TierReason.METADATA.text(error="the metadata topic lost records")
         self.forget_copies(known)
 
     def forget_copies(self, known: AssignedPartition) -> None:

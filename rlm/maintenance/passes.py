@@ -12,6 +12,7 @@ from functools import partial
 
 from kafka_protocol.types import TopicIdPartition
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import LinkEndedError, LinkFailureError
 from rlm.maintenance.assigned_partition import COPY, EXPIRE, AssignedPartition, CountDown, Pass
 from rlm.maintenance.census import PartitionKey
@@ -24,7 +25,6 @@ from rlm.maintenance.performer import World
 from rlm.maintenance.task_run import CopyQueue, TaskRun
 from rlm.maintenance.throttled_copies import ThrottledCopies
 from rlm.plugin_calls import StoreClosedError, TaskCancelledError
-from rlm.red_kinds import TierRed
 from rlm.workers import COPIER_POOL, EXPIRATION_POOL, Workers
 from rlmm.api import MetadataNotReadyError, MetadataRefusedError, MetadataWriteTimeoutError
 from rsm_plugins.api import RemoteStorageError
@@ -173,8 +173,8 @@ class Passes:
         if error is None:
             assert result is not None
             is_held = result.is_held
-            if result.red and result.red != each.red:
-                log.error("%s: %s", known.tip.topic_partition, result.red)
+            if result.unhealthy and result.unhealthy != each.unhealthy:
+                log.error("%s: %s", known.tip.topic_partition, result.unhealthy)
             delay_ms = each.passed(result, self._config.task_interval_ms)
         elif self._ends_ownership(known, error):
             return
@@ -203,7 +203,7 @@ class Passes:
             return True
         if isinstance(error, MetadataWriteTimeoutError | MetadataNotReadyError):
             log.warning("ownership of %s ends: %r", known.tip.topic_partition, error)
-            known.red = TierRed.METADATA.text(error=error)
+            known.unhealthy = TierReason.METADATA.text(error=error)
             self._own_again(known)
             return True
         if isinstance(error, MetadataRefusedError):

@@ -2,8 +2,8 @@
 
 The order is that of the row "leader change" of docs/tiering.md §3: leader epoch, log end, chain,
 log start, hole. What is missing proves nothing: a lost, old or contradictory file leads to a chain
-that is read from the store, or to a red partition, of which nothing is copied, raised or deleted.
-Never to a log start that nobody ordered.
+that is read from the store, or to an unhealthy partition, of which nothing is copied, raised or
+deleted. Never to a log start that nobody ordered.
 
 A pair *counts* where its leader epoch is not below the last unclean election: what lineages that
 were given up have written proves nothing about this one. Records without a pair (of Kafka) prove no
@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kafka_protocol.types import EpochEntry
+from rlm.health_reasons import TierReason
 from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.maintenance.log_facts import LogFacts, RemoteSegment
-from rlm.red_kinds import TierRed
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
@@ -46,7 +46,7 @@ class ChainLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Red:
+class Unhealthy:
     """A person must look: which loss, and a sentence with the remedy.
 
     Attributes:
@@ -55,21 +55,21 @@ class Red:
     """
 
     loss: Loss
-    reason: RedText
+    reason: HealthText
     used: int = -1
     restoration: Restoration | None = None
 
 
-def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Red:
+def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Unhealthy:
     """Validate a log by what is here and by what accepted records say, after the barrier."""
-    red = leader_epoch_too_low(log, history) or log_end_lost(log, history)
-    if red is not None:
-        return red
+    unhealthy = leader_epoch_too_low(log, history) or log_end_lost(log, history)
+    if unhealthy is not None:
+        return unhealthy
     lost = chain_lost(log, history)
     if lost is not None:
         return lost
     log_start = _log_start(log, history)
-    if isinstance(log_start, Red):
+    if isinstance(log_start, Unhealthy):
         return log_start
     return _hole(log, history, log_start) or Settled(log_start)
 
@@ -101,32 +101,32 @@ def counts(history: PartitionHistory, fence: Fence | None) -> bool:
     return fence is not None and fence.leader_epoch >= history.last_unclean_epoch
 
 
-def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Red | None:
+def leader_epoch_too_low(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
     """Story H11: the cluster metadata are of an earlier time, so leader epochs were given twice."""
     epochs = [history.highest_epoch, *(epoch for epoch, _ in log.chain)]
     return too_low(log.leader_epoch, max(epochs)) if max(epochs) > log.leader_epoch else None
 
 
-def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Red:
-    """Red: `used` was used before. `in_vain`: why the controller gives none above it."""
+def too_low(leader_epoch: int, used: int, in_vain: str = "") -> Unhealthy:
+    """Unhealthy: `used` was used before. `in_vain`: why the controller gives none above it."""
     step = in_vain or "the controller is asked for a higher one"
-    text = TierRed.LEADER_EPOCH.text(leader_epoch=leader_epoch, used=used, step=step)
-    return Red(Loss.LEADER_EPOCH, text, used)
+    text = TierReason.LEADER_EPOCH.text(leader_epoch=leader_epoch, used=used, step=step)
+    return Unhealthy(Loss.LEADER_EPOCH, text, used)
 
 
-def log_end_lost(log: LogDescription, history: PartitionHistory) -> Red | None:
+def log_end_lost(log: LogDescription, history: PartitionHistory) -> Unhealthy | None:
     """Offsets at or above the own log end were given before, or other ones than are here."""
     proved = lost_end(log, history)
     if not proved:
         return None
     restoration = restoration_of(log, history, proved)
     if restoration is not None:
-        text = TierRed.COPIES.text(offset=proved, begin=restoration.end)
-        return Red(Loss.LOG_END, text, restoration=restoration)
+        text = TierReason.COPIES.text(offset=proved, begin=restoration.end)
+        return Unhealthy(Loss.LOG_END, text, restoration=restoration)
     # Where other records than the remote ones are here, adoption begins above both.
     begin = max(proved, log.log_end_offset + 1)
-    text = TierRed.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
-    return Red(Loss.LOG_END, text)
+    text = TierReason.LOG_END.text(offset=proved, log_end=log.log_end_offset, begin=begin)
+    return Unhealthy(Loss.LOG_END, text)
 
 
 def lost_end(log: LogDescription, history: PartitionHistory) -> int:
@@ -379,7 +379,7 @@ def _facts(log: LogDescription, history: PartitionHistory) -> LogFacts:
     return LogFacts(log, [RemoteSegment(s.metadata, s.finished_order) for s in history.segments])
 
 
-def _log_start(log: LogDescription, history: PartitionHistory) -> int | Red:
+def _log_start(log: LogDescription, history: PartitionHistory) -> int | Unhealthy:
     """The highest of the own checkpoint and the carried ones; the row "log start unknown"."""
     local_start = log.local_log_start_offset
     known = _carried(history.log_starts, chain_of(log))
@@ -400,7 +400,7 @@ def _log_start(log: LogDescription, history: PartitionHistory) -> int | Red:
     )
     if run is not None and facts.remote_start == run and not is_below:
         return run
-    return Red(Loss.LOG_START, TierRed.LOG_START.text(offset=local_start))
+    return Unhealthy(Loss.LOG_START, TierReason.LOG_START.text(offset=local_start))
 
 
 def start_of_run(facts: LogFacts) -> int | None:
@@ -417,14 +417,14 @@ def start_of_run(facts: LogFacts) -> int | None:
     return reached if reached < facts.log.local_log_start_offset else None
 
 
-def _hole(log: LogDescription, history: PartitionHistory, log_start: int) -> Red | None:
+def _hole(log: LogDescription, history: PartitionHistory, log_start: int) -> Unhealthy | None:
     facts = _facts(log, history)
     return None if facts.hole(log_start) is None else hole_of(facts)
 
 
-def hole_of(facts: LogFacts) -> Red:
+def hole_of(facts: LogFacts) -> Unhealthy:
     """Offsets from the log start on that are in no tier: remote metadata were lost."""
     # With an unknown log start the broker refuses DeleteRecords below the local one.
     above = start_of_run(facts) if facts.log.log_start_known else None
     above = facts.log.local_log_start_offset if above is None else above
-    return Red(Loss.HOLE, TierRed.HOLE.text(offset=above))
+    return Unhealthy(Loss.HOLE, TierReason.HOLE.text(offset=above))

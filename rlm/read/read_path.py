@@ -16,6 +16,7 @@ from kafka_protocol.files import epoch_checkpoint, producer_snapshot
 from kafka_protocol.types import EpochEntry, TopicIdPartition
 from rlm.catch_ups import CatchUps
 from rlm.config import TierConfig
+from rlm.health_reasons import TierReason
 from rlm.link.endpoint import Reply
 from rlm.link.messages import (
     AuxiliaryState,
@@ -44,7 +45,6 @@ from rlm.read.reader import RemoteReader
 from rlm.read.remote_store import Partitions, Readiness, RemoteStore
 from rlm.read.segment_index import DamagedIndexError
 from rlm.read.timestamp_search import TimestampSearches
-from rlm.red_kinds import TierRed
 from rlm.workers import EXPIRATION_POOL, READER_POOL, Workers
 from rlmm import lineage
 from rlmm.api import MetadataError
@@ -363,17 +363,17 @@ class ReadPath:
         self._stopped = True
         self.loads.set_bound(0)
 
-    def red(self) -> list[PartitionHealth]:
+    def unhealthy(self) -> list[PartitionHealth]:
         """What is wrong: remote objects that are missing or damaged, caches that are off."""
-        red = self.faults.red()
+        unhealthy = self.faults.unhealthy()
         for what, failure in (
             ("chunk cache", self.on_disk.failure),
             ("index cache", self._index_files.failure),
         ):
             if failure is not None:
-                off = TierRed.CACHE_OFF.text(cache=what, error=failure)
-                red.append(PartitionHealth(b"", -1, off))
-        return red
+                off = TierReason.CACHE_OFF.text(cache=what, error=failure)
+                unhealthy.append(PartitionHealth(b"", -1, off))
+        return unhealthy
 
     @property
     def is_idle(self) -> bool:

@@ -33,8 +33,8 @@ from rlmm.api import (
 )
 from rlmm.barrier import barrier
 from rlmm.events import MetadataEvent
+from rlmm.health_text import HEALTHY
 from rlmm.lifecycle import PartitionFacts, Verdict
-from rlmm.red import NOT_RED
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.asked_roles import AskedRoles
 from rlmm.topic_based.lookups import Lookups, home_of
@@ -330,7 +330,7 @@ class MetadataEngine:
 
     def _consume(self, number: int, tracked: Tracked, stretch: Stretch) -> None:
         changes = self._reader.consume(number, tracked, stretch)
-        tracked.unreadable = NOT_RED
+        tracked.unreadable = HEALTHY
         if changes is None:
             return
         self._views.apply(number, changes)

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import MetadataNotReadyError, PartitionDeletion, PartitionHistory
+from rlmm.health_text import HealthText
 from rlmm.lifecycle import PartitionFacts, SegmentEntry, deletion_of, history_of
 from rlmm.partition_view import PartitionView
-from rlmm.red import RedText
 from rlmm.store import MetadataStore, PartitionKey, partition_key
 from rlmm.topic_based.end_reads import LATE_MS
 from rlmm.topic_based.roles import Role, Tracked
@@ -101,9 +101,9 @@ class Lookups:
                     found += self._views.deletions.finished_of(number, topic_ids)
         return found
 
-    def unreadable(self, now_ms: int) -> tuple[RedText, ...]:
+    def unreadable(self, now_ms: int) -> tuple[HealthText, ...]:
         """Why metadata partitions cannot be read, or not up to an end, a line for each."""
-        reasons = list[tuple[int, RedText]]()
+        reasons = list[tuple[int, HealthText]]()
         for number, tracked in self._tracked.copy().items():
             since_ms = tracked.end_reads.waits_since_ms
             reason = tracked.unreadable

@@ -26,9 +26,9 @@ from rlmm.api import (
     SegmentUpdate,
 )
 from rlmm.events import MetadataEvent, PartitionDeleted, SegmentAdded, SegmentUpdated, Stamp
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import SegmentEntry
 from rlmm.partition_view import ABORTING_SEGMENTS_MAX
-from rlmm.red import NOT_RED, RedText
 from rlmm.rocksdb_store import RocksdbStore
 from rlmm.store import MetadataStore
 from rlmm.topic_based.asked_roles import AskedRoles
@@ -300,11 +300,11 @@ class TopicBasedRemoteLogMetadataManager(RemovesDeletedTopics):
         engine = self._engine
         return [] if engine is None else engine.lookups.finished_partitions(topic_ids)
 
-    def unreadable(self) -> tuple[RedText, ...]:
+    def unreadable(self) -> tuple[HealthText, ...]:
         """See RemoteLogMetadataManager."""
         now_ms, engine = self._clock.monotonic_ms(), self._engine
         reasons = () if engine is None else engine.lookups.unreadable(now_ms)
-        refused = NOT_RED if self._port is None else self._port.refused()
+        refused = HEALTHY if self._port is None else self._port.refused()
         return (refused, *reasons) if refused else reasons
 
     def leads_all(self) -> bool:

@@ -32,7 +32,7 @@ from rlmm.api import (
     RemovesDeletedTopics,
     SegmentUpdate,
 )
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from rlmm.topic_based.removal_notes import RemovalNotes
 from rlmm.topic_based.removal_policy import Standing, standing_of
 from rlmm.topic_based.removal_ports import (
@@ -114,12 +114,12 @@ class Remover:
         self._outage = Outage(log, "removing deleted topics from the remote store")
 
     @property
-    def red(self) -> tuple[RedText, ...]:
+    def unhealthy(self) -> tuple[HealthText, ...]:
         """What the last look found that only an operator can settle."""
-        return self._notes.red
+        return self._notes.unhealthy
 
     @property
-    def yellow(self) -> tuple[RedText, ...]:
+    def yellow(self) -> tuple[HealthText, ...]:
         """The same, where it harms nobody."""
         return self._notes.yellow
 

@@ -8,8 +8,8 @@ from enum import Enum
 from kafka_protocol.types import TopicIdPartition
 from rlmm.api import Fence
 from rlmm.events import MetadataEvent
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.lifecycle import Verdict
-from rlmm.red import NOT_RED, RedText
 from rlmm.store import PartitionKey, Position, partition_key
 from rlmm.topic_based.end_reads import EndReads
 from rlmm.topic_based.writes import Writes
@@ -96,7 +96,7 @@ class Tracked:
     fresh_for_remover: bool = False
     writes: Writes[Role] = field(default_factory=Writes)
     verdicts: dict[int, Verdict] = field(default_factory=dict)
-    unreadable: RedText = NOT_RED
+    unreadable: HealthText = HEALTHY
 
     @property
     def may_validate(self) -> bool:

@@ -178,7 +178,9 @@ async def test_a_broker_starts_before_its_controllers(tmp_path: Path) -> None:
     try:
         await node.start(wait=False)
         await until_true(lambda: "waiting for a leader" in node.log_tail(), "it waits")
-        await until_true(lambda: "no leader of the metadata" in page(port, "health"), "it is red")
+        await until_true(
+            lambda: "no leader of the metadata" in page(port, "health"), "it is unhealthy"
+        )
         assert " ERROR " not in node.log_file.read_text()
         async with quorum:
             await until_true(lambda: brokers(node.address) == {11}, "it serves")

@@ -279,7 +279,7 @@ async def test_tiers_are_switched_on_one_broker_after_the_other(tmp_path: Path) 
 
 
 async def test_what_an_unclean_election_gives_up_is_in_no_tier(tmp_path: Path) -> None:
-    """Else readers get segments that the lost lineage copied, the next leader is red because the
+    """Else readers get segments of the lost lineage, the next leader is unhealthy because the
     store reaches above its log end, or nobody joins it."""
     shared, lost, anew = RECORDS[:2_000], RECORDS[2_000:4_000], RECORDS[4_000:]
     kept = [(n, key, value) for n, (key, value) in enumerate([*shared, *anew])]

@@ -109,7 +109,7 @@ async def test_three_lost_replicas_continue_from_the_store(tmp_path: Path) -> No
         leader = await led_by(cluster)
         await until_asked(
             lambda: "restore-partition" in str(leader.health()),
-            f"{leader.node_id} is red",
+            f"{leader.node_id} is unhealthy",
             deadline_s=PATIENCE_S,
         )
         order = ("remote", "restore-partition", "t", "0", "--bootstrap-server", cluster.servers)
@@ -127,7 +127,7 @@ async def test_three_lost_replicas_continue_from_the_store(tmp_path: Path) -> No
         leader = await led_by(cluster)
         await until_asked(
             lambda: "restore-partition" in str(leader.health()),
-            f"{leader.node_id} is red",
+            f"{leader.node_id} is unhealthy",
             deadline_s=PATIENCE_S,
         )
         # The last copy may have its objects and no FINISHED: what counts is what the leader knows.

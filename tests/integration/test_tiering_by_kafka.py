@@ -307,7 +307,7 @@ def finished_in(data: bytes) -> Iterator[tuple[int, bytes, SegmentUpdated]]:
 
 
 @pytest.mark.long(seconds=40)
-def test_a_topic_that_was_made_to_compact_is_red_and_put_right_by_command(
+def test_a_topic_that_was_made_to_compact_is_unhealthy_and_put_right_by_command(
     by_kafka: MadeByKafka, take_over: TakeOver
 ) -> None:
     broker = take_over()

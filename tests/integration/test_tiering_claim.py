@@ -162,7 +162,7 @@ def test_a_copy_made_while_the_broker_ran_is_found_out_after_a_kill_an_interval_
     assert store_of(broker) == before
 
 
-def test_of_a_machine_and_its_clone_the_second_to_start_is_red(
+def test_of_a_machine_and_its_clone_the_second_to_start_is_unhealthy(
     make_broker: MakeBroker, tmp_path: Path
 ) -> None:
     machine = make_broker(tiered=True).start()

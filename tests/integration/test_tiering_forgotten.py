@@ -45,7 +45,7 @@ def local_segments(directory: Path) -> list[Path]:
         pytest.param(70, id="beyond the remote end"),
     ],
 )
-def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
+def test_begun_anew_over_remote_segments_it_is_unhealthy_and_can_be_adopted(
     make_broker: MakeBroker, count: int
 ) -> None:
     broker = make_broker(tiered=True)
@@ -58,7 +58,7 @@ def test_begun_anew_over_remote_segments_it_is_red_and_can_be_adopted(
     broker.kill()
     del broker.settings[WITHOUT_METADATA]
     broker.start()
-    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is `red`")
     (reason,) = reasons(broker)
     assert "remote adopt" in reason
     assert objects(broker) == before

@@ -12,7 +12,7 @@ from tests.support.brokers.tiered_topics import create
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_a_lost_object_turns_health_red_by_its_name_until_it_is_back(
+def test_a_lost_object_turns_health_unhealthy_by_its_name_until_it_is_back(
     make_broker: MakeBroker, damage: str
 ) -> None:
     broker = make_broker(tiered=True).start()

@@ -1,4 +1,4 @@
-"""A partition put back from an older copy stays red over restarts, whatever was appended since.
+"""A partition put back from an older copy stays unhealthy over restarts and appends.
 
 The tier begins behind a gate of the test: while it is shut nothing is validated.
 """
@@ -64,7 +64,7 @@ def test_what_is_appended_to_an_older_copy_before_a_restart_does_not_hide_the_lo
     gate.open()
     for _ in range(2):
         broker.start()
-        until(lambda: is_lost(broker), "health is red")
+        until(lambda: is_lost(broker), "health is `red`")
         assert objects(broker) == before
         broker.kill()
     shown = adopt(broker, "--yes")
@@ -132,7 +132,7 @@ def test_what_retention_left_in_the_store_is_read_above_an_older_copy_that_begin
     broker.kill()
     put_back(broker, older)
     broker.start()
-    until(lambda: is_lost(broker), "health is red")
+    until(lambda: is_lost(broker), "health is `red`")
     broker.kill()
     assert f"offsets below {remote_end} are read from the remote store" in adopt(broker, "--yes")
     broker.start()

@@ -56,7 +56,7 @@ def test_a_lost_partition_continues_above_all_that_was_given(make_broker: MakeBr
     assert "has not found that all local copies are lost" in said
     lose_second_disk(broker)
     broker.start()
-    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is red")
+    until(lambda: any("log end lost" in each for each in reasons(broker)), "health is `red`")
     (reason,) = reasons(broker)
     assert "`tidemark remote restore-partition` to begin at" in reason
     end = 60

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm.link.messages import Loss
-from rlm.maintenance.settling import Red, Settled, settle
+from rlm.maintenance.settling import Settled, Unhealthy, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from rlmm.lifecycle import OffsetsByEpoch, raised
 from rsm_plugins.segment import SegmentState
@@ -74,7 +74,7 @@ class World:
             offset >= len(here) or here[offset] != value for offset, value in self.given.items()
         )
         if is_lost:
-            assert isinstance(verdict, Red), verdict
+            assert isinstance(verdict, Unhealthy), verdict
             assert verdict.loss is Loss.LOG_END
         else:
             assert isinstance(verdict, Settled), verdict
@@ -113,7 +113,7 @@ STEPS = ("start", "append", "validate", "name", "carry", "copy", "put back")
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(1, 9)), max_size=60),
 )
-def test_red_where_an_offset_was_given_twice_and_nowhere_else(
+def test_unhealthy_where_an_offset_was_given_twice_and_nowhere_else(
     keeps_segments: bool, steps: list[tuple[str, int]]
 ) -> None:
     world = World(keeps_segments)

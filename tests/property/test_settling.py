@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
 from rlm.maintenance.chain_restore import restored_chain
-from rlm.maintenance.settling import ChainLost, Red, Settled, settle
+from rlm.maintenance.settling import ChainLost, Settled, Unhealthy, settle
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
@@ -147,7 +147,7 @@ def test_whatever_is_lost_nothing_above_the_ordered_log_start_is_taken_for_it(
     changes = {} if known else {"log_start_known": False, "log_start_offset": truth.local_start}
     log = described(truth, chain, chain_problem="missing" if how == "missing" else "", **changes)
     past = history(truth, log_starts)
-    verdict: Settled | ChainLost | Red | list[EpochEntry] = settle(log, past)
+    verdict: Settled | ChainLost | Unhealthy | list[EpochEntry] = settle(log, past)
     if isinstance(verdict, ChainLost):
         indexes = [clipped_to(truth, source) for source in verdict.sources]
         verdict = restored_chain(log, past, verdict, indexes)

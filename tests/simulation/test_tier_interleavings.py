@@ -164,7 +164,7 @@ def test_a_log_start_that_moves_between_two_looks_is_no_hole(scene: Scene) -> No
         return answer
 
     scene.broker.describe = described_just_before_a_deletion  # type: ignore[method-assign]
-    assert copying(scene).finish().red == ""
+    assert copying(scene).finish().unhealthy == ""
     assert states(scene) == [SegmentState.COPY_SEGMENT_FINISHED] * 2
 
 

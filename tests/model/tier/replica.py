@@ -66,7 +66,7 @@ class Replica:
             yield from self._isr_steps(world, leader)
 
     def _has_something(self, world: World, one: int) -> bool:
-        """A replica with nothing in either tier is red by intent if it is elected uncleanly."""
+        """An uncleanly elected replica with nothing in either tier is unhealthy by intent."""
         broker = self._swapped_if_begun(world, one).brokers[one]
         return len(broker.log) > broker.start or any(broker.log[-1:])
 

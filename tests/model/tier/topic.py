@@ -295,7 +295,7 @@ def to_delete(
 def settled(
     number: int, epoch: int, log: Log, start: int, local: int, watermark: int, unvalidated: int
 ) -> int | str:
-    """The log start that a new owner finds, or why it is red."""
+    """The log start that a new owner finds, or why it is unhealthy."""
     view = _views[number]
     facts = _facts(number, epoch, log, start, local, watermark, unvalidated=unvalidated)
     entries = sorted(view.entries, key=lambda it: it[1].metadata.start_offset)

@@ -289,7 +289,7 @@ class Tiering(Replica):
         if isinstance(found, str):
             if self._has_lost(world) or world.epoch > broker.epoch:
                 return world  # Red: that a record is gone, or another one leads.
-            raise Broken(f"red without a fault: {found}")
+            raise Broken(f"unhealthy without a fault: {found}")
         start = max(broker.start, found)
         world = self._with(world, one, owner=2, barrier=None, start=start, unvalidated=NONE)
         return world._replace(is_open=world.is_open and world.leader != one)

@@ -173,7 +173,7 @@ class BrokerSide:
         self.active.close()
 
     def problems(self) -> Sequence[str]:
-        """Why it is red."""
+        """Why it is unhealthy."""
         now_ms = self.node.ports.clock.monotonic_ms()
         more = () if self.watch is None else self.watch.problems()
         return (*self.health.problems(now_ms), *more)

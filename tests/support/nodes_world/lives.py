@@ -1,4 +1,4 @@
-"""Lives of brokers: who is fenced acts on it, who is cut off is red, and both come back.
+"""Lives of brokers: who is fenced acts on it, who is cut off is unhealthy, and both come back.
 
 What a broker reaches is validated by what the world does to it, never by what it believes.
 """
@@ -139,7 +139,7 @@ class Lives:
                 raise Violation("a broker serves as its image says", what)
         if broker.is_over:
             return
-        self._is_red_in_time(node, now_us)
+        self._is_unhealthy_in_time(node, now_us)
         since = self.world.reaches_since(node)
         if since == NEVER:
             self._reached_us[node.id] = NEVER
@@ -148,8 +148,8 @@ class Lives:
             self._reached_us[node.id] = now_us
         self._acts_in_time(node, now_us, max(since, self._reached_us[node.id]))
 
-    def _is_red_in_time(self, node: "ClusterNode", now_us: int) -> None:
-        """One that reaches no active controller for a session's time is red.
+    def _is_unhealthy_in_time(self, node: "ClusterNode", now_us: int) -> None:
+        """One that reaches no active controller for a session's time is unhealthy.
 
         To hear of another leader is something, and counts as the leader's own word.
         """
@@ -164,7 +164,7 @@ class Lives:
         limit_ms = max(plan.session_ms, RED_FETCH_TIMEOUTS * timeout_ms) + timeout_ms // 2
         silent_ms = (now_us - heard_us) // 1000
         if silent_ms > limit_ms * (1 + plan.clock_skew) + SLACK_MS and not broker.problems():
-            raise Violation("a broker that is cut off is red", f"{node} for {silent_ms} ms")
+            raise Violation("a broker that is cut off is unhealthy", f"{node} for {silent_ms} ms")
         self.longest_ms["red"] = max(self.longest_ms["red"], silent_ms)
 
     def _acts_in_time(self, node: "ClusterNode", now_us: int, since: int) -> None:
@@ -177,7 +177,9 @@ class Lives:
         if (now_us - since) // 1000 > follow_ms + fetch_timeout_ms and broker.health.problems(
             node.local_ms()
         ):
-            raise Violation("a broker that follows is not red", f"{node}: {broker.problems()}")
+            raise Violation(
+                "a broker that follows is not unhealthy", f"{node}: {broker.problems()}"
+            )
         fenced = self._fenced.get(node.id)
         if fenced is not None:
             offset, at_us = fenced

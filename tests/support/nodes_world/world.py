@@ -128,5 +128,5 @@ class NodesWorld(QuorumWorld):
             raise Violation("calm lets all brokers serve", f"{late}: {self.states}")
         for node in self.brokers:
             if node.broker is not None and (problems := node.broker.problems()):
-                raise Violation("a broker that follows is not red", f"{node}: {problems}")
+                raise Violation("a broker that follows is not unhealthy", f"{node}: {problems}")
         return calm

@@ -410,7 +410,7 @@ def _plugins(
         deletions,
         connect,
         remover=remover,
-        red=lambda: remover.red,
+        unhealthy=lambda: remover.unhealthy,
         yellow=lambda: remover.yellow,
         identity=identity,
     )

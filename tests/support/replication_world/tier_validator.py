@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FINISHED = SegmentState.COPY_SEGMENT_FINISHED
 END_LOST = "log end lost"
 OBJECT = ": remote segment "
-"""An object that was damaged or missing once stays red until it is read again."""
+"""An object that was damaged or missing once stays unhealthy until it is read again."""
 GONE = SegmentState.DELETE_SEGMENT_FINISHED
 ALIVE = {SegmentState.COPY_SEGMENT_STARTED, FINISHED}
 Place = tuple[bytes, int]

@@ -375,15 +375,15 @@ class Life(Pair):
         machine.pairs += self.own_pairs
 
     @property
-    def is_red(self) -> bool:
+    def is_unhealthy(self) -> bool:
         """As health said last."""
         said = [each for each in self.told if isinstance(each, Health)]
-        return bool(said and said[-1].red)
+        return bool(said and said[-1].unhealthy)
 
     @property
     def reasons(self) -> list[str]:
         said = [each for each in self.told if isinstance(each, Health)]
-        return [each.reason for each in said[-1].red] if said else []
+        return [each.reason for each in said[-1].unhealthy] if said else []
 
     # -- what is checked where it happens
 
@@ -396,7 +396,7 @@ class Life(Pair):
     def may_write_store(self) -> None:
         found = claim_of(self.machine)
         must(found in self.machine.claimed, f"{found} is the claim of a copy, or of nobody")
-        must(self.machine.log.verdict is Validation.SOUND, "the partition is red")
+        must(self.machine.log.verdict is Validation.SOUND, "the partition is unhealthy")
         must("copied through" in self.steps.names, "the store is written before it is validated")
         self.must_be_owner()
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rlmm.red import NOT_RED, RedText
+from rlmm.health_text import HEALTHY, HealthText
 from rlmm.store import Position
 from rlmm.topic_based.topic_port import (
     Appended,
@@ -157,9 +157,9 @@ class MemoryPort:
         self.waiting.clear()
         return ghost
 
-    def refused(self) -> RedText:
+    def refused(self) -> HealthText:
         """See TopicPort; never."""
-        return NOT_RED
+        return HEALTHY
 
     def ask_end(self, partition: int, on_done: Callable[[int | None], None]) -> None:
         """See TopicPort; a deaf port is answered."""

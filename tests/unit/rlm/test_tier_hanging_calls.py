@@ -71,13 +71,15 @@ def test_a_hanging_call_is_counted_its_thread_replaced_and_its_pass_tried_again(
     expire(pair)
     assert pair.workers.abandoned == ["rlm-expiration"]
     assert any(h.abandoned_calls == 1 for h in pair.told if isinstance(h, Health))
-    assert any(h.red and "hangs" in h.red[0].reason for h in pair.told if isinstance(h, Health))
+    assert any(
+        h.unhealthy and "hangs" in h.unhealthy[0].reason for h in pair.told if isinstance(h, Health)
+    )
     assert hanging.ids[0] == hanging.ids[1], "when the call returns, its pass does nothing more"
     assert pair.aborted == []
     left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
     assert left == [6]
     pair.scheduler.advance(1_000)
-    assert not health(pair).red
+    assert not health(pair).unhealthy
     assert health(pair).abandoned_calls == 0
 
 
@@ -115,7 +117,7 @@ def test_calls_of_one_partition_that_hang_do_not_take_half_of_the_pool(pair: Pai
         expire(pair)
     left = [s.start_offset for s in pair.metadata.list_segments(PARTITION)]
     assert left == [6]
-    assert not health(pair).red
+    assert not health(pair).unhealthy
 
 
 def test_half_a_pool_abandoned_ends_the_tier(pair: Pair) -> None:

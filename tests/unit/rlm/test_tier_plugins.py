@@ -14,8 +14,8 @@ from rlm.plugins import Plugins
 from rlm.service import REPORT_MS
 from rlm.tier_process import configure_plugins
 from rlmm.api import MetadataNotReadyError, RemoteLogMetadataManager, features_off
+from rlmm.health_text import HealthText
 from rlmm.memory import InMemoryRemoteLogMetadataManager
-from rlmm.red import RedText
 from rlmm.testing import FENCE, PARTITION
 from rlmm.topic_based.manager import TopicBasedRemoteLogMetadataManager
 from rlmm.topic_based.removal_steps import DeleteObjects
@@ -149,11 +149,11 @@ def test_health_names_what_a_manager_leaves_out(
     )
 
 
-def test_a_manager_that_cannot_read_its_topic_is_red(tmp_path: Path) -> None:
+def test_a_manager_that_cannot_read_its_topic_is_unhealthy(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    pair.metadata.unreadable = lambda: (RedText("partition 3"),)  # type: ignore[method-assign]
+    pair.metadata.unreadable = lambda: (HealthText("partition 3"),)  # type: ignore[method-assign]
     pair.scheduler.advance(REPORT_MS)
-    assert [one.reason for one in pair.told[-1].red] == ["partition 3"]
+    assert [one.reason for one in pair.told[-1].unhealthy] == ["partition 3"]
 
 
 def test_settings_are_validated_before_the_manager_connects(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ class ScriptedTier:
     """Says what a tier process would say of itself."""
 
     def __init__(self) -> None:
-        self.red: dict[tuple[bytes, int], str] = {}
+        self.unhealthy: dict[tuple[bytes, int], str] = {}
         self.totals = {"remote_copy_bytes": 7.0}
 
-    def red_partitions(self) -> dict[tuple[bytes, int], str]:
-        return self.red
+    def unhealthy_partitions(self) -> dict[tuple[bytes, int], str]:
+        return self.unhealthy
 
     def state(self) -> Any:
         return SimpleNamespace(process="up", pid=None, restarts=2, assigned=5, ready=4)
@@ -107,7 +107,7 @@ async def test_what_is_wrong_with_a_partition_is_said(tmp_path: Path) -> None:
     assert one(world, tier).problem == "1 of its replicas is not in sync"
     partition.verdict = Loss.HOLE
     assert one(world, tier).problem == "hole"
-    tier.red[topic_id, 0] = "a hole, and the remedy"
+    tier.unhealthy[topic_id, 0] = "a hole, and the remedy"
     assert one(world, tier).problem == "a hole, and the remedy"
     partition.log.set_offline(OSError("gone"))
     found = one(world, tier)

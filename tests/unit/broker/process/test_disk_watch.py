@@ -1,4 +1,4 @@
-"""What health says of a disk that fills, with and without a tier that is red."""
+"""What health says of a disk that fills, with and without a tier that is unhealthy."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,10 +30,10 @@ class FillingDisk(Disk):
     [
         (None, "yellow", "retention.ms"),
         ((), "yellow", "retention.ms"),
-        (("copy: no",), "red", "Remedy: repair what else is red"),
+        (("copy: no",), "red", "Remedy: repair what else is unhealthy"),
     ],
 )
-async def test_a_disk_that_fills_is_yellow_and_red_while_nothing_expires(
+async def test_a_disk_that_fills_is_yellow_and_unhealthy_while_nothing_expires(
     reasons: tuple[str, ...] | None, status: str, remedy: str
 ) -> None:
     clock, health = ManualClock(monotonic_ms=1), Health(1)

@@ -13,7 +13,7 @@ from broker.replica.errors import ReplicaNotAvailable
 from broker.replica.topic_metrics import TopicMetrics
 from rlm.config import TierConfig
 from rlm.link.messages import Health, PartitionHealth
-from rlmm.red import RedText
+from rlmm.health_text import HealthText
 from runtime.ports import system_ports
 
 
@@ -34,7 +34,7 @@ async def test_what_the_tier_calls_yellow_is_a_warning_of_the_broker(tmp_path: P
     ports = system_ports(loop)
     tier = RemoteTier(config_of(tmp_path), ports, loop)
     assert tier.warnings() == []
-    tier.on_health(Health(0, 0, 0, [], [RedText("a deletion fails for long")]))
+    tier.on_health(Health(0, 0, 0, [], [HealthText("a deletion fails for long")]))
     assert tier.warnings() == ["a deletion fails for long"]
     ports.executors.shutdown()
 
@@ -43,16 +43,16 @@ async def test_what_the_page_shows_of_the_tier_goes_when_the_tier_does(tmp_path:
     loop = asyncio.get_running_loop()
     ports = system_ports(loop)
     tier = RemoteTier(config_of(tmp_path), ports, loop)
-    assert (tier.totals, tier.red_partitions()) == ({}, {})
-    red = [
-        PartitionHealth(b"t" * 16, 3, RedText("a hole")),
-        PartitionHealth(b"", -1, RedText("the whole tier")),
+    assert (tier.totals, tier.unhealthy_partitions()) == ({}, {})
+    unhealthy = [
+        PartitionHealth(b"t" * 16, 3, HealthText("a hole")),
+        PartitionHealth(b"", -1, HealthText("the whole tier")),
     ]
-    tier.on_health(Health(0, 0, 0, red, totals={"remote_copy_bytes": 9}))
+    tier.on_health(Health(0, 0, 0, unhealthy, totals={"remote_copy_bytes": 9}))
     assert tier.totals == {"remote_copy_bytes": 9}
-    assert tier.red_partitions() == {(b"t" * 16, 3): "a hole"}
+    assert tier.unhealthy_partitions() == {(b"t" * 16, 3): "a hole"}
     tier.on_down()
-    assert (tier.totals, tier.red_partitions()) == ({}, {})
+    assert (tier.totals, tier.unhealthy_partitions()) == ({}, {})
     ports.executors.shutdown()
 
 

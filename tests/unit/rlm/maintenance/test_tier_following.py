@@ -88,7 +88,7 @@ def test_after_lost_records_it_is_told_at_once_to_keep_what_it_has(pair: Pair) -
     assert pair.log.copied == 39
 
 
-def test_a_topic_that_cannot_be_read_is_red_and_asked_again(
+def test_a_topic_that_cannot_be_read_is_unhealthy_and_asked_again(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -119,7 +119,7 @@ def test_an_ended_role_tells_nothing_any_more(pair: Pair) -> None:
     assert asked == {pair.log.leader_epoch}
 
 
-def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_red(
+def test_no_thread_waits_for_the_topic_and_one_that_is_late_is_unhealthy(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passes share the catch-up that is under way: as long as the topic is away it is one."""

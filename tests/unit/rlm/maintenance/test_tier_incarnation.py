@@ -123,7 +123,7 @@ def test_after_a_refusal_the_next_incarnation_is_above_what_was_read(tmp_path: P
     assert pair.reasons() == []
 
 
-def test_a_counter_that_cannot_be_written_is_red_and_tried_again(tmp_path: Path) -> None:
+def test_a_counter_that_cannot_be_written_is_unhealthy_and_tried_again(tmp_path: Path) -> None:
     disk = FaultyDisk()
     disk.fail(["rename"], path_part=FILE_NAME)
     pair = Pair(tmp_path, disk=disk)
@@ -154,7 +154,9 @@ def test_partitions_wait_for_a_durable_incarnation_and_share_it(tmp_path: Path) 
     assert not pair.metadata.is_ready(PARTITION._replace(partition=1)), "it went meanwhile"
 
 
-def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+def test_of_many_unhealthy_partitions_the_first_are_named_and_the_others_counted(
+    tmp_path: Path,
+) -> None:
     disk = FaultyDisk()
     disk.fail(["rename"], path_part=FILE_NAME)
     pair = Pair(tmp_path, disk=disk)
@@ -163,7 +165,7 @@ def test_of_many_red_partitions_the_first_are_named_and_the_others_counted(tmp_p
         pair.assign(partition=partition)
     said = pair.reasons()
     assert len(said) == NAMED_MAX + 1
-    assert said[-1].startswith("and 7 more partitions are red")
+    assert said[-1].startswith("and 7 more partitions are unhealthy")
 
 
 @pytest.mark.parametrize("content", [b"17\n", b"17 %08x\n" % crc32c(b"17")])

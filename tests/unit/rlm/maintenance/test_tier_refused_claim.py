@@ -11,7 +11,7 @@ from broker.replica.validation import Validation
 from kafka_protocol.types import TopicIdPartition
 from rlm.link.messages import Ack, Connect, Report, Unassign, ValidationWithdrawn
 from rlm.maintenance.claim import ClaimState
-from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, red, start
+from tests.support.tier.claiming import INTERVAL_MS, NOW_MS, passes, start, unhealthy
 from tests.support.tier.pair import NAMES, ClaimStorage, Pair
 
 
@@ -37,7 +37,7 @@ def test_a_tier_that_starts_refused_beside_a_living_broker_tells_it(
         log=machine.log,
     )
     assert again.ask(Connect()).message == Ack()
-    assert red(again), "the claim is validated before anything is assigned"
+    assert unhealthy(again), "the claim is validated before anything is assigned"
     again.assign()
     again.pump()
     assert (machine.log.verdict, machine.log.copied) == (Validation.OPEN, -1)
@@ -56,7 +56,7 @@ def test_a_withdrawal_that_is_lost_is_sent_again(
 
     monkeypatch.setattr(machine.log, "report", report)
     passes(machine, INTERVAL_MS)
-    assert red(machine)
+    assert unhealthy(machine)
     assert lost
     passes(machine, INTERVAL_MS)
     assert (machine.log.verdict, machine.log.copied) == (Validation.OPEN, -1)

@@ -67,14 +67,14 @@ def test_a_new_leader_epoch_takes_over_and_reports_again(pair: Pair) -> None:
     assert bytes_of(pair.read(0))
 
 
-def test_a_red_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
+def test_a_unhealthy_partition_is_told_and_metrics_have_kafkas_names(pair: Pair) -> None:
     pair.storage.down = True
     pair.log.fill(1)
     pair.scheduler.advance(31_000)
     pair.pump()
     pair.scheduler.advance(1_000)
     health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert health.red
+    assert health.unhealthy
     assert (health.assigned, health.ready) == (1, 1)
     lines = pair.metrics_page().splitlines()
     prefix = "kafka_server_BrokerTopicMetrics_RemoteCopy"

@@ -7,7 +7,7 @@ import pytest
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription, Loss, Restoration
 from rlm.maintenance.chain_restore import restored_chain
-from rlm.maintenance.settling import ChainLost, Red, Settled, settle
+from rlm.maintenance.settling import ChainLost, Settled, Unhealthy, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from rsm_plugins.segment import SegmentState
 from tests.support.tier.partition_facts import Chain, log, segment
@@ -35,7 +35,7 @@ def lost(verdict: object) -> ChainLost:
 
 
 def loss_of(verdict: object) -> Loss:
-    assert isinstance(verdict, Red), verdict
+    assert isinstance(verdict, Unhealthy), verdict
     return verdict.loss
 
 
@@ -93,7 +93,7 @@ def test_a_lineage_that_has_settled_is_not_restored_over_what_it_has() -> None:
     )
     verdict = settle(mine, given)
     assert loss_of(verdict) is Loss.LOG_END
-    assert isinstance(verdict, Red)
+    assert isinstance(verdict, Unhealthy)
     assert verdict.restoration is None
 
 
@@ -142,7 +142,7 @@ def test_h5_a_segment_of_a_given_up_lineage_tells_no_chain() -> None:
     assert made == entries((1, 0), (2, 5))
 
 
-def test_h5_with_only_segments_of_a_given_up_lineage_it_stays_red() -> None:
+def test_h5_with_only_segments_of_a_given_up_lineage_it_stays_unhealthy() -> None:
     """The own offsets were taken by retention, both files are lost (D39)."""
     old = segment(0, 9, ((1, 0),), under=1)
     mine = log(local_start=10, end=20, chain=((2, 10),), chain_problem="missing", leader_epoch=2)
@@ -160,12 +160,12 @@ def test_h5_an_index_that_contradicts_a_local_batch_or_falls_behind_it_is_not_as
     asked = lost(settle(mine, history(across, later, touching, highest_epoch=3)))
     assert asked.sources == (across.metadata, touching.metadata)
     mine = log(local_start=10, end=20, chain=((2, 10), (3, 12)), chain_problem="empty")
-    assert settle(mine, history(across)) == Red(Loss.LOG_END, _reason(mine, across))
+    assert settle(mine, history(across)) == Unhealthy(Loss.LOG_END, _reason(mine, across))
 
 
 def _reason(mine: LogDescription, *segments: SegmentHistory) -> str:
     verdict = settle(mine, history(*segments))
-    assert isinstance(verdict, Red)
+    assert isinstance(verdict, Unhealthy)
     return verdict.reason
 
 
@@ -243,11 +243,11 @@ def test_an_unknown_log_start_is_not_found_where_a_segment_lies_below_the_run() 
 def test_a_hole_names_the_offset_above_the_highest_one() -> None:
     verdict = settle(log(local_start=40), history(segment(0, 9), segment(15, 19), segment(30, 39)))
     assert loss_of(verdict) is Loss.HOLE
-    assert isinstance(verdict, Red)
+    assert isinstance(verdict, Unhealthy)
     assert "DeleteRecords to 30" in verdict.reason
 
 
-def test_h11_a_pair_or_a_chain_above_the_own_leader_epoch_is_red() -> None:
+def test_h11_a_pair_or_a_chain_above_the_own_leader_epoch_is_unhealthy() -> None:
     assert loss_of(settle(log(leader_epoch=3), history(highest_epoch=4))) is Loss.LEADER_EPOCH
     later = log(leader_epoch=3, chain=((1, 0), (7, 50)))
     assert loss_of(settle(later, history())) is Loss.LEADER_EPOCH
@@ -260,7 +260,7 @@ def test_a_log_that_lost_all_begins_at_the_newest_segment_and_ends_above_what_wa
     known = history(old, newest, unfinished, given_ends={3: 40}, unclean=5, highest_epoch=5)
     empty = log(end=0, chain=((5, 0),), leader_epoch=5)
     verdict = settle(empty, known)
-    assert isinstance(verdict, Red)
+    assert isinstance(verdict, Unhealthy)
     assert verdict.restoration == Restoration(30, 3, 40, 4)
     assert "restore-partition` to begin at 40" in verdict.reason
     since = log(end=5, chain=((5, 0),), leader_epoch=5, unvalidated_end=0)
@@ -274,7 +274,7 @@ def test_of_a_lineage_that_was_given_up_the_higher_end_counts_and_not_the_state(
     verdict = settle(
         empty, history(given_up, newest, given_ends={1: 60, 3: 30}, unclean=3, highest_epoch=5)
     )
-    assert isinstance(verdict, Red)
+    assert isinstance(verdict, Unhealthy)
     assert verdict.restoration == Restoration(30, 3, 60, 4)
 
 
@@ -286,6 +286,6 @@ def test_where_records_are_left_or_no_copy_is_nothing_is_restored() -> None:
         log(end=0, chain=((2, 0),), leader_epoch=2), history(started, given_ends={1: 30})
     )
     for verdict in (here, nowhere):
-        assert isinstance(verdict, Red)
+        assert isinstance(verdict, Unhealthy)
         assert verdict.restoration is None
         assert "remote adopt" in verdict.reason

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from rlm.link.messages import Loss
-from rlm.maintenance.settling import ChainLost, Red, Settled, settle
+from rlm.maintenance.settling import ChainLost, Settled, Unhealthy, settle
 from rlmm.api import PartitionHistory, SegmentHistory
 from rsm_plugins.segment import SegmentState
 from tests.support.tier.partition_facts import Chain, log, segment
@@ -26,7 +26,7 @@ def history(
 
 
 def is_lost(verdict: object) -> bool:
-    if isinstance(verdict, Red):
+    if isinstance(verdict, Unhealthy):
         assert verdict.loss is Loss.LOG_END
         return True
     assert isinstance(verdict, Settled), verdict

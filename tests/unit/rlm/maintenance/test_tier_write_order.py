@@ -257,7 +257,7 @@ def test_a_log_start_that_is_not_taken_deletes_nothing() -> None:
     script = Script(given, seen_ms=NOW_MS, taken=False)
     result = expiring(script, retention_ms=1_000)
     assert script.written == ["log start 10"]
-    assert "refuses" in result.red
+    assert "refuses" in result.unhealthy
 
 
 def test_a_delete_that_failed_is_counted_and_never_finished() -> None:

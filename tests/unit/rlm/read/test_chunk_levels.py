@@ -234,7 +234,7 @@ def test_a_full_disk_switches_the_level_off_and_costs_no_read(tmp_path: Path) ->
     pair.scheduler.advance(1_500)
     pair.pump()
     health = [each for each in pair.told if isinstance(each, Health)][-1]
-    assert any("chunk cache on disk is off" in each.reason for each in health.red)
+    assert any("chunk cache on disk is off" in each.reason for each in health.unhealthy)
 
 
 class StuckDisk(Disk):

@@ -56,7 +56,7 @@ def reasons(pair: Pair) -> list[str]:
     pair.scheduler.advance(1_000)
     pair.pump()
     health = next(each for each in reversed(pair.told) if isinstance(each, Health))
-    return [each.reason for each in health.red]
+    return [each.reason for each in health.unhealthy]
 
 
 def read_all(pair: Pair) -> dict[tuple[int, int], bytes]:

@@ -34,7 +34,7 @@ def test_after_the_command_the_claim_that_it_found_is_ones_own(local: Counter, f
     assert validate(51, wanted)
 
 
-def test_after_the_command_a_later_claim_of_the_other_machine_is_red() -> None:
+def test_after_the_command_a_later_claim_of_the_other_machine_is_unhealthy() -> None:
     wanted = compared(25, Counter(30, 20)).wanted
     assert validate(26, wanted), "its clock is behind"
     of_a_damaged_claim = compared(None, Counter(30, 20), damaged="cut").wanted
@@ -47,7 +47,7 @@ def test_with_claim_and_counter_lost_the_number_is_above_what_an_older_copy_has_
     assert validate(wanted.claimed, Counter(95, 95)), "a renewal's, which no record has"
 
 
-def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_red(
+def test_a_damaged_claim_is_replaced_so_that_an_older_copy_put_back_then_is_unhealthy(
     tmp_path: Path,
 ) -> None:
     directory = tmp_path / "data"

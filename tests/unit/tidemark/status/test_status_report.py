@@ -123,7 +123,7 @@ def test_a_voter_that_has_never_fetched_is_yellow() -> None:
     )
 
 
-def test_no_leader_is_red() -> None:
+def test_no_leader_is_unhealthy() -> None:
     facts = well()
     facts.quorum, facts.quorum_silence = None, "nobody described the quorum"
     report = validate(facts)
@@ -144,7 +144,7 @@ def test_no_leader_is_red() -> None:
         (broker(11, page=Page("red", "running", ("tier: no",))), "node 11: tier: no"),
     ],
 )
-def test_a_broker_that_serves_nobody_is_red(found: NodeFacts, said: str) -> None:
+def test_a_broker_that_serves_nobody_is_unhealthy(found: NodeFacts, said: str) -> None:
     facts = well()
     facts.brokers = {11: found}
     report = validate(facts)
@@ -160,7 +160,7 @@ def test_an_unfenced_broker_that_does_not_fetch_is_yellow() -> None:
     )
 
 
-def test_partitions_without_a_leader_are_red_and_named_up_to_a_bound() -> None:
+def test_partitions_without_a_leader_are_unhealthy_and_named_up_to_a_bound() -> None:
     facts = well()
     facts.offline = [f"t-{one}" for one in range(30)]
     report = validate(facts)
@@ -194,7 +194,7 @@ def test_a_node_that_is_not_running_says_how_far_it_is() -> None:
     assert "node 2: recovering 3 of 7 logs\n" in validate(facts).text()
 
 
-def test_red_reasons_come_first() -> None:
+def test_unhealthy_reasons_come_first() -> None:
     facts = well()
     facts.controllers[3] = controller(3, silence="gone")
     facts.offline = ["t-0"]

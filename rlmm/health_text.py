@@ -1,7 +1,8 @@
-"""What health says where something of the tier is red: what is wrong, and the remedy.
+"""What health says where something of the tier is unhealthy: what is wrong, and the remedy.
 
-Every such text is made here, of a member of a `RedKind`, and a kind cannot be without a remedy.
-A test compares the table in docs/operations.md with the kinds, so that each is explained there.
+Every such text is made here, of a member of a `HealthReason`, and a kind cannot be without a
+remedy. A test compares the table in docs/operations.md with the kinds, so that each is explained
+there.
 """
 
 from collections.abc import Iterable
@@ -9,10 +10,10 @@ from enum import Enum
 from string import Formatter
 from typing import NewType
 
-RedText = NewType("RedText", str)
-"""A text that names its remedy; only `RedKind.text` and `joined` make one."""
+HealthText = NewType("HealthText", str)
+"""A text that names its remedy; only `HealthReason.text` and `joined` make one."""
 
-NOT_RED = RedText("")
+HEALTHY = HealthText("")
 
 
 class _Facts(dict[str, object]):
@@ -22,8 +23,8 @@ class _Facts(dict[str, object]):
         return "?"
 
 
-class RedKind(Enum):
-    """One way to be red, as (what health says, its meaning, the remedy).
+class HealthReason(Enum):
+    """One way to be unhealthy, as (what health says, its meaning, the remedy).
 
     What health says and the remedy hold facts as `{name}`; the meaning is for the documentation.
     """
@@ -38,12 +39,12 @@ class RedKind(Enum):
         """What is wrong, without the remedy: for log lines."""
         return Formatter().vformat(self.parts[0], (), _Facts(facts))
 
-    def text(self, **facts: object) -> RedText:
+    def text(self, **facts: object) -> HealthText:
         """What health says with these facts, and the remedy."""
         remedy = Formatter().vformat(self.parts[2], (), _Facts(facts))
-        return RedText(f"{self.said(**facts)}. Remedy: {remedy}")
+        return HealthText(f"{self.said(**facts)}. Remedy: {remedy}")
 
 
-def joined(reasons: Iterable[RedText]) -> RedText:
+def joined(reasons: Iterable[HealthText]) -> HealthText:
     """Several texts as one."""
-    return RedText("; ".join(reasons))
+    return HealthText("; ".join(reasons))

@@ -10,25 +10,25 @@ from typing import get_type_hints
 import pytest
 
 from broker.remote import tier
+from rlm.health_reasons import TierReason
 from rlm.link.messages import PartitionHealth
-from rlm.red_kinds import TierRed
-from rlmm.red import NOT_RED, RedKind, RedText, joined
-from rlmm.topic_based.removal_policy import RemovalRed
-from rlmm.topic_based.topic_port import TopicRed
+from rlmm.health_text import HEALTHY, HealthReason, HealthText, joined
+from rlmm.topic_based.removal_policy import RemovalReason
+from rlmm.topic_based.topic_port import TopicReason
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("rlm", "rlmm", "broker", "metadata_topic", "tidemark")
-KINDS = [kind for kinds in RedKind.__subclasses__() for kind in kinds]
+KINDS = [kind for kinds in HealthReason.__subclasses__() for kind in kinds]
 MADE_BY = ROOT / "rlmm" / "red.py"
 
 
 def test_all_kinds_are_walked() -> None:
     assert tier is not None  # the broker's part is imported
-    assert {type(kind) for kind in KINDS} == {TierRed, RemovalRed, TopicRed}
+    assert {type(kind) for kind in KINDS} == {TierReason, RemovalReason, TopicReason}
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_each_names_what_is_wrong_and_the_remedy(kind: RedKind) -> None:
+def test_each_names_what_is_wrong_and_the_remedy(kind: HealthReason) -> None:
     says, meaning, remedy = kind.parts
     assert min(len(says), len(meaning), len(remedy)) > 10
     facts = {name: f"<{name}>" for name in facts_of(kind)}
@@ -38,7 +38,7 @@ def test_each_names_what_is_wrong_and_the_remedy(kind: RedKind) -> None:
     assert then == Formatter().vformat(remedy, (), facts)
 
 
-def facts_of(kind: RedKind) -> set[str]:
+def facts_of(kind: HealthReason) -> set[str]:
     says, _, remedy = kind.parts
     return {name for _, name, _, _ in Formatter().parse(says + remedy) if name}
 
@@ -74,8 +74,8 @@ def test_each_is_said_somewhere_with_all_its_facts() -> None:
 
 
 def test_no_other_text_is_made() -> None:
-    """What health carries is a RedText (mypy sees to it), and only one file makes these."""
-    assert get_type_hints(PartitionHealth)["reason"] is RedText
+    """What health carries is a HealthText (mypy sees to it), and only one file makes these."""
+    assert get_type_hints(PartitionHealth)["reason"] is HealthText
     made = [
         f"{path}:{node.lineno}"
         for path, module in sources()
@@ -83,8 +83,8 @@ def test_no_other_text_is_made() -> None:
         for node in ast.walk(module)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and node.func.id in {"RedText", "cast"}
-        and "RedText" in ast.dump(node)
+        and node.func.id in {"HealthText", "cast"}
+        and "HealthText" in ast.dump(node)
     ]
     assert made == []
 
@@ -95,12 +95,12 @@ def test_the_documentation_explains_each() -> None:
     assert missing == [], "rows for the table of docs/operations.md:\n" + "\n".join(missing)
 
 
-def row_of(kind: RedKind) -> str:
+def row_of(kind: HealthReason) -> str:
     says, meaning, remedy = (re.sub(r"\{\w+\}", "...", part) for part in kind.parts)
     return f"| `{says}` | {meaning} | {remedy} |"
 
 
 def test_several_reasons_are_one_text() -> None:
-    assert joined([TierRed.NEWER_OWNER.text(), TierRed.MARKED.text()]).count("Remedy") == 2
-    assert joined([]) == NOT_RED
-    assert TierRed.METADATA.text(error="{odd}").startswith("metadata: {odd}. Remedy: ")
+    assert joined([TierReason.NEWER_OWNER.text(), TierReason.MARKED.text()]).count("Remedy") == 2
+    assert joined([]) == HEALTHY
+    assert TierReason.METADATA.text(error="{odd}").startswith("metadata: {odd}. Remedy: ")

@@ -1,12 +1,15 @@
-"""In which ways a tier, or a partition of it, may be red. Wording only; see `rlmm.red`."""
+"""In which ways a tier, or a partition of it, may be unhealthy.
 
-from rlmm.red import RedKind
+Wording only; see `rlmm.health_text`.
+"""
+
+from rlmm.health_text import HealthReason
 
 _TRIED_AGAIN = "it is tried again"
 _NEWEST_METADATA = "bring back the newest metadata directory"
 
 
-class TierRed(RedKind):
+class TierReason(HealthReason):
     """What the tier finds."""
 
     LEADER_EPOCH = (
@@ -92,9 +95,10 @@ class TierRed(RedKind):
     )
     DISK_FILLS = (
         "the disk of {path} is full in {hours} h at the present rate of {rate} MB/s",
-        "the tier is red, so that less or nothing expires locally; the rate is that of the last "
+        "the tier is unhealthy, so that less or nothing expires locally; the rate is that of the "
+        "last "
         "ten minutes, and nothing is said above a week",
-        "repair what else is red before that; else enlarge the disk, or end what writes",
+        "repair what else is unhealthy before that; else enlarge the disk, or end what writes",
     )
     EXPIRE_WAITS = (
         "deleting waits for the store, {count} partitions: {error}",
@@ -139,7 +143,7 @@ class TierRed(RedKind):
         "see that the right bucket or directory is mounted; restore the objects",
     )
     MORE_PARTITIONS = (
-        "and {count} more partitions are red",
+        "and {count} more partitions are unhealthy",
         "as those that are named, beyond the first 100",
         "begin with those that are named: they often have one reason",
     )
@@ -163,10 +167,11 @@ class TierRed(RedKind):
         "used before, keeps no list of removed topics, and does not settle at a registration in "
         "which log directories replicas are",
         "yellow: nothing is deleted on what a controller of Tidemark would have said. A partition "
-        "whose leader epoch is too low stays red; the removals that this broker read are in a file "
+        "whose leader epoch is too low stays unhealthy; the removals that this broker read are in "
+        "a file "
         "of its own, and a topic that a snapshot only lacks is named; a replica that was served "
         "before its directory was noted, as Kafka's brokers do, begins anew where its files are "
-        "lost, and the tier, which finds its segments, is red",
+        "lost, and the tier, which finds its segments, is unhealthy",
         "nothing need be done; with controllers of Tidemark it ends (docs/tiering.md, Under the "
         "controllers of Apache Kafka)",
     )

@@ -1,4 +1,7 @@
-"""A tier whose partition is red: what health says, and that it continues by itself afterwards."""
+"""A tier whose partition is unhealthy.
+
+What health says, and that it continues by itself afterwards.
+"""
 
 from pathlib import Path
 
@@ -33,7 +36,7 @@ def restart(pair: Pair) -> None:
     pair.assign()
 
 
-def test_a_lost_chain_is_red_under_one_barrier_and_copying_continues_after_the_remedy(
+def test_a_lost_chain_is_unhealthy_under_one_barrier_and_copying_continues_after_the_remedy(
     pair: Pair,
 ) -> None:
     for path in pair.store.rglob("*.indexes"):
@@ -107,7 +110,7 @@ def test_a_log_is_validated_also_while_deletions_hold_all_threads(pair: Pair) ->
     assert pair.log.verdict is Validation.SOUND
 
 
-def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pair) -> None:
+def test_a_leader_epoch_below_the_one_that_was_read_is_unhealthy_by_that_name(pair: Pair) -> None:
     pair.log.new_epoch(7)
     pair.assign()
     pair.log.leader_epoch = 3
@@ -116,7 +119,7 @@ def test_a_leader_epoch_below_the_one_that_was_read_is_red_by_that_name(pair: Pa
     assert reason.startswith("leader epoch too low: it is 3, and 7 was used before")
 
 
-def test_a_partition_that_is_marked_as_removed_is_red_by_that_name(pair: Pair) -> None:
+def test_a_partition_that_is_marked_as_removed_is_unhealthy_by_that_name(pair: Pair) -> None:
     pair.metadata.put_partition_delete(PARTITION, PartitionDeleteState.DELETE_PARTITION_MARKED)
     restart(pair)
     (reason,) = pair.reasons()
