@@ -12,7 +12,7 @@ from itertools import pairwise
 from kafka_protocol.types import EpochEntry
 from rlm.health_reasons import TierReason
 from rlm.link.messages import LogDescription, Loss
-from rlm.maintenance.settling import ChainLost, Unhealthy, local_chain, problem_of
+from rlm.maintenance.log_validation import ChainLost, Unhealthy, local_chain, problem_of
 from rlmm import lineage
 from rlmm.api import PartitionHistory
 from rsm_plugins.segment import RemoteLogSegmentMetadata

@@ -47,8 +47,8 @@ from rlm.maintenance.effects import (
     WallMs,
 )
 from rlm.maintenance.log_facts import LogFacts
+from rlm.maintenance.log_validation import hole_of
 from rlm.maintenance.read_back import not_given_back
-from rlm.maintenance.settling import hole_of
 from rlm.maintenance.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError

@@ -28,6 +28,7 @@ from rlm.maintenance.effects import (
     WasDeletedOnce,
 )
 from rlm.maintenance.log_facts import LogFacts
+from rlm.maintenance.log_validation import hole_of
 from rlm.maintenance.ownership import CallHangsError, OwnCopies
 from rlm.maintenance.retention_policy import (
     Deletion,
@@ -35,7 +36,6 @@ from rlm.maintenance.retention_policy import (
     deletions,
     log_start_by_retention,
 )
-from rlm.maintenance.settling import hole_of
 from rlm.maintenance.store_gate import StoreGate
 from rlmm.api import SegmentUpdate
 from rsm_plugins.api import RemoteStorageError, RetriableRemoteStorageError

@@ -18,10 +18,10 @@ from rlm.link.endpoint import LinkEndedError
 from rlm.maintenance.assigned_partition import AssignedPartition
 from rlm.maintenance.copy_task import withdraw_validation
 from rlm.maintenance.effects import PassResult
+from rlm.maintenance.log_validation import too_low
 from rlm.maintenance.numbering import Numbering
 from rlm.maintenance.ownership import Ownership
 from rlm.maintenance.performer import World
-from rlm.maintenance.settling import too_low
 from rlm.maintenance.takeover_task import fenced_by_later_epoch, take_over
 from rlm.maintenance.task_run import Ended, MakeTask, TaskRun
 from rlm.workers import VALIDATION_POOL, Workers

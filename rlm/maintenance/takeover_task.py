@@ -26,7 +26,7 @@ from rlm.maintenance.effects import (
     Validate,
 )
 from rlm.maintenance.log_facts import LogFacts
-from rlm.maintenance.settling import ChainLost, Unhealthy, settle, too_low
+from rlm.maintenance.log_validation import ChainLost, Unhealthy, too_low, validate_log
 from rlmm.api import PartitionHistory
 
 
@@ -34,7 +34,7 @@ def take_over() -> Task[PassResult]:
     """Settle, or say why that cannot be done."""
     facts: LogFacts = yield Validate(closed_segments=False)
     history: PartitionHistory = yield Recall()
-    verdict = settle(facts.log, history)
+    verdict = validate_log(facts.log, history)
     if isinstance(verdict, ChainLost):
         # What was reported before may rest on the lost chain.
         yield Report(loss_report(facts, Loss.CHAIN))
@@ -46,7 +46,7 @@ def take_over() -> Task[PassResult]:
             why = "the one of the store contradicts a local batch"
             return PassResult(unhealthy=chain_is_lost(facts.log, verdict, why).reason)
         facts = yield Validate(closed_segments=False)
-        verdict = settle(facts.log, history)
+        verdict = validate_log(facts.log, history)
         if isinstance(verdict, ChainLost):
             why = "so is the one that was taken from the store"
             return PassResult(unhealthy=chain_is_lost(facts.log, verdict, why).reason)

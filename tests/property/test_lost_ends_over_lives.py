@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlm.link.messages import Loss
-from rlm.maintenance.settling import Settled, Unhealthy, settle
+from rlm.maintenance.log_validation import Unhealthy, Validated, validate_log
 from rlmm.api import PartitionHistory, SegmentHistory
 from rlmm.lifecycle import OffsetsByEpoch, raised
 from rsm_plugins.segment import SegmentState
@@ -68,7 +68,7 @@ class World:
         history = PartitionHistory(
             dict(self.log_starts), dict(self.given_ends), -1, self.epoch, tuple(self.segments)
         )
-        verdict = settle(mine, history)
+        verdict = validate_log(mine, history)
         here = [value for value, _ in self.files.values]
         is_lost = any(
             offset >= len(here) or here[offset] != value for offset, value in self.given.items()
@@ -77,7 +77,7 @@ class World:
             assert isinstance(verdict, Unhealthy), verdict
             assert verdict.loss is Loss.LOG_END
         else:
-            assert isinstance(verdict, Settled), verdict
+            assert isinstance(verdict, Validated), verdict
         self.is_sound = not is_lost
 
     def name(self, size: int, *, by_log_start: bool) -> None:

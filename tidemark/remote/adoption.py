@@ -20,7 +20,7 @@ from kafka_protocol.types import EpochEntry
 from local_log.recovery.acceptance import Adopted
 from local_log.recovery.inspection import Inspection
 from rlm.link.messages import LogDescription
-from rlm.maintenance.settling import (
+from rlm.maintenance.log_validation import (
     chain_lost,
     chain_of,
     counts,

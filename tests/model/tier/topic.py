@@ -14,8 +14,8 @@ from local_log.log.retention_policy import RetentionFacts, SegmentFacts, decide
 from rlm.link.messages import ClosedLocalSegment, LogDescription, PartitionSettings
 from rlm.maintenance.copy_policy import next_to_copy
 from rlm.maintenance.log_facts import LogFacts, RemoteSegment, finished_of
+from rlm.maintenance.log_validation import Validated, validate_log
 from rlm.maintenance.retention_policy import deletions
-from rlm.maintenance.settling import Settled, settle
 from rlmm.api import LOWEST_FENCE, Fence, SegmentUpdate
 from rlmm.barrier import newest_of
 from rlmm.events import MetadataEvent, SegmentAdded, SegmentUpdated, Stamp
@@ -299,8 +299,8 @@ def settled(
     view = _views[number]
     facts = _facts(number, epoch, log, start, local, watermark, unvalidated=unvalidated)
     entries = sorted(view.entries, key=lambda it: it[1].metadata.start_offset)
-    found = settle(facts.log, history_of(view.facts, (entry for _, entry in entries)))
-    return found.log_start if isinstance(found, Settled) else str(found)
+    found = validate_log(facts.log, history_of(view.facts, (entry for _, entry in entries)))
+    return found.log_start if isinstance(found, Validated) else str(found)
 
 
 @cache

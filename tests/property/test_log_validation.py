@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka_protocol.types import EpochEntry
 from rlm.link.messages import LogDescription
 from rlm.maintenance.chain_restore import restored_chain
-from rlm.maintenance.settling import ChainLost, Settled, Unhealthy, settle
+from rlm.maintenance.log_validation import ChainLost, Unhealthy, Validated, validate_log
 from rlmm import lineage
 from rlmm.api import Fence, PartitionHistory, SegmentHistory
 from rsm_plugins.segment import RemoteLogSegmentId, RemoteLogSegmentMetadata, SegmentState
@@ -119,7 +119,7 @@ def clipped(chain: list[EpochEntry], first: int) -> list[EpochEntry]:
 @given(truths())
 def test_without_a_loss_the_log_start_is_where_it_was(truth: Truth) -> None:
     log = described(truth, clipped(truth.chain, truth.log_start))
-    assert settle(log, history(truth, {})) == Settled(truth.log_start)
+    assert validate_log(log, history(truth, {})) == Validated(truth.log_start)
 
 
 @given(truths(), st.data())
@@ -147,7 +147,7 @@ def test_whatever_is_lost_nothing_above_the_ordered_log_start_is_taken_for_it(
     changes = {} if known else {"log_start_known": False, "log_start_offset": truth.local_start}
     log = described(truth, chain, chain_problem="missing" if how == "missing" else "", **changes)
     past = history(truth, log_starts)
-    verdict: Settled | ChainLost | Unhealthy | list[EpochEntry] = settle(log, past)
+    verdict: Validated | ChainLost | Unhealthy | list[EpochEntry] = validate_log(log, past)
     if isinstance(verdict, ChainLost):
         indexes = [clipped_to(truth, source) for source in verdict.sources]
         verdict = restored_chain(log, past, verdict, indexes)
@@ -156,9 +156,9 @@ def test_whatever_is_lost_nothing_above_the_ordered_log_start_is_taken_for_it(
             assert spans_of(verdict, first, END) == spans_of(truth.chain, first, END)
             assert verdict[0].start_offset <= truth.log_start or not known
             log = described(truth, verdict, **changes)
-            verdict = settle(log, past)
+            verdict = validate_log(log, past)
             assert not isinstance(verdict, ChainLost), verdict
-    if isinstance(verdict, Settled):
+    if isinstance(verdict, Validated):
         assert verdict.log_start <= ordered
 
 

@@ -24,7 +24,7 @@ from rsm_plugins.segment import RemoteLogSegmentMetadata, SegmentState
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Validated:
     """All is known: the log starts at `log_start`, perhaps still to be checkpointed."""
 
     log_start: int
@@ -60,7 +60,9 @@ class Unhealthy:
     restoration: Restoration | None = None
 
 
-def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLost | Unhealthy:
+def validate_log(
+    log: LogDescription, history: PartitionHistory
+) -> Validated | ChainLost | Unhealthy:
     """Validate a log by what is here and by what accepted records say, after the barrier."""
     unhealthy = leader_epoch_too_low(log, history) or log_end_lost(log, history)
     if unhealthy is not None:
@@ -71,7 +73,7 @@ def settle(log: LogDescription, history: PartitionHistory) -> Settled | ChainLos
     log_start = _log_start(log, history)
     if isinstance(log_start, Unhealthy):
         return log_start
-    return _hole(log, history, log_start) or Settled(log_start)
+    return _hole(log, history, log_start) or Validated(log_start)
 
 
 def chain_of(log: LogDescription) -> list[EpochEntry]:
