@@ -139,7 +139,7 @@ class KafkaContainer:
         """Change nothing: `start` waits until clients are served."""
         return self
 
-    # -- life
+    # -- lifecycle
 
     def start(self, timeout: float = 60) -> Self:
         """Start the broker and return when clients are served; one that runs continues.

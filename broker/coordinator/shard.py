@@ -337,7 +337,7 @@ class Shard:
         if self.stage is ShardStage.ACTIVE:
             self.carry_out(self.state.timer_fired(key, self.now))
 
-    # -- life
+    # -- lifecycle
 
     def activate(self) -> None:
         """The groups are loaded: serve from now on."""

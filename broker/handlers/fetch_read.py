@@ -320,13 +320,21 @@ def _end_for(params: FetchParams, read: PartitionRead) -> int:
 def _check_replica(
     replicas: ReplicaManager, partition: Partition, params: FetchParams, fetch: FetchPartition
 ) -> None:
-    """Refuse a broker that holds no replica, or whose life is over; the log says so, seldom."""
+    """Refuse a broker that holds no replica, or whose incarnation is over.
+
+    The log says so, seldom.
+    """
     replica_id, followers = params.replica_id, partition.followers
     if replica_id not in partition.replicas or replica_id == partition.node_id:
         error = UnknownLeaderEpoch if fetch.current_leader_epoch >= 0 else NotLeaderOrFollower
         reason = "holds no replica"
-    elif followers is not None and followers.is_of_ended_life(replica_id, params.broker_epoch):
-        error, reason = NotLeaderOrFollower, f"has a later life than epoch {params.broker_epoch}"
+    elif followers is not None and followers.is_of_ended_incarnation(
+        replica_id, params.broker_epoch
+    ):
+        error, reason = (
+            NotLeaderOrFollower,
+            f"has a later incarnation than epoch {params.broker_epoch}",
+        )
     else:
         return
     reason = f"broker {replica_id} fetches {partition.topic_partition}, and {reason}"

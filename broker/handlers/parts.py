@@ -11,7 +11,7 @@ from broker.coordinator.service import GroupCoordinator
 from broker.handlers.holding import Holding
 from broker.network.registry import HandlerTable, RequestContext
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerLife
+from broker.node.broker_lifecycle import BrokerLifecycle
 from broker.remote.tier import RemoteTier
 from broker.replica.directory_moves import DirectoryMoves
 from broker.replica.manager import ReplicaManager
@@ -78,7 +78,7 @@ class HandlerParts:
     creation: TopicCreation
     own_topics: AutoTopicCreation
     node: MetadataNode
-    registration: BrokerLife
+    registration: BrokerLifecycle
     replicas: ReplicaManager
     logs: LogManager
     groups: GroupCoordinator

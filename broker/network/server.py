@@ -131,7 +131,7 @@ class Server(Shared):
             ("listener",),
         )
 
-    # -- life
+    # -- lifecycle
 
     async def start(self, listeners: Sequence[ListenerAddress]) -> None:
         """Bind and accept.

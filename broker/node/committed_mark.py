@@ -23,7 +23,7 @@ from typing import Final
 from kafka_protocol.errors import CorruptFileError, ErrorCode
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.records.batch import HEADER_SIZE, Buffer, read_header
-from local_log.manager.log_dir import COMMITTED_METADATA, LIVES
+from local_log.manager.log_dir import COMMITTED_METADATA, INCARNATION_HISTORY
 from metadata_topic.quorum.metadata_loader import CommittedBatch
 from metadata_topic.raft.messages import FetchResponse
 from runtime.disk import Disk
@@ -104,7 +104,9 @@ def compare(batch: CommittedBatch, answer: FetchResponse, records: Buffer) -> Co
 def remedy(marks: Marks) -> str:
     """What a person does about a log that is not ours."""
     paths = [path for noted in marks.values() for path in noted]
-    files = ", ".join(str(path / name) for path in paths for name in (COMMITTED_METADATA, LIVES))
+    files = ", ".join(
+        str(path / name) for path in paths for name in (COMMITTED_METADATA, INCARNATION_HISTORY)
+    )
     return (
         "Nothing was changed here. Put the controllers' newest metadata directory back, or correct "
         "the addresses. If those metadata are lost for good, the partitions of these directories "

@@ -27,7 +27,7 @@ RETRY_MS: Final = 500
 
 
 class Membership(Enum):
-    """How one life of a broker stands in an image."""
+    """How one incarnation of a broker stands in an image."""
 
     ACTIVE = "active"
     FENCED = "fenced"
@@ -36,7 +36,7 @@ class Membership(Enum):
 
 
 def membership(image: MetadataImage, node_id: int, incarnation_id: bytes) -> Membership:
-    """How the life `incarnation_id` of broker `node_id` stands, once it has registered."""
+    """How the incarnation `incarnation_id` of broker `node_id` stands, once it has registered."""
     broker = image.brokers.get(node_id)
     if broker is None:
         return Membership.ABSENT
@@ -50,7 +50,7 @@ class MembershipPorts:
     """What a watch stands on.
 
     Attributes:
-        register: registers this life anew.
+        register: registers this incarnation anew.
         unfence: has it serve again; does not wait.
         waits_for: why what the image says may be old: no active controller is known, or not all
             that is committed is applied.

@@ -68,7 +68,7 @@ class Health:
     Attributes:
         node_id: this node.
         kind: broker or controller.
-        stage: where in its life the node is: starting, running, stopping.
+        stage: where in its lifecycle the node is: starting, running, stopping.
         progress: how far a start or a stop is; empty while there is nothing to say.
         checks: by the name of a part, what is wrong with it: red.
         warnings: by the name of a part, what takes longer than it should, or is put off: yellow.

@@ -10,9 +10,9 @@ from pathlib import Path
 from broker.config.live_config import LiveConfig
 from broker.node.directories import Directories
 from broker.node.directory_checks import (
-    renew_running_life,
+    renew_running_incarnation,
     without_sidecars,
-    write_life,
+    write_incarnation,
     writes_sidecars,
 )
 from broker.node.housekeeping import Task
@@ -74,7 +74,8 @@ class BrokerLogs:
 
     Attributes:
         manager: of the logs, opened or not.
-        incarnation_id: of this life of the broker, named in every directory before it registers.
+        incarnation_id: of this incarnation of the broker, named in every directory before it
+            registers.
         is_missing_some: a log directory that this broker had is not there or does not work.
         aside: what this start has renamed away, because the metadata have no such partition.
     """
@@ -164,13 +165,13 @@ class BrokerLogs:
             self._health.progress = lambda: ""
 
     def _settle(self, image: MetadataImage) -> None:
-        """Write what the directories must say before this life begins; on a pool thread."""
+        """Write what the directories must say before this incarnation begins; on a pool thread."""
         self.manager.renew_checkpoints()
         for directory in self.manager.online_dirs():
             path = directory.path
             try:
-                renew_running_life(directory, image, self._node_id)
-                write_life(self._ports.disk, path, image, self._node_id, self.incarnation_id)
+                renew_running_incarnation(directory, image, self._node_id)
+                write_incarnation(self._ports.disk, path, image, self._node_id, self.incarnation_id)
             except OSError as error:
                 self.manager.fail(directory, error)
 
@@ -197,7 +198,7 @@ class BrokerLogs:
 
         Args:
             clean: mark them as closed in good order.
-            broker_epoch: of the life that ends.
+            broker_epoch: of the incarnation that ends.
         """
         count = Count(len(self.manager.all()), "logs are closed", self._ports.clock)
         self._health.progress = count.text

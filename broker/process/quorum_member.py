@@ -106,7 +106,7 @@ class QuorumMember:
             self._unproven = {batch: marks[batch] for batch in marks if batch in found}
 
     def check_registration(self, image: MetadataImage) -> None:
-        """Refuse metadata in which nothing speaks for a life of this broker.
+        """Refuse metadata in which nothing speaks for an incarnation of this broker.
 
         Where a snapshot stands for each batch that was noted, this broker's registration does: it
         goes only by UnregisterBroker.

@@ -59,7 +59,7 @@ UpdateRemovedTopics = Callable[[Collection[bytes]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ControllerQuestions:
-    """What is asked of the active controller for the tier; see `BrokerLife`.
+    """What is asked of the active controller for the tier; see `BrokerLifecycle`.
 
     Attributes:
         raise_epoch: does not wait for an answer.

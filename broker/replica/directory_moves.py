@@ -140,7 +140,7 @@ class DirectoryMoves:
         line.runner.start()
 
     async def resume(self, found: Sequence[FoundFuture]) -> None:
-        """Begin moves again that an earlier life had not ended.
+        """Begin moves again that an earlier incarnation had not ended.
 
         What cannot be is removed, unless the log it came from cannot be opened now.
         """

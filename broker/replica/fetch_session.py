@@ -50,7 +50,7 @@ class FetchSession:
 
     Attributes:
         epoch: what the next request must carry.
-        with_ids: topics are named by id (version 13 on); fixed for the session's life.
+        with_ids: topics are named by id (version 13 on); fixed for the session's lifetime.
         pending: partitions that the next fetch must look at, whatever happens until then.
         is_in_use: a fetch of it is not answered yet.
         is_gone: it left the cache.

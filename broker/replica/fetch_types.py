@@ -93,7 +93,7 @@ class FetchParams:
         min_bytes: answer at once when there are so many; bounded by `max_bytes`.
         read_committed: show nothing of open or aborted transactions.
         replica_id: -1 for consumers.
-        broker_epoch: of a replica's life; -1 where its version does not say.
+        broker_epoch: of a replica's incarnation; -1 where its version does not say.
         listener: where it came in; leaders are named as that listener's clients reach them.
         peer: the connection's other side.
         may_ask_followers: a consumer that knows of replicas nearer to it (KIP-392).

@@ -130,8 +130,8 @@ class Followers:
 
     # -- what they fetch
 
-    def is_of_ended_life(self, replica_id: int, broker_epoch: int) -> bool:
-        """Whether a later life of this broker has fetched, or is registered.
+    def is_of_ended_incarnation(self, replica_id: int, broker_epoch: int) -> bool:
+        """Whether a later incarnation of this broker has fetched, or is registered.
 
         It may have lost records that this one had.
         """
@@ -139,7 +139,7 @@ class Followers:
             broker_epoch >= 0
             and replica_id in self.in_sync.followers
             and (
-                self.in_sync.is_of_ended_life(replica_id, broker_epoch)
+                self.in_sync.is_of_ended_incarnation(replica_id, broker_epoch)
                 or broker_epoch < self._leading.registered_epoch(replica_id)
             )
         )
@@ -147,7 +147,7 @@ class Followers:
     def fetched(
         self, replica_id: int, *, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """Take note of what one of them has; its life is not over."""
+        """Take note of what one of them has; its incarnation is not over."""
         if replica_id not in self.in_sync.followers:
             return
         may_move = self.in_sync.fetch(

@@ -74,7 +74,7 @@ def encoded(
     Args:
         question: of the session.
         terms: as agreed by settings.
-        broker_epoch: of this life of the follower.
+        broker_epoch: of this incarnation of the follower.
         wait_ms: of this question; at most that of the terms.
 
     Returns:

@@ -155,7 +155,7 @@ class ReplicaFetcher:
             leader_id: the broker that is asked.
             connect: makes the connection to an address; opens nothing.
             settings: of all fetchers.
-            broker_epoch: of this broker's life now.
+            broker_epoch: of this broker's incarnation now.
             bootstraps: of the broker, with its logs.
             ports: what it stands on.
         """

@@ -53,7 +53,7 @@ class ReplicaFetchers:
         Args:
             config: the settings now; most count from the start on.
             image: committed metadata.
-            broker_epoch: of this broker's life now.
+            broker_epoch: of this broker's incarnation now.
             bootstraps: of partitions that begin anew by the remote tier; with the logs.
             ports: what it stands on.
             network: of the connections; None: TCP.

@@ -60,8 +60,8 @@ class OffsetsTopic:
     def partition_count(self) -> int:
         """How many partitions it has, or is going to have.
 
-        The number that was seen first of a topic holds for the life of this broker: with another
-        one nearly every group would be looked for where its offsets are not.
+        The number that was seen first of a topic holds for the lifetime of this broker: with
+        another one nearly every group would be looked for where its offsets are not.
         """
         topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
         if topic is None:

@@ -200,7 +200,7 @@ class Loader:
         request = self._request
         try:
             directory.prepare(compare=self._compares(directory))
-            directory.read_running_life()
+            directory.read_running_incarnation()
             directory.read_clean_mark(request.last_broker_epoch if request.compare else None)
             directory.read_checkpoints()
             if not directory.is_sound(RECOVERY_POINTS):

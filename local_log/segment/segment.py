@@ -98,7 +98,7 @@ class LogSegment:
         path = path_of(self.directory, self.base_offset, suffix)
         return open_moving(self._disk, path) if self._is_moving else self._disk.open_read(path)
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------
 
     @classmethod
     def create(

@@ -166,7 +166,7 @@ def assign_directories(
     whose directory was not there: it was begun anew in the other one.
 
     Raises:
-        StaleBrokerEpochError: not this life of this broker.
+        StaleBrokerEpochError: not this incarnation of this broker.
     """
     broker = check_broker_epoch(image, broker_id, broker_epoch)
     electorate = Electorate(image)

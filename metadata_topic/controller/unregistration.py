@@ -1,8 +1,8 @@
 """A broker that will not come back is taken out of the cluster.
 
-Its RegisterBrokerRecord is all that the metadata know of the lives of its log directories. Without
-it an old copy of a directory, put in place of the one that was lost, would be served as if it were
-that one. So a broker that still has replicas stays registered.
+Its RegisterBrokerRecord is all that the metadata know of the incarnations of its log directories.
+Without it an old copy of a directory, put in place of the one that was lost, would be served as if
+it were that one. So a broker that still has replicas stays registered.
 
 Source: Kafka's ReplicationControlManager.unregisterBroker, which asks for no more than the id.
 """

@@ -117,8 +117,8 @@ def broker_record(broker: BrokerImage, metadata_version: int) -> MetadataRecord:
         cordoned_log_dirs=None if cordoned is None else list(cordoned),
         directories_assigned_from=broker.directories_assigned_from,
         absent_directories=[
-            absent(id=directory_id, last_life=life)
-            for directory_id, life in broker.absent_directories
+            absent(id=directory_id, last_incarnation=incarnation)
+            for directory_id, incarnation in broker.absent_directories
         ],
         remote_store_class=None if store is None else store.class_name,
         remote_store_place=None if store is None else store.place_hash,

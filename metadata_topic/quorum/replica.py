@@ -224,7 +224,7 @@ class MetadataReplica:
         clock = self._world.ports.clock
         return describe_quorum(self.driver.core, Now(clock.wall_ms(), clock.monotonic_ms()))
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------
 
     def start(self) -> None:
         """Take part in the quorum."""

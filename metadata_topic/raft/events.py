@@ -75,7 +75,7 @@ class Received:
     """A request came.
 
     Attributes:
-        token: names the request in the effect that answers it; never used twice in a life.
+        token: names the request in the effect that answers it; never used twice in an incarnation.
     """
 
     token: int

@@ -68,7 +68,8 @@ def accept_command(directory: str, config_file: Path, override: tuple[str, ...],
     config = load(config_file, override, list_without_effect=False)
     if not yes:
         click.echo(
-            f"Log directory {directory} does not name the last life of this broker. What was "
+            f"Log directory {directory} does not name the last incarnation of this broker. What "
+            "was "
             "written since the copy was taken is lost, and offsets that were acknowledged then "
             "will be given again."
         )

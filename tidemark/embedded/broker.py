@@ -125,7 +125,7 @@ class Broker:
         ]
         return f"<tidemark.Broker {where}: {', '.join(states)}>"
 
-    # -- life
+    # -- lifecycle
 
     def __enter__(self) -> Self:
         return self.start()

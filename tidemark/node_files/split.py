@@ -28,7 +28,7 @@ from broker.config.properties import dump
 from broker.config.rules import CLUSTER_SECRET_KEY
 from broker.node.cluster_secret import draw_cluster_secret, read_cluster_secret
 from broker.node.directories import Directories
-from broker.node.directory_checks import check_lives
+from broker.node.directory_checks import check_incarnations_of_directories
 from broker.node.raft_config import quorum_settings
 from kafka_protocol.errors import CorruptFileError, TidemarkError
 from kafka_protocol.files.sealed import seal, unseal
@@ -232,7 +232,7 @@ def _read_former(config: BrokerConfig, directories: Directories, disk: Disk, rng
             "brokers with `tidemark format`"
         )
     image = found.loader.take()[0]
-    check_lives(directories, image, config.log_dirs, config.node_id, disk)
+    check_incarnations_of_directories(directories, image, config.log_dirs, config.node_id, disk)
     _check_complete(config, directories, image)
     return _Former(
         found=found,

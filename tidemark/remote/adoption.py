@@ -135,7 +135,9 @@ def adopt_end(
     else:
         begin, first, given_up = None, here, (here, here)
     below = [entry for entry in chain_of(log) if entry.start_offset < first]
-    if begin is not None:  # what later lives appended below the log start goes with their segments
+    if (
+        begin is not None
+    ):  # what later incarnations appended below the log start goes with their segments
         below = [entry for entry in below if entry.epoch <= spans[0].epoch]
     chain = _continued(below, _finished_spans(history), first, end)
     adopted = Adopted(begin, end, tuple(chain))

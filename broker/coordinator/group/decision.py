@@ -22,7 +22,7 @@ _MARGIN: Final = 4
 _UNBOUNDED: Final = 1 << 62
 
 Ticket = int
-"""Names one parked request; given by the caller, unique for the life of the state."""
+"""Names one parked request; given by the caller, unique for the lifetime of the state."""
 
 
 class Room:

@@ -1,4 +1,4 @@
-"""What this life notes of how far the metadata log is flushed, and when.
+"""What this incarnation notes of how far the metadata log is flushed, and when.
 
 After each fsync, so that no later start takes what was flushed for a torn tail: by a line that
 nobody waits for (`fsync_lines`); by the whole file after a roll, after many lines, and where

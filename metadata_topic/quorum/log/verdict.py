@@ -151,7 +151,7 @@ def _is_behind_whole(facts: DirectoryFacts, chain: Sequence[SegmentSurvey]) -> b
     """Whether the newest snapshot continues beyond a log that has lost nothing by its own note.
 
     A snapshot of our own is made of a flushed log, whose end was noted before. So this snapshot is
-    of another life, or log and note are an older copy that was put back.
+    of another incarnation, or log and note are an older copy that was put back.
     """
     snapshot, noted = _newest_usable(facts), facts.noted
     if snapshot is None or noted is None or not chain:
@@ -232,7 +232,8 @@ def _foreign(facts: DirectoryFacts, last: SegmentSurvey) -> ForeignSnapshotError
         f"{facts.directory}/{snapshot.file_name} is a snapshot up to offset {snapshot.end_offset} "
         f"of epoch {snapshot.epoch}; the log ends at offset {last.end_offset}, in "
         f"{facts.directory}/{last.name}. {FLUSHED_END} does not note that this snapshot replaces "
-        "the log, so it is of another life, or log and note are an older copy than it. Nothing was "
+        "the log, so it is of another incarnation, or log and note are an older copy than it. "
+        "Nothing was "
         f"changed. If this node made the snapshot: {_remedy(facts)}. Only if it is of another "
         f"life: Move {snapshot.file_name} out of the directory, and the node continues with its log"
     )

@@ -20,7 +20,7 @@ from broker.node.directories import Directories, open_directories
 from broker.node.directory_checks import (
     settle_directories,
     without_sidecars,
-    write_life,
+    write_incarnation,
     writes_sidecars,
 )
 from broker.replica.hosting import ControllerRequests
@@ -138,7 +138,7 @@ class HostingLife:
         incarnation_id = ports.rng.uuid()
         for directory in logs.online_dirs():
             try:
-                write_life(self.disk, directory.path, image, NODE, incarnation_id)
+                write_incarnation(self.disk, directory.path, image, NODE, incarnation_id)
             except OSError as error:
                 logs.fail(directory, error)
         if not logs.online_dirs():

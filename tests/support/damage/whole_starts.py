@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.node.directories import Directories, DirectoryError, open_directories
-from broker.node.directory_checks import settle_directories, write_life, writes_sidecars
+from broker.node.directory_checks import settle_directories, write_incarnation, writes_sidecars
 from broker.replica.hosting import ControllerRequests
 from broker.replica.manager import ReplicaManager
 from broker.replica.wanted import (
@@ -118,7 +118,7 @@ class WholeStart:
         registration = registration_of(NODE, life=self.life)
         for directory in logs.online_dirs():
             try:
-                write_life(disk, directory.path, image, NODE, registration.incarnation_id)
+                write_incarnation(disk, directory.path, image, NODE, registration.incarnation_id)
             except OSError as error:
                 logs.fail(directory, error)
         if not logs.online_dirs():

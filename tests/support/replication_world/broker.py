@@ -32,7 +32,7 @@ from broker.network.dispatch import decoders
 from broker.network.registry import DecodedHandler, HandlerTable
 from broker.network.server import Server
 from broker.node.alter_partition import alter_partitions
-from broker.node.broker_life import BrokerLife, LifeSettings
+from broker.node.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from broker.node.committed_mark import MarkKeeper
 from broker.node.directories import Directories, DirectoryError, open_directories
 from broker.node.directory_checks import settle_directories
@@ -232,11 +232,11 @@ class ReplicaSide(BrokerSide):
             previous_epoch=self.logs.clean_epoch,
             remote_store=None if self.tier is None else self.tier.store,
         )
-        self.life = life = BrokerLife(
+        self.life = life = BrokerLifecycle(
             self.active,
             metadata,
             registration,
-            LifeSettings(
+            LifecycleSettings(
                 cluster_id=CLUSTER_ID,
                 heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
                 offline_dirs=lambda: [
@@ -334,7 +334,7 @@ class ReplicaSide(BrokerSide):
             self.node, self.node.id, self.incarnation_id, self._epoch
         )
         pool = self.node.ports.executors.background
-        await pool.run(self.logs.note_running_life, self._epoch, self.incarnation_id)
+        await pool.run(self.logs.note_running_incarnation, self._epoch, self.incarnation_id)
 
     async def _serve(self) -> None:
         """Host what the metadata say, be unfenced, lead, and listen."""

@@ -279,10 +279,10 @@ def test_other_life_or_lower_offset_replaces_what_was_known(offset: int, life: i
 def test_fetch_of_an_ended_life_is_recognised() -> None:
     held = leading()
     fetch(held, 2, 60, life=20)
-    assert held.is_of_ended_life(2, 19)
-    assert not held.is_of_ended_life(2, 20)
-    assert not held.is_of_ended_life(2, 21)
-    assert not held.is_of_ended_life(2, -1)
+    assert held.is_of_ended_incarnation(2, 19)
+    assert not held.is_of_ended_incarnation(2, 20)
+    assert not held.is_of_ended_incarnation(2, 21)
+    assert not held.is_of_ended_incarnation(2, -1)
 
 
 # -- who leaves -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ an older copy, or belongs to a copy of the metadata that is older than it.
 
 Behind each id stands the end of the metadata log when it was written: a directory that was written
 at a later offset than the metadata log has proves that the metadata log is the older one.
-A copy of all directories taken at one moment, and one taken within a life, cannot be told.
+A copy of all directories taken at one moment, and one taken within an incarnation, cannot be told.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,15 @@ from typing import Final, NamedTuple
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.sealed import seal, unseal
 from kafka_protocol.wire.primitives import uuid_from_text, uuid_to_text
-from local_log.manager.log_dir import LIVES
+from local_log.manager.log_dir import INCARNATION_HISTORY
 from metadata_topic.quorum.start.format import METADATA_DIRECTORY
 from runtime.disk import Disk
 
 _HEAD: Final = "tidemark-lives 1"
 
 
-class Life(NamedTuple):
-    """One life of this broker.
+class Incarnation(NamedTuple):
+    """One incarnation of this broker.
 
     Attributes:
         incarnation_id: registered under, or about to be.
@@ -41,13 +41,19 @@ class Life(NamedTuple):
     metadata_end: int
 
 
-def dump_lives(lives: Sequence[Life]) -> bytes:
-    """Write the file, oldest life first."""
-    lines = [_HEAD, *(f"{uuid_to_text(life.incarnation_id)} {life.metadata_end}" for life in lives)]
+def dump_incarnations(lives: Sequence[Incarnation]) -> bytes:
+    """Write the file, oldest incarnation first."""
+    lines = [
+        _HEAD,
+        *(
+            f"{uuid_to_text(incarnation.incarnation_id)} {incarnation.metadata_end}"
+            for incarnation in lives
+        ),
+    ]
     return seal(lines)
 
 
-def parse_lives(data: bytes) -> list[Life]:
+def parse_incarnations(data: bytes) -> list[Incarnation]:
     """Read the file.
 
     Raises:
@@ -55,24 +61,28 @@ def parse_lives(data: bytes) -> list[Life]:
     """
     try:
         words = [line.split(" ") for line in unseal(data, head=_HEAD)]
-        return [Life(uuid_from_text(text_id), int(offset)) for text_id, offset in words]
+        return [Incarnation(uuid_from_text(text_id), int(offset)) for text_id, offset in words]
     except ValueError as error:
-        raise CorruptFileError(f"{LIVES}: {error}") from error
+        raise CorruptFileError(f"{INCARNATION_HISTORY}: {error}") from error
 
 
-def read_lives(disk: Disk, directory: Path) -> list[Life]:
-    """Read the lives of a directory; none if the file is missing or damaged, which proves nothing.
+def read_incarnations(disk: Disk, directory: Path) -> list[Incarnation]:
+    """Read the incarnations of a directory.
+
+    None if the file is missing or damaged, which proves nothing.
 
     Raises:
         OSError: the disk failed.
     """
     try:
-        return parse_lives(disk.read_file(directory / LIVES))
+        return parse_incarnations(disk.read_file(directory / INCARNATION_HISTORY))
     except (FileNotFoundError, CorruptFileError):
         return []
 
 
-def next_lives(found: Sequence[Life], present: bytes | None, new: Life) -> list[Life]:
+def next_incarnations(
+    found: Sequence[Incarnation], present: bytes | None, new: Incarnation
+) -> list[Incarnation]:
     """What to write before registering.
 
     Args:
@@ -81,19 +91,19 @@ def next_lives(found: Sequence[Life], present: bytes | None, new: Life) -> list[
             what came before it goes: a later one may be registered still.
         new: about to be registered.
     """
-    ids = [life.incarnation_id for life in found]
+    ids = [incarnation.incarnation_id for incarnation in found]
     kept = list(found)
     if present is not None:
         at = ids.index(present) if present in ids else 0
         kept = list(found[at:])
         if present not in ids:
-            kept.insert(0, Life(present, new.metadata_end))
+            kept.insert(0, Incarnation(present, new.metadata_end))
     return [*kept, new]
 
 
 @dataclass(frozen=True, slots=True)
 class IncarnationsVerdict:
-    """What the lives of the directories say.
+    """What the incarnations of the directories say.
 
     Attributes:
         old: directories of another time, and why, for people.
@@ -104,8 +114,8 @@ class IncarnationsVerdict:
     metadata_is_old: str = ""
 
 
-def validate_lives(
-    lives: Mapping[Path, Sequence[Life]],
+def check_incarnations(
+    lives: Mapping[Path, Sequence[Incarnation]],
     *,
     expected: Mapping[Path, bytes],
     metadata_end: int,
@@ -117,14 +127,15 @@ def validate_lives(
     Args:
         lives: of each working directory. The metadata directory, if it is one of them, is of the
             time of its metadata log whatever it says.
-        expected: incarnation id of the last life that worked with each that the metadata know.
+        expected: incarnation id of the last incarnation that worked with each that the metadata
+            know.
         metadata_end: end offset (exclusive) of the metadata log as it was found: every start as
             controller writes to it, so after some refused ones an old copy would look newer.
         metadata_path: where the metadata log lies.
         ids: directory id of each, as text.
     """
     for path, found in lives.items():
-        later = [life for life in found if life.metadata_end > metadata_end]
+        later = [incarnation for incarnation in found if incarnation.metadata_end > metadata_end]
         if later:
             return IncarnationsVerdict(
                 {},
@@ -136,17 +147,18 @@ def validate_lives(
                 f"`tidemark directories accept {ids[path]}`",
             )
     old = {
-        path: f"it does not name the last life of this broker ({LIVES}): it is a copy of another "
+        path: f"it does not name the last incarnation of this broker ({INCARNATION_HISTORY}): it "
+        "is a copy of another "
         "time. Put the newest copy back, or take it as it is with `tidemark directories accept "
         f"{ids[path]}`"
-        for path, life in expected.items()
-        if path != metadata_path and life not in [one.incarnation_id for one in lives[path]]
+        for path, incarnation in expected.items()
+        if path != metadata_path and incarnation not in [one.incarnation_id for one in lives[path]]
     }
     if old and len(old) == len(expected):
         shown = ", ".join(str(path) for path in old)
         return IncarnationsVerdict(
             {},
-            f"no log directory ({shown}) names the last life of this broker: the metadata "
+            f"no log directory ({shown}) names the last incarnation of this broker: the metadata "
             f"directory {metadata_path} is of another time. Put directories of one time back, or "
             "take these as they are with `tidemark directories accept ID`",
         )

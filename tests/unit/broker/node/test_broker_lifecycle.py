@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.node.active_controller import ActiveController
-from broker.node.broker_life import BrokerDescriptors, BrokerLife, LifeSettings
+from broker.node.broker_lifecycle import BrokerDescriptors, BrokerLifecycle, LifecycleSettings
 from kafka_protocol.wire import codec
 from kafka_protocol.wire.api_keys import ApiKey
 from kafka_protocol.wire.codec import response
@@ -58,16 +58,16 @@ async def life_before(
     port: int,
     on_end: Callable[[BaseException], None] = lambda _error: None,
     interval_ms: int = 20_000,
-) -> AsyncIterator[BrokerLife]:
+) -> AsyncIterator[BrokerLifecycle]:
     """A life whose active controller listens there; an interval is a heartbeat's time, too."""
     ports = system_ports(asyncio.get_running_loop())
     replica: Any = Replica(port)
     active = ActiveController(replica, {}, ports)
-    yield BrokerLife(
+    yield BrokerLifecycle(
         active,
         replica,
         Registration(1, b"i" * 16, (), SUPPORTED_FEATURES),
-        LifeSettings(
+        LifecycleSettings(
             cluster_id="c",
             heartbeat_interval_ms=interval_ms,
             offline_dirs=lambda: (),

@@ -1,4 +1,4 @@
-"""One life of a broker in the cluster metadata: all that it asks of the active controller.
+"""One incarnation of a broker in the cluster metadata: all that it asks of the active controller.
 
 The active controller may be in any of the processes, this one included, and changes while the
 broker lives; each request goes to whoever leads then, see `ActiveController`. A heartbeat goes out
@@ -7,9 +7,9 @@ fences this broker, and the next heartbeat has it unfenced again. Where the only
 this process neither can be gone without the other: heartbeats end when this broker serves. Another
 process that registers under this id ends this one: its epoch is stale.
 
-Registering fences whatever an earlier life of this node id led (each of its partitions goes up one
-leader epoch); unfencing elects it again (one more). So leader epochs rise by two at each restart,
-as in Kafka, whether it was stopped or killed.
+Registering fences whatever an earlier incarnation of this node id led (each of its partitions goes
+up one leader epoch); unfencing elects it again (one more). So leader epochs rise by two at each
+restart, as in Kafka, whether it was stopped or killed.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ _HEARTBEAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifeSettings:
-    """What a life is made of.
+class LifecycleSettings:
+    """What an incarnation is made of.
 
     Attributes:
         cluster_id: of `meta.properties`.
@@ -64,7 +64,7 @@ class LifeSettings:
         offline_dirs: ids of log directories that failed since the start.
         free_descriptors: how many more files this broker may open before it uses its reserve, at
             least 0, less the replicas that it knows of by the image at the call.
-        on_end: told once, why this life is over.
+        on_end: told once, why this incarnation is over.
     """
 
     cluster_id: str
@@ -74,11 +74,11 @@ class LifeSettings:
     on_end: Callable[[BaseException], None]
 
 
-class BrokerLife:
+class BrokerLifecycle:
     """See the module.
 
     Attributes:
-        epoch: offset of this life's registration; -1 before.
+        epoch: offset of this incarnation's registration; -1 before.
         is_fenced: by this node's image.
         on_assignment_failed: called with replicas whose directory could not be noted, and why.
     """
@@ -88,7 +88,7 @@ class BrokerLife:
         active: ActiveController,
         node: MetadataNode,
         registration: Registration,
-        settings: LifeSettings,
+        settings: LifecycleSettings,
         scheduler: Scheduler,
     ) -> None:
         """Nothing is asked yet."""
@@ -118,8 +118,8 @@ class BrokerLife:
     ) -> int:
         """Register, fenced: nothing is led yet; and note where the replicas were found.
 
-        Returns when this node's own image holds it. While the session of an earlier life lasts, as
-        after a kill, it is tried again.
+        Returns when this node's own image holds it. While the session of an earlier incarnation
+        lasts, as after a kill, it is tried again.
 
         Args:
             found: directory id of each replica whose log is open.
@@ -127,7 +127,7 @@ class BrokerLife:
             is_missing_some: a log directory is not there or does not work.
 
         Returns:
-            The broker epoch of this life.
+            The broker epoch of this incarnation.
 
         Raises:
             KafkaError: the controller refuses this broker for good.
@@ -175,7 +175,8 @@ class BrokerLife:
             if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
                 self._say(
                     code,
-                    "waiting: the session of an earlier life of this broker lasts, or another "
+                    "waiting: the session of an earlier incarnation of this broker lasts, or "
+                    "another "
                     f"process has node.id={self._registration.node_id}",
                 )
                 await self._pause(RETRY_MS)
@@ -588,7 +589,7 @@ class BrokerDescriptors:
     def __init__(
         self,
         node: MetadataNode,
-        life: BrokerLife,
+        incarnation: BrokerLifecycle,
         replicas: ReplicaManager,
         count: Callable[[], int],
         pool: Pool,
@@ -597,12 +598,12 @@ class BrokerDescriptors:
 
         Args:
             node: has the image that this broker knows.
-            life: of this broker.
+            incarnation: of this broker.
             replicas: know which of them wait for a disk.
             count: says how many files new partitions may open.
             pool: counts for the heartbeats.
         """
-        self._node, self._life, self._replicas = node, life, replicas
+        self._node, self._life, self._replicas = node, incarnation, replicas
         self._count, self._pool = count, pool
 
     async def left(self) -> int:

@@ -14,15 +14,21 @@ import pytest
 
 from broker.node.directories import DirectoryError, open_directories
 from broker.node.directory_checks import (
-    renew_running_life,
+    renew_running_incarnation,
     settle_directories,
     without_sidecars,
-    write_life,
+    write_incarnation,
 )
-from broker.node.lives import Life, dump_lives, next_lives, parse_lives, read_lives
+from broker.node.incarnation_history import (
+    Incarnation,
+    dump_incarnations,
+    next_incarnations,
+    parse_incarnations,
+    read_incarnations,
+)
 from kafka_protocol.errors import CorruptFileError
 from kafka_protocol.files.meta_properties import META_PROPERTIES
-from local_log.manager.log_dir import LIVES, LogDir
+from local_log.manager.log_dir import INCARNATION_HISTORY, LogDir
 from metadata_topic.controller.brokers import Registration, register_broker, unfence_broker
 from metadata_topic.controller.features import SUPPORTED_FEATURES
 from metadata_topic.controller.result import ControllerResult
@@ -107,7 +113,7 @@ class Machine:
     ) -> None:
         incarnation_id = self.ports.rng.uuid()
         for path in working:
-            write_life(self.ports.disk, path, node.image, 1, incarnation_id)
+            write_incarnation(self.ports.disk, path, node.image, 1, incarnation_id)
         if until == LIVES_WRITTEN:
             return
         registration = Registration(
@@ -298,7 +304,7 @@ def test_a_log_directory_whose_lives_are_lost_is_offline(
     tmp_path: Path, dirs: int, dedicated: bool, content: bytes | None
 ) -> None:
     machine = machine_at(tmp_path, dirs, dedicated)
-    file = machine.log_dirs[-1] / LIVES
+    file = machine.log_dirs[-1] / INCARNATION_HISTORY
     kept = file.read_bytes()
     file.unlink() if content is None else file.write_bytes(content)
     assert machine.start(SETTLED) == {machine.log_dirs[-1]}
@@ -312,17 +318,17 @@ def test_lost_lives_of_the_metadata_directory_cost_nothing(
     tmp_path: Path, dirs: int, content: bytes | None
 ) -> None:
     machine = machine_at(tmp_path, dirs, False)
-    file = machine.metadata / LIVES
+    file = machine.metadata / INCARNATION_HISTORY
     file.unlink() if content is None else file.write_bytes(content)
     assert machine.start() == set()
-    assert len(read_lives(Disk(), machine.metadata)) == 2
+    assert len(read_incarnations(Disk(), machine.metadata)) == 2
 
 
 def test_unreadable_lives_of_the_metadata_directory_end_the_start(tmp_path: Path) -> None:
     machine = machine_at(tmp_path, 2, False)
-    (machine.metadata / LIVES).unlink()
-    (machine.metadata / LIVES).mkdir()
-    with pytest.raises(DirectoryError, match=LIVES):
+    (machine.metadata / INCARNATION_HISTORY).unlink()
+    (machine.metadata / INCARNATION_HISTORY).mkdir()
+    with pytest.raises(DirectoryError, match=INCARNATION_HISTORY):
         machine.start()
 
 
@@ -360,23 +366,23 @@ def test_a_changed_identity_of_the_metadata_directory_ends_the_start(
 # -- the file
 
 
-def life(number: int, end: int = 0) -> Life:
-    return Life(bytes([number]) * 16, end)
+def life(number: int, end: int = 0) -> Incarnation:
+    return Incarnation(bytes([number]) * 16, end)
 
 
 def test_the_file_says_what_it_was_told_and_no_damage_is_read() -> None:
     lives = [life(1, 5), life(2, 4711)]
-    data = dump_lives(lives)
-    assert parse_lives(data) == lives
+    data = dump_incarnations(lives)
+    assert parse_incarnations(data) == lives
     for position in range(len(data)):
         if position < len(data) - 1:  # without the last newline nothing is lost
             with pytest.raises(CorruptFileError):
-                parse_lives(data[:position])
+                parse_incarnations(data[:position])
         for bit in range(8):
             flipped = bytearray(data)
             flipped[position] ^= 1 << bit
             try:
-                assert parse_lives(bytes(flipped)) == lives
+                assert parse_incarnations(bytes(flipped)) == lives
             except CorruptFileError:
                 continue
 
@@ -396,7 +402,7 @@ def test_the_file_says_what_it_was_told_and_no_damage_is_read() -> None:
 def test_only_what_came_before_the_present_life_goes(
     found: list[int], present: int | None, expected: list[int]
 ) -> None:
-    after = next_lives(
+    after = next_incarnations(
         [life(number) for number in found], present and bytes([present]) * 16, life(9, 100)
     )
     assert [one.incarnation_id[0] for one in after] == expected
@@ -474,18 +480,20 @@ def test_a_start_notes_the_registered_life_where_nothing_was_lost_since(
     """Else a life that is killed within its start makes the next one count as unclean."""
     image = started(started(cluster_of(), 1, life=1), 1, life=2)
     epochs = {1: image.brokers[1].epoch - 2, 2: image.brokers[1].epoch}
-    (tmp_path / LIVES).write_bytes(dump_lives([Life(bytes([one]) * 16, 9) for one in named]))
+    (tmp_path / INCARNATION_HISTORY).write_bytes(
+        dump_incarnations([Incarnation(bytes([one]) * 16, 9) for one in named])
+    )
     before = LogDir(tmp_path, Disk())
     if noted is not None:
-        before.write_running_life(epochs[noted], bytes([noted]) * 16)
+        before.write_running_incarnation(epochs[noted], bytes([noted]) * 16)
     if mark_of is not None:
         before.write_clean_mark(epochs[mark_of])
     directory = LogDir(tmp_path, Disk())
-    directory.read_running_life()
+    directory.read_running_incarnation()
     directory.read_clean_mark()
-    renew_running_life(directory, image, 1)
+    renew_running_incarnation(directory, image, 1)
     after = LogDir(tmp_path, Disk())
-    after.read_running_life()
+    after.read_running_incarnation()
     expected = 2 if is_renewed else noted
-    found = after.same_boot_epoch, after.same_boot_life
+    found = after.same_boot_epoch, after.same_boot_incarnation
     assert found == ((-1, None) if expected is None else (epochs[expected], bytes([expected]) * 16))
